@@ -21,10 +21,8 @@ from agents.reviewer import ClaudeReviewer
 from agents.workers.command import has_acp, program_of
 from agents.workers.registry import WorkerContext, describe, make_worker, make_workers
 from agents.workers.relay import Relay
-from fleet.ports.agents import CallGauges, Planner, Worker
-from fleet.ports.calls import CallLine
+from fleet.ports.agents import CallGauges, CallLine, Planner, Reviewer, Worker
 from fleet.ports.nodes import OpenCalls
-from fleet.ports.reviewer import Reviewer
 
 
 @dataclass(frozen=True, slots=True)

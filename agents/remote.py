@@ -24,8 +24,7 @@ from agents.workers.relay import AgentGoneError, AgentRelay, RelayReply, RelayRe
 from fleet.core.base.output import parse_json
 from fleet.core.base.usage import Usage
 from fleet.core.state.facts import Failure
-from fleet.ports.agents import DrainingError, Meter
-from fleet.ports.calls import AttemptCalls, CallLine, CallRefusedError, Reply
+from fleet.ports.agents import AttemptCalls, CallLine, CallRefusedError, DrainingError, Meter, Reply
 from fleet.ports.nodes import AttemptMeter, AttemptOrder, OpenCalls
 from fleet.ports.worktrees import EffectError
 

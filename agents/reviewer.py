@@ -23,8 +23,7 @@ from fleet.core.base.usage import Cost, Usage
 from fleet.core.plans.plan import Subtask
 from fleet.core.state.facts import AskedVote, Failure, Vote
 from fleet.core.verdicts.oddities import Patch
-from fleet.ports.agents import Meter, ModelUse
-from fleet.ports.reviewer import BatchFound, BatchResults, ReviewBrief
+from fleet.ports.agents import BatchFound, BatchResults, Meter, ModelUse, ReviewBrief
 
 HALF = 0.5  # of the price: what the service charges for a batch
 _TURNS = 4

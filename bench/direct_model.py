@@ -12,7 +12,7 @@ import anyio
 from anyio import to_thread
 
 from agents.models.answer import Answer, CallFault, OnBegin, Request
-from agents.models.claude import parameters_of
+from agents.models.answer import parameters_of
 from agents.models.exchange import Exchange, Timeouts
 from agents.simulated.admission import Rulebook
 from agents.simulated.catalogue import dollars

@@ -29,10 +29,10 @@ from bench.conversations import THINK_S, canned_server
 from bench.hundred import NO_SERVICE
 from bench.side_by_side import SMALL, Extent, Project, generated_project, git, plain_environment
 from fleet.app.fleet import Fleet, Order
+from fleet.app.input_files import load_plan
 from fleet.config.load import load_config
 from fleet.core.base.ids import result_branch
 from fleet.core.state import facts as f
-from fleet.plans.input_files import load_plan
 from fleet.runs.journal import Journal
 from scripts.frame import Figure, command_line, exit_with, machine, progress, say
 

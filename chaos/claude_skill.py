@@ -16,7 +16,7 @@ from typing import Any
 from anyio.from_thread import start_blocking_portal
 
 from chaos.claude_program import Session, play
-from fleet.plans.input_files import read_data
+from fleet.app.input_files import read_data
 from fleet.runs.run_folder import RunFolder
 from scripts.frame import Figure, Table, command_line, exit_with, temporary_folder
 from tests.docs.page import File, read_page

@@ -26,9 +26,9 @@ from fleet.core.state.state import RunState
 from fleet.engine import recovery
 from fleet.engine.commands.attempts import Attempts
 from fleet.engine.commands.budget import RunBudget
+from fleet.engine.commands.checks import Checks
 from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.perform import Performer
-from fleet.engine.verdicts.checks import Checks
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal
 from scripts.frame import Figure, Table, add_names, command_line, exit_with, temporary_folder

@@ -19,12 +19,12 @@ from typing import Any
 from fleet import cli
 from fleet.app.nodes import node_process
 from fleet.core.state.facts import CheckRun
-from fleet.engine.work.local_node import LocalNode
+from fleet.engine.local_node import LocalNode
 from fleet.nodes import messages
-from fleet.nodes.calling.line import Line
+from fleet.nodes.call_line import Line
 from fleet.nodes.host import OrderHost
 from fleet.nodes.messages import LONGEST_TRANSCRIPT, dump_event
-from fleet.nodes.streams import Link
+from fleet.nodes.transport import Link
 from fleet.ports.nodes import AttemptDone, AttemptOrder, AttemptResult, Began, ChecksDone, ChecksOrder, OrderReport
 from scripts.frame import MET
 

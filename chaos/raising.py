@@ -14,7 +14,7 @@ from typing import Any, Literal
 import anyio
 
 from fleet.core.state.state import RunState
-from fleet.engine.errors.internal_errors import Advice
+from fleet.engine.internal_errors import Advice
 from tests.fleet.fakes import FakeFleet
 
 Mode = Literal["once", "always", "about"]

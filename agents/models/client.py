@@ -11,8 +11,7 @@ from urllib.parse import quote, urlsplit
 import anyio
 
 from agents.models.access import Access, missing_extra
-from agents.models.answer import Answer, CallFault, OnBegin, Request
-from agents.models.claude import parameters_of
+from agents.models.answer import Answer, CallFault, OnBegin, Request, parameters_of
 from agents.models.exchange import Exchange, Response, Timeouts, WireError, json_object
 from agents.models.faults import one_line, refused_capability
 from agents.models.prices import ModelLimits

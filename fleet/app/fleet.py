@@ -20,12 +20,11 @@ from agents.factory import open_agents
 from agents.models.client import is_simulated
 from fleet import __version__
 from fleet.app.capacity import capacity, collect_rarely, workers_or_refuse
-from fleet.app.merging.relanding import candidates
-from fleet.app.needed import open_workers, workers_of
+from fleet.app.input_files import PlanPreview
 from fleet.app.past_runs import past_evidence
-from fleet.app.rehearsals.past_tasks import for_real_policy, redoing
-from fleet.app.rehearsals.rehearse import for_rehearsal, rehearsal_policy, rehearsing
-from fleet.app.result_branch import refuse_branch
+from fleet.app.past_tasks import for_real_policy, redoing
+from fleet.app.rehearse import for_rehearsal, rehearsal_policy, rehearsing
+from fleet.app.relanding import candidates
 from fleet.app.wiring import Wiring
 from fleet.config.environment import user
 from fleet.config.layer import FLAG
@@ -40,6 +39,7 @@ from fleet.core.plans.replay import REPLAYER
 from fleet.core.plans.validate import Known
 from fleet.core.policy.landing import missing_rollback
 from fleet.core.state import facts as f
+from fleet.core.state.facts import CancelRequested, RunReopened
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
 from fleet.core.views.planner_view import planner_state
@@ -50,11 +50,11 @@ from fleet.engine.commands.perform import Performer
 from fleet.engine.loop import Engine
 from fleet.engine.recovery import reconcile
 from fleet.errors import FleetError, UsageError
-from fleet.plans.preview import PlanPreview
 from fleet.ports.agents import PlannerBrief, Watcher
 from fleet.ports.nodes import OpenCalls
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder, all_runs, disk_full_advice, make_state_dir, new_run
+from worktrees.git.program import text
 from worktrees.leases.gc import clean_run
 from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
 from worktrees.sandbox.box import require_bubblewrap
@@ -420,3 +420,57 @@ async def _played(engine: Engine, adapters: Adapters, worktrees: RunWorktrees) -
 def _reopening(state: RunState) -> list[f.Fact]:
     """What opens an ended run again."""
     return [f.RunReopened(at=time.time(), by=user())] if state.ended else []
+
+
+# ---- needed ----------------------------------------------------------------------------------------------------------
+# Which workers a run needs: if all of them are programs and nothing is reviewed, it needs no model.
+
+
+def workers_of(plan: Plan | None, rollback: Plan | None) -> frozenset[str] | None:
+    """The workers that the plans of an order name; None if models are needed anyway: to plan or to review."""
+    plans = [each for each in (plan, rollback) if each is not None]
+    if plan is None or any(each.asks_for_reviews for each in plans):
+        return None
+    return frozenset(subtask.worker for each in plans for subtask in each.subtasks)
+
+
+def open_workers(state: RunState) -> set[str]:
+    """The workers of the subtasks that are not finished."""
+    return {spec.worker for spec in state.plan.subtasks if not state.subtasks[spec.id].closed}
+
+
+# ---- reopen ----------------------------------------------------------------------------------------------------------
+# Takes back a cancel that no engine carried out: a person who resumes the run wants it to continue.
+
+
+def withdraw_cancel(folder: RunFolder) -> None:
+    """Remove cancels from the inbox of a run that no engine runs, and reopen the run if one was recorded."""
+    if not _cancels(folder) and not folder.state().cancelled:
+        return
+    with held(folder.journal), Journal(folder.journal) as journal:
+        state, pending = folder.state(), _cancels(folder)
+        if not state.ended and (pending or state.cancelled):
+            journal.append([RunReopened(at=time.time(), by=user())], taken=pending)
+
+
+def _cancels(folder: RunFolder) -> list[int]:
+    with Journal(folder.journal) as journal:
+        return [id_ for id_, request in journal.requests() if isinstance(request, CancelRequested)]
+
+
+# ---- result branch ---------------------------------------------------------------------------------------------------
+# Whether a run can have its result branch in the user's repository.
+
+
+async def refuse_branch(target: Target, branch: str) -> None:
+    """Raise `UsageError` if a branch is in the way. Git stores them like files: `a` and `a/b` exclude each other."""
+    folder = branch.partition("/")[0]
+    refs = text(await target.git("for-each-ref", "--format=%(refname)", f"refs/heads/{folder}"))
+    branches = [ref.removeprefix("refs/heads/") for ref in refs.splitlines()]
+    if folder in branches:
+        why = f"so git can't create {branch!r}; rename it: git branch -m {folder} {folder}-1"
+        raise UsageError(f"{target.root} has a branch {folder!r}, {why}")
+    taken = next((name for name in branches if name == branch or name.startswith(f"{branch}/")), None)
+    if taken is not None:
+        remedy = f"choose another --name, or remove it: git branch -D {taken}"
+        raise UsageError(f"{target.root} has a branch {taken!r} already; {remedy}")

@@ -18,8 +18,7 @@ from fleet.core.state.state import RungKey
 from fleet.core.views.estimate_view import LandedSubtask, estimates_of, landed_subtasks
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal
-from fleet.runs.repository import git_folder
-from fleet.runs.run_folder import RunFolder, runs_by_start
+from fleet.runs.run_folder import RunFolder, git_folder, runs_by_start
 
 MOST_RUNS = 20
 MOST_FACTS = 30_000  # of all journals that are replayed at once: that takes some seconds

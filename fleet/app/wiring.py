@@ -21,15 +21,14 @@ from agents.tools.mcp_catalog import ServerSettings
 from fleet.app.mcp_servers import servers_of
 from fleet.app.tool_chains import shown_by
 from fleet.config.load import default_config, user_file_path
-from fleet.config.machines import machines_of
-from fleet.config.schema import GATE, Config, WorkerKind, as_policy, gate_of
+from fleet.config.schema import GATE, Config, WorkerKind, as_policy, gate_of, machines_of
 from fleet.core.plans.limits import Ladder, Machines, Policy, Rung, parse_rung
 from fleet.core.plans.lint import Grade, grade_plan
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.validate import Known
 from fleet.core.state.state import RunState
 from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules
-from fleet.engine.verdicts.checks import Gate
+from fleet.engine.commands.checks import Gate
 from fleet.errors import FleetError, UsageError
 from fleet.ports.agents import Extras
 from worktrees.base.settings import MIB, BoxLimits, WorktreeSettings

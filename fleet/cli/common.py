@@ -4,8 +4,10 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Annotated, Any, TypeVar
 
 import anyio
@@ -13,24 +15,32 @@ import typer
 
 from dashboards.text.formats import painted
 from dashboards.text.safe import safe
-from fleet.cli import color
+from fleet.cli import verbosity
 from fleet.cli.completion import run_names, subtask_ids
 from fleet.cli.live.hard_stop import after_the_first
-from fleet.cli.verbosity import show_note
+from fleet.cli.verbosity import is_quiet, show_note
 from fleet.config.environment import current
 from fleet.config.load import Loaded, load_config
 from fleet.config.schema import State
 from fleet.core.base.ids import did_you_mean
 from fleet.core.plans.plan import Subtask
 from fleet.core.policy.requests import Request, request_problem
+from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
 from fleet.core.views.base_view import View, dump_view
 from fleet.core.views.question_view import RequestView
 from fleet.errors import FleetError, UsageError, first_error
 from fleet.ports.worktrees import EffectError
 from fleet.runs.journal import Journal
-from fleet.runs.repository import git_folder, root_of
-from fleet.runs.run_folder import FirstFact, RunFolder, find_run, runs_by_start
+from fleet.runs.run_folder import (
+    FirstFact,
+    RunFolder,
+    find_run,
+    git_folder,
+    root_of,
+    runs_by_start,
+    without_collections,
+)
 
 Result = TypeVar("Result")
 AnyView = TypeVar("AnyView", bound=View)
@@ -242,7 +252,7 @@ def read_answer() -> str:
 
 def show(lines: Iterable[str], paint: Callable[[str], str] = painted) -> None:
     """Print lines, in colours where they are wanted."""
-    in_color = color.is_wanted()
+    in_color = verbosity.is_wanted()
     for line in lines:
         typer.echo(paint(line) if in_color else line, color=in_color)
 
@@ -299,3 +309,60 @@ def run_async(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
                 first = first_error(matching)
                 raise (FleetError(str(first)) if isinstance(first, EffectError) else first) from group
         raise
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+# Long journals: read with their progress on standard error, on a terminal, once that takes longer than a second.
+
+
+FIRST_S, EVERY_S = 1.0, 0.2
+LINE = 70
+
+
+class ReadingProgress:
+    """How much of a journal was read, on one line of standard error if that is a terminal."""
+
+    def __init__(self, run: str, *, clock: Callable[[], float] = monotonic, is_terminal: bool | None = None) -> None:
+        self._is_wanted = not is_quiet() and (sys.stderr.isatty() if is_terminal is None else is_terminal)
+        self._run = safe(run, limit=LINE // 2)
+        self._clock = clock
+        self._next = clock() + FIRST_S
+        self._is_shown = False
+
+    def show(self, read: int, total: int) -> None:
+        if self._is_wanted and self._clock() >= self._next:
+            self._next, self._is_shown = self._clock() + EVERY_S, True
+            text = f"reading {self._run}: {read:,} of {total:,} facts"
+            typer.echo(f"\r{text:<{LINE}}", err=True, nl=False)
+
+    def clear(self) -> None:
+        if self._is_shown:
+            typer.echo(f"\r{' ' * LINE}\r", err=True, nl=False)
+
+
+@contextmanager
+def _shown(progress: ReadingProgress) -> Iterator[Callable[[int, int], None]]:
+    try:
+        yield progress.show
+    finally:
+        progress.clear()
+
+
+def read_state(folder: RunFolder, progress: ReadingProgress | None = None) -> RunState:
+    """The state of a run, with the progress of reading it."""
+    with _shown(progress or ReadingProgress(folder.run)) as show:
+        return folder.state(show)
+
+
+@contextmanager
+def reading(folder: RunFolder, journal: Journal) -> Iterator[Iterator[tuple[int, Fact]]]:
+    """All facts of a run with their numbers, while the block lasts. They are read slice by slice."""
+
+    def facts() -> Iterator[tuple[int, Fact]]:
+        for seq, fact in journal.each():
+            show(seq, total)
+            yield seq, fact
+
+    total = journal.last
+    with _shown(ReadingProgress(folder.run)) as show, without_collections():
+        yield facts()

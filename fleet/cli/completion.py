@@ -17,8 +17,7 @@ from fleet.core.history.evolve import evolve
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal
-from fleet.runs.repository import git_folder
-from fleet.runs.run_folder import RunFolder, find_run, runs_by_start
+from fleet.runs.run_folder import RunFolder, find_run, git_folder, runs_by_start
 
 VARIABLE = "_FLEET_COMPLETE"
 """With this variable, Typer completes a command line instead of running it."""

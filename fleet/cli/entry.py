@@ -17,7 +17,7 @@ from typer.exceptions import TyperException
 
 from dashboards.text.safe import safe
 from fleet import __version__
-from fleet.cli import color, verbosity
+from fleet.cli import verbosity
 from fleet.cli.verb_table import GROUPS, VERBS
 from fleet.config.environment import set_default
 from fleet.core.base.ids import did_you_mean
@@ -69,9 +69,11 @@ def _command(name: str) -> Any:
 
 
 def _choose_color(mode: str) -> str:
-    if mode not in color.MODES:
-        raise UsageError(f"--color {mode}{did_you_mean(mode, color.MODES)}", hint=f"use {', '.join(color.MODES)}")
-    color.choose(mode)
+    if mode not in verbosity.MODES:
+        raise UsageError(
+            f"--color {mode}{did_you_mean(mode, verbosity.MODES)}", hint=f"use {', '.join(verbosity.MODES)}"
+        )
+    verbosity.choose_color(mode)
     return mode
 
 
@@ -108,7 +110,7 @@ def _only_common(
         str,
         typer.Option(
             "--color",
-            metavar="|".join(color.MODES),
+            metavar="|".join(verbosity.MODES),
             help="Colours: auto, always or never.",
             is_eager=True,
             expose_value=False,
@@ -248,7 +250,7 @@ def _report(error: FleetError, *, as_json: bool) -> int:
 
         view = FailedView(ErrorView(error.code, error.message, error.hint, error.exit_code))
         sys.stdout.write(json.dumps(dump_view(view), indent=2, ensure_ascii=False) + "\n")
-    name = "\x1b[1;31mfleet:\x1b[0m" if color.is_wanted(sys.stderr) else "fleet:"
+    name = "\x1b[1;31mfleet:\x1b[0m" if verbosity.is_wanted(sys.stderr) else "fleet:"
     sys.stderr.write(f"{name} {error}\n")
     return error.exit_code
 

@@ -4,18 +4,31 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from difflib import unified_diff
 from pathlib import Path
 from tempfile import mkdtemp
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
 from dashboards.text.plan_review import note_lines
 from dashboards.text.safe import safe, safe_block
+from fleet.app.input_files import (
+    PLAN_FILES,
+    GivenPlan,
+    Library,
+    dump_plan,
+    load_plan,
+    looks_like_a_file,
+    read_data,
+    read_given_plan,
+    replace_text,
+)
 from fleet.app.wiring import Wiring
-from fleet.cli.common import check_request, configuration_of, has_terminal, make_request, show, show_json
+from fleet.cli.common import check_request, configuration_of, has_terminal, make_request, show, show_json, state_dir
+from fleet.cli.completion import repository_of, run_names
 from fleet.config.environment import current, editor, user
 from fleet.config.toml import read_text
 from fleet.core.history.evolve import evolve
@@ -28,10 +41,8 @@ from fleet.core.state.facts import PlanRevised
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
 from fleet.core.views.plan_views import EditedPlanView, plan_diff
-from fleet.errors import UsageError
-from fleet.plans.input_files import dump_plan, load_plan, read_data
-from fleet.plans.library import replace_text
-from fleet.runs.run_folder import RunFolder
+from fleet.errors import FleetError, UsageError
+from fleet.runs.run_folder import RunFolder, all_runs, find_run, root_of
 
 Checked = TypeVar("Checked")
 
@@ -176,3 +187,62 @@ def _edit_until_valid(command: list[str], path: Path, text: str, check: Callable
             typer.echo(str(error).replace(str(path), path.name), err=True)
             if not typer.confirm("Edit it again?", default=True):
                 raise UsageError("nothing was changed") from None
+
+
+# ---- plan sources ----------------------------------------------------------------------------------------------------
+# Finds the plan that an argument names: a file, a plan of the library, or a run.
+
+
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the plan; may be repeated.")
+]
+RUN_PREFIX = "fleet/"
+"""Marks the name of a run where a plan has the same name. It is also the prefix of the run's branch."""
+
+
+def parse_settings(sets: list[str] | None) -> dict[str, str]:
+    """The values of `--set`, still as text."""
+    settings: dict[str, str] = {}
+    for setting in sets or ():
+        name, equals, value = setting.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--set {setting}: write it as NAME=VALUE")
+        if name in settings:
+            raise UsageError(f"--set {name}: given twice")
+        settings[name] = value
+    return settings
+
+
+def plan_library(repo: Path) -> Library:
+    return Library(root_of(repo))
+
+
+def plan_names(context: typer.Context) -> list[str]:
+    """For completion: the plans of the library, and the runs, which stand for theirs."""
+    names = list[str]()
+    with suppress(FleetError, OSError):
+        names += plan_library(repository_of(context)).names
+    return list(dict.fromkeys([*names, *run_names(context)]))
+
+
+def load_plan_argument(known: Known, name: str, sets: list[str] | None, repo: Path) -> GivenPlan:
+    """The plan in a file or of the library, with its values and its rollback plan."""
+    plans = plan_library(repo)
+    return read_given_plan(plans.plan(name), known, parse_settings(sets), plans.folders)
+
+
+def find_plan(name: str, repo: Path) -> Path | RunFolder:
+    """The plan file or the run. Raises `UsageError` if it could be both, or is neither."""
+    if name.startswith(RUN_PREFIX) and not name.endswith(PLAN_FILES):
+        return find_run(state_dir(), name)
+    if looks_like_a_file(name):
+        return Path(name)
+    plans = plan_library(repo)
+    plan = plans.find(name)
+    run = next((run for run in all_runs(state_dir()) if run.run == name), None)
+    if plan is not None and run is not None:
+        raise UsageError(f"{name} is a plan and a run", hint=f"write {plan}, or {RUN_PREFIX}{name}")
+    source = plan or run or (Path(name) if Path(name).is_file() else None)
+    if source is None:
+        raise UsageError(f"{plans.unknown(name)}, nor a run", hint="see `fleet plans list` and `fleet runs`")
+    return source

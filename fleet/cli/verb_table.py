@@ -22,71 +22,63 @@ class Verb(NamedTuple):
 
 GROUPS: dict[str, dict[str, Verb]] = {
     "Work": {
-        "plan": Verb("work.begin:plan", "repository", "Let the planner write a plan; run nothing."),
-        "run": Verb("work.begin:run", "repository", "Plan an epic and work on it until it has landed."),
+        "plan": Verb("begin:plan", "repository", "Let the planner write a plan; run nothing."),
+        "run": Verb("begin:run", "repository", "Plan an epic and work on it until it has landed."),
         "rehearse": Verb(
-            "work.rehearse:rehearse", "repository", "Replay the repository's last commits as a run, free of charge."
+            "rehearse:rehearse", "repository", "Replay the repository's last commits as a run, free of charge."
         ),
-        "resume": Verb("work.resume:resume", "run", "Resume a run that stopped.", changes=True),
-        "limits": Verb("work.limits:limits", "run", "Show or change the limits of a run.", changes=True),
-        "pause": Verb("decide.act:pause", "run", "Start nothing new until `fleet resume`.", changes=True),
-        "cancel": Verb("decide.act:cancel", "run", "Stop a run and its agents.", changes=True),
+        "resume": Verb("resume:resume", "run", "Resume a run that stopped.", changes=True),
+        "limits": Verb("begin:limits", "run", "Show or change the limits of a run.", changes=True),
+        "pause": Verb("act:pause", "run", "Start nothing new until `fleet resume`.", changes=True),
+        "cancel": Verb("act:cancel", "run", "Stop a run and its agents.", changes=True),
     },
     "Look": {
-        "watch": Verb("look.watch:watch", "run", "Watch a run, and act on it."),
-        "web": Verb("look.web:web", "machine", "Show all runs in a browser, and decide there."),
-        "runs": Verb("look.look:runs", "repository", "List the runs of a repository, the latest last."),
-        "status": Verb("look.look:status", "run", "Show how a run is doing."),
-        "show": Verb("look.look:show_subtask", "part", "Show a subtask, or the incidents of a run."),
-        "logs": Verb("look.logs:logs", "part", "Print the conversation of an attempt."),
-        "diff": Verb("look.look:diff", "part", "Print what an attempt changed."),
+        "watch": Verb("watch:watch", "run", "Watch a run, and act on it."),
+        "web": Verb("watch:web", "machine", "Show all runs in a browser, and decide there."),
+        "runs": Verb("look:runs", "repository", "List the runs of a repository, the latest last."),
+        "status": Verb("look:status", "run", "Show how a run is doing."),
+        "show": Verb("look:show_subtask", "part", "Show a subtask, or the incidents of a run."),
+        "logs": Verb("logs:logs", "part", "Print the conversation of an attempt."),
+        "diff": Verb("look:diff", "part", "Print what an attempt changed."),
     },
     "Decide": {
-        "approve": Verb(
-            "decide.review:approve", "run", "Approve the plan of a run, or some of its subtasks.", changes=True
-        ),
-        "reject": Verb(
-            "decide.review:reject", "run", "Reject the plan of a run, or some of its subtasks.", changes=True
-        ),
-        "answer": Verb("decide.act:answer", "part", "Answer a question that a run asks.", changes=True),
-        "tell": Verb("decide.act:tell", "part", "Tell an agent what to do, while it works.", changes=True),
-        "retry": Verb("decide.act:retry", "part", "Retry a failed subtask, with your guidance.", changes=True),
+        "approve": Verb("review:approve", "run", "Approve the plan of a run, or some of its subtasks.", changes=True),
+        "reject": Verb("review:reject", "run", "Reject the plan of a run, or some of its subtasks.", changes=True),
+        "answer": Verb("act:answer", "part", "Answer a question that a run asks.", changes=True),
+        "tell": Verb("act:tell", "part", "Tell an agent what to do, while it works.", changes=True),
+        "retry": Verb("act:retry", "part", "Retry a failed subtask, with your guidance.", changes=True),
     },
     "Result": {
-        "merge": Verb("result.merge:merge", "run", "Take a run's result into a branch of yours.", changes=True),
-        "tend": Verb("result.tend:tend", "repository", "Work on what CI and reviewers say of a pull request."),
-        "pr": Verb("result.pull:pr", "run", "Propose the result of a run as a draft pull request.", changes=True),
-        "report": Verb("result.result:report", "run", "Write the report of a run."),
-        "trace": Verb("result.trace:trace", "run", "Turn a run into a trace of OpenTelemetry."),
-        "audit": Verb("result.result:audit", "run", "Check every commit on a run's result branch."),
-        "commits": Verb("result.result:commits", "repository", "Count the fleet's commits in a repository."),
+        "merge": Verb("merge:merge", "run", "Take a run's result into a branch of yours.", changes=True),
+        "tend": Verb("tend:tend", "repository", "Work on what CI and reviewers say of a pull request."),
+        "pr": Verb("tend:pr", "run", "Propose the result of a run as a draft pull request.", changes=True),
+        "report": Verb("result:report", "run", "Write the report of a run."),
+        "trace": Verb("result:trace", "run", "Turn a run into a trace of OpenTelemetry."),
+        "audit": Verb("result:audit", "run", "Check every commit on a run's result branch."),
+        "commits": Verb("result:commits", "repository", "Count the fleet's commits in a repository."),
     },
     "Plans and settings": {
-        "plans": Verb("settings.plans:plans", "repository", "Show, check, compare, draw, edit and save plans."),
-        "try": Verb("settings.trial:try_command", "repository", "Try set-up and gate in the box, without a run."),
-        "init": Verb("settings.init:init", "repository", "Find out how to test this repository, and write fleet.toml."),
-        "config": Verb(
-            "settings.configure:config", "repository", "Show the configuration and where each value comes from."
-        ),
-        "explain-policy": Verb(
-            "settings.configure:explain_policy", "repository", "Show how each kind of failure is handled."
-        ),
+        "plans": Verb("plans:plans", "repository", "Show, check, compare, draw, edit and save plans."),
+        "try": Verb("init:try_command", "repository", "Try set-up and gate in the box, without a run."),
+        "init": Verb("init:init", "repository", "Find out how to test this repository, and write fleet.toml."),
+        "config": Verb("configure:config", "repository", "Show the configuration and where each value comes from."),
+        "explain-policy": Verb("configure:explain_policy", "repository", "Show how each kind of failure is handled."),
     },
     "This machine": {
-        "doctor": Verb("machine.doctor:doctor", "repository", "Check this machine and show fixes."),
-        "clean": Verb("machine.clean:clean", "machine", "Show or free the disk space that runs use."),
-        "acp": Verb("machine.acp:acp", "machine", "Offer the fleet to an editor, as an agent (ACP)."),
-        "mcp": Verb("machine.mcp:mcp", "repository", "Offer the fleet to another agent, as tools (MCP)."),
-        "node": Verb("machine.node:node", "machine", "Work for runs of another machine, over standard streams."),
+        "doctor": Verb("doctor:doctor", "repository", "Check this machine and show fixes."),
+        "clean": Verb("clean:clean", "machine", "Show or free the disk space that runs use."),
+        "acp": Verb("acp:acp", "machine", "Offer the fleet to an editor, as an agent (ACP)."),
+        "mcp": Verb("mcp:mcp", "repository", "Offer the fleet to another agent, as tools (MCP)."),
+        "node": Verb("nodes:node", "machine", "Work for runs of another machine, over standard streams."),
         "nodes": Verb(
-            "machine.nodes:nodes", "part", "List the machines beside this one, try, drain or clean one.", changes=True
+            "nodes:nodes", "part", "List the machines beside this one, try, drain or clean one.", changes=True
         ),
-        "metrics": Verb("machine.serve:metrics", "machine", "Serve metrics of all runs for Prometheus."),
-        "notify": Verb("machine.notify:notify", "machine", "Try the channels of notifications, list and send them."),
-        "simulate": Verb("machine.serve:simulate", "machine", "Serve a simulated model that plays a script."),
-        "completion": Verb("machine.about:completion", "machine", "Print or install the completion for a shell."),
-        "help": Verb("machine.about:help_", "machine", "Show the help of a verb."),
-        "version": Verb("machine.about:version", "machine", "Print the version."),
+        "metrics": Verb("serve:metrics", "machine", "Serve metrics of all runs for Prometheus."),
+        "notify": Verb("notify:notify", "machine", "Try the channels of notifications, list and send them."),
+        "simulate": Verb("serve:simulate", "machine", "Serve a simulated model that plays a script."),
+        "completion": Verb("about:completion", "machine", "Print or install the completion for a shell."),
+        "help": Verb("about:help_", "machine", "Show the help of a verb."),
+        "version": Verb("about:version", "machine", "Print the version."),
     },
 }
 

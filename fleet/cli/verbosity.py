@@ -2,9 +2,11 @@
 
 import sys
 import traceback
-from typing import Literal
+from typing import Literal, TextIO
 
 import typer
+
+from fleet.config import environment
 
 Verbosity = Literal["quiet", "normal", "verbose"]
 _chosen: list[Verbosity] = ["normal"]  # of the one command that a process runs
@@ -38,3 +40,24 @@ def show_origin(error: BaseException) -> None:
     """With -v, print where an error came from."""
     if _chosen[0] == "verbose":
         traceback.print_exception(error)
+
+
+# ---- color -----------------------------------------------------------------------------------------------------------
+# Whether and how to print in colour: on a terminal, unless NO_COLOR, TERM=dumb or --color says otherwise.
+
+
+Mode = Literal["auto", "always", "never"]
+MODES: tuple[Mode, ...] = ("auto", "always", "never")
+_chosen_color: list[Mode] = ["auto"]  # --color, of the one command that a process runs
+
+
+def choose_color(mode: Mode) -> None:
+    _chosen_color[0] = mode
+
+
+def is_wanted(stream: TextIO | None = None) -> bool:
+    """Whether a stream, by default standard output, takes colours."""
+    if _chosen_color[0] != "auto":
+        return _chosen_color[0] == "always"
+    is_terminal = (sys.stdout if stream is None else stream).isatty()
+    return is_terminal and environment.wants_color() and environment.can_move_cursor()

@@ -4,13 +4,14 @@ One frozen tree; an unknown key is an error. A key whose default is None or `{}`
 flags or the environment (that is `load.py`), nor of adapters: `fleet/app/wiring.py` makes their settings from it.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from fleet.core.base.ids import is_slug
 from fleet.core.base.usage import Capability
-from fleet.core.plans.limits import Policy, ReviewRules, parse_rung
+from fleet.core.plans.limits import HERE, MachineOffer, Machines, Policy, ReviewRules, parse_rung
 from fleet.core.plans.plan import MOST_VOTES, PLANNER, Criterion, Effort, Label, ResultsFile, Risk
 
 
@@ -404,3 +405,33 @@ def gate_of(checks: Checks) -> Criterion:
         fails_before=False,
         tests=checks.tests.get(GATE),
     )
+
+
+# ---- machines --------------------------------------------------------------------------------------------------------
+# The machines of a configuration: what each may do for a run, and what worker kinds ask of them.
+
+
+def machines_of(config: Config) -> Machines:
+    """The machines that may ever work for a run with this configuration."""
+    nodes = {
+        name: MachineOffer(labels=node.labels or (), lands=bool(node.lands), works=node.workers != 0)
+        for name, node in config.nodes.items()
+    }
+    return Machines(
+        offers={HERE: MachineOffer(labels=config.box.labels, lands=True), **nodes},
+        workers={name: worker.labels for name, worker in config.workers.items() if worker.labels},
+        stays=tuple(stays_here(config)),
+    )
+
+
+def stays_here(config: Config) -> Mapping[str, str]:
+    """Why attempts of a worker can't be made on nodes, by worker."""
+    reasons = {}
+    for name, worker in config.workers.items():
+        if worker.hosts:
+            reasons[name] = "it fetches from hosts as this machine reaches them"
+        elif worker.mcp:
+            reasons[name] = f"the tools of {', '.join(worker.mcp)} are called by this machine"
+        elif worker.pass_environment:
+            reasons[name] = f"it gets {', '.join(worker.pass_environment)} from this machine's environment"
+    return reasons

@@ -9,7 +9,7 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.policy.effects import Command, TestBatch, effect_of, may_start, run_effects
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Subtasks, SubtaskState
-from fleet.engine.errors.bugs import Bugs
+from fleet.engine.internal_errors import Bugs
 from fleet.errors import FleetError
 
 Perform = Callable[[Command], Awaitable[None]]

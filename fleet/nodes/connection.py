@@ -26,7 +26,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from fleet.core.base.ids import Sha
 from fleet.core.state.subtasks import Instruction
-from fleet.nodes.calling.line import Restored
+from fleet.nodes.call_line import Restored
 from fleet.nodes.frames import Frame, FrameError
 from fleet.nodes.messages import (
     LONGEST_TRANSCRIPT,
@@ -58,8 +58,8 @@ from fleet.nodes.messages import (
 )
 from fleet.nodes.messages import Event as EventMessage
 from fleet.nodes.reports import Reports
-from fleet.nodes.streams import Link, LinkLostError
-from fleet.ports.calls import Asked, Dropped, InstructionsRead, Sign
+from fleet.nodes.transport import Link, LinkLostError
+from fleet.ports.agents import Asked, Dropped, InstructionsRead, Sign
 from fleet.ports.nodes import Order, OrderEvent, OrderReport, UnknownOrderError
 from fleet.runs.crash_points import reached
 

@@ -23,8 +23,7 @@ from anyio import (
 from anyio.abc import SocketListener, TaskGroup, UNIXSocketStream
 
 from fleet.nodes.frames import Decoder, Frame, FrameError, encode
-from fleet.nodes.stdio import FdStream
-from fleet.nodes.streams import Link
+from fleet.nodes.transport import FdStream, Link
 
 SOCKET = "process.sock"
 ANSWER_S = 2.0  # how long the earlier process may take to answer: one that hangs gets nothing

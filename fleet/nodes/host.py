@@ -15,13 +15,13 @@ from anyio.abc import TaskGroup
 from fleet.core.base.ids import Sha
 from fleet.core.state.facts import CheckRun, Failure, SetupRun
 from fleet.core.state.subtasks import Instruction
-from fleet.engine.errors.internal_errors import failure_of, unwrapped
-from fleet.nodes.calling.line import Line
+from fleet.engine.internal_errors import failure_of, unwrapped
+from fleet.nodes.call_line import Line
 from fleet.nodes.frames import FrameError
 from fleet.nodes.messages import LONGEST_LOG, LONGEST_LOGS, MOST_SETUPS, dump_event, load_event, to_frame
 from fleet.nodes.messages import Event as EventMessage
 from fleet.nodes.reports import Spool
-from fleet.ports.calls import Asked, Dropped, InstructionsRead
+from fleet.ports.agents import Asked, Dropped, InstructionsRead
 from fleet.ports.nodes import (
     AttemptDone,
     AttemptOrder,

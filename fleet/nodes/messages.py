@@ -14,8 +14,7 @@ from fleet.core.plans.plan import Criterion, Effort, Subtask
 from fleet.core.state.facts import CheckRun, Failure, RanTests, Report, SetupRun
 from fleet.core.state.subtasks import Instruction
 from fleet.nodes.frames import Frame, FrameError
-from fleet.ports.agents import WorkerBrief
-from fleet.ports.calls import LONGEST_REQUEST
+from fleet.ports.agents import LONGEST_REQUEST, WorkerBrief
 from fleet.ports.nodes import (
     AttemptDone,
     AttemptOrder,

@@ -16,14 +16,13 @@ from anyio import CancelScope, Event, Lock, create_task_group, current_time, mov
 from fleet.core.base.ids import Sha
 from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, SetupRan, WarningNoted
 from fleet.core.state.state import NOT_CONNECTED
-from fleet.engine.errors.internal_errors import failure_of, unwrapped
-from fleet.nodes.calling.desk import Desk, Patience
+from fleet.engine.internal_errors import failure_of, unwrapped
+from fleet.nodes.call_desk import Desk, Patience
 from fleet.nodes.connection import Connection, NodeRefusedError
 from fleet.nodes.frames import FrameError
 from fleet.nodes.reports import answers, error_of, greeted, kept
-from fleet.nodes.streams import LinkLostError
-from fleet.ports.agents import DrainingError
-from fleet.ports.calls import Asked, AttemptCalls, CallRefusedError, Dropped, InstructionsRead
+from fleet.nodes.transport import LinkLostError
+from fleet.ports.agents import Asked, AttemptCalls, CallRefusedError, DrainingError, Dropped, InstructionsRead
 from fleet.ports.nodes import (
     AttemptDone,
     AttemptMeter,

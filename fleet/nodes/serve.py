@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 
 from fleet.core.base.ids import Sha
 from fleet.errors import FleetError
-from fleet.nodes.calling.line import Shortened
+from fleet.nodes.call_line import Shortened
 from fleet.nodes.frames import Frame, FrameError
 from fleet.nodes.handover import Arrived, hand_over, taking_over
 from fleet.nodes.host import OrderHost, Records, Workshop
@@ -53,9 +53,8 @@ from fleet.nodes.messages import (
     load_order,
 )
 from fleet.nodes.reports import Spool
-from fleet.nodes.stdio import FdStream
-from fleet.nodes.streams import Link, LinkLostError
-from fleet.ports.calls import Asked, Dropped, InstructionsRead
+from fleet.nodes.transport import FdStream, Link, LinkLostError
+from fleet.ports.agents import Asked, Dropped, InstructionsRead
 from fleet.ports.nodes import AttemptOrder, OrderEvent, OrderReport, UnknownOrderError
 from fleet.ports.worktrees import EffectError
 

@@ -1,6 +1,7 @@
 """What the engine needs of the agents, and what an agent gets: a brief, a repository or a workspace, and a meter."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,7 +12,8 @@ from fleet.core.base.usage import Cost, Usage
 from fleet.core.plans.plan import Effort, Subtask
 from fleet.core.plans.revision import Revision
 from fleet.core.plans.validate import Problem
-from fleet.core.state.facts import Failure, Report, ServiceCondition
+from fleet.core.state.facts import AskedVote, Failure, Report, ServiceCondition, Vote
+from fleet.core.verdicts.oddities import Patch
 from fleet.ports.operator import SILENT, Operator
 
 
@@ -273,4 +275,154 @@ class Worker(Protocol):
 
     async def run(self, brief: WorkerBrief, workspace: Workspace, meter: Meter) -> Report | Failure:
         """Do the subtask in this workspace. A failure is a value; an exception is a bug."""
+        ...
+
+
+# ---- calls -----------------------------------------------------------------------------------------------------------
+# What an attempt on a node and its manager exchange while it works: calls to models, and words of the operator.
+#
+# A node holds no key. What it asks for and what it gets are bytes that only both ends of the agents understand;
+# whoever carries them sees to it that a call is made once, however often the link between them breaks.
+
+
+LONGEST_REQUEST = 32 * 1024 * 1024
+LONGEST_ANSWER = 64 * 1024 * 1024
+MOST_CALLS = 8
+"""Calls of one attempt at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The attempt asks for a call. Repeated to whoever follows it, until it has the answer."""
+
+    number: int
+    request: bytes = field(repr=False)
+    transcript: bytes = field(default=b"", repr=False)
+    """What was added to its transcript since the call before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The attempt has the whole answer to a call, or does not want it any more."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionsRead:
+    """The next request of the attempt holds so many of the operator's instructions."""
+
+    count: int
+
+
+Sign = Asked | Dropped | InstructionsRead
+
+
+class CallRefusedError(Exception):
+    """A call that the order does not allow: an honest node never asks for it. The message says what is wrong."""
+
+
+class CallLine(Protocol):
+    """The way from an attempt on a node to its manager, which makes the calls."""
+
+    def call(self, request: bytes) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Ask for a call; inside the block, the parts of its answer. Whoever leaves early does not want the rest."""
+        ...
+
+
+class Reply(Protocol):
+    """Where the answer to one call goes."""
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether the attempt does not want it any more."""
+        ...
+
+    async def send(self, part: bytes) -> None: ...
+
+    async def wait_dropped(self) -> None: ...
+
+
+class AttemptCalls(Protocol):
+    """The manager's end: the calls of one attempt that is made on a node. What the node sends is untrusted."""
+
+    @property
+    def drained(self) -> bool:
+        """Whether a call was not made because the run is draining and it would have had to wait."""
+        ...
+
+    async def answer(self, request: bytes, reply: Reply) -> None:
+        """Make a call and pass its answer on. Raises `CallRefusedError`."""
+        ...
+
+    def keep(self, transcript: bytes) -> None:
+        """Add to the transcript of the attempt."""
+        ...
+
+    def close(self) -> None:
+        """Interrupt the call under way: the attempt is over. What it has used is charged."""
+        ...
+
+
+# ---- reviewer --------------------------------------------------------------------------------------------------------
+# What the engine needs of models that review changes: one review now, or several as a batch that may wait.
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewBrief:
+    """Everything that a reviewer gets: never what the worker says about its work."""
+
+    run: RunId
+    subtask: Subtask
+    attempt: int
+    asked: AskedVote
+    patch: Patch
+    """The change. Untrusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResults:
+    """What a batch brought. A review that it does not name brought no answer."""
+
+    votes: tuple[Vote, ...]
+    uses: tuple[ModelUse, ...]
+    """What was paid for, whether or not it was an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFound:
+    """What was found of a batch of which we don't know whether it was sent."""
+
+    batch: str | None
+    is_open: bool = False
+    """If none was found: whether one that is still worked on may be it."""
+
+
+class Reviewer(Protocol):
+    def model(self, named: str | None, worker: str | None) -> str:
+        """The model that reviews what a worker's model did: another one, if there is any."""
+        ...
+
+    def too_large(self, patch: Patch) -> str | None:
+        """Why a change can't be reviewed as a whole; None if it can."""
+        ...
+
+    async def review(self, brief: ReviewBrief, meter: Meter) -> Vote | Failure:
+        """One review, now."""
+        ...
+
+    def most(self, briefs: Sequence[ReviewBrief]) -> Cost:
+        """The most that these reviews may cost as a batch."""
+        ...
+
+    async def send(self, briefs: Sequence[ReviewBrief]) -> str | Failure:
+        """Ask for reviews as a batch: its name. A failure without a status may have arrived nevertheless."""
+        ...
+
+    async def find(self, asked: Sequence[AskedVote], since: float) -> BatchFound | Failure:
+        """Look for the batch of these reviews, if it was sent, which was at this time or later."""
+        ...
+
+    async def collect(self, batch: str, briefs: Mapping[str, ReviewBrief]) -> BatchResults | Failure | None:
+        """What a batch brought; None while the service still works on it. `briefs` by their ids."""
         ...

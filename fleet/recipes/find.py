@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from fleet.recipes.kinds import ci, go, javascript, jvm, native, others, php, python, ruby, runners, rust
+from fleet.recipes import ci, javascript, others, python, runners
 from fleet.recipes.recipe import Recipe, with_needs_of
 from fleet.recipes.tree import Tree
 
@@ -17,13 +17,13 @@ Detect = Callable[[Tree], Iterator[Recipe]]
 
 FAMILIES: Mapping[str, Detect] = {
     "python": python.detect,
-    "rust": rust.detect,
-    "go": go.detect,
+    "rust": others.detect_rust,
+    "go": others.detect_go,
     "javascript": javascript.detect,
-    "jvm": jvm.detect,
-    "native": native.detect,
-    "ruby": ruby.detect,
-    "php": php.detect,
+    "jvm": others.detect_jvm,
+    "native": others.detect_native,
+    "ruby": others.detect_ruby,
+    "php": others.detect_php,
     "others": others.detect,
 }
 MANIFESTS = re.compile(

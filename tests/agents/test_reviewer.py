@@ -13,7 +13,7 @@ from agents.reviewer import ClaudeReviewer
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state.facts import AskedVote, Failure, Vote
 from fleet.core.verdicts.oddities import parse_patch
-from fleet.ports.reviewer import BatchFound, BatchResults, ReviewBrief
+from fleet.ports.agents import BatchFound, BatchResults, ReviewBrief
 from tests.agents.conftest import SEEDED, Body, FakeMeter, Script, agents_for, fails, says, settings_for, text, use
 from tests.agents.simulated.conftest import Client, connected
 

@@ -10,9 +10,9 @@ from fleet.core.policy.effects import VerifyAttempt
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.engine.commands.adapters import Adapters
+from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.perform import Performer
-from fleet.engine.verdicts.checks import Checks, Gate
-from fleet.engine.work.local_node import LocalNode
+from fleet.engine.local_node import LocalNode
 from fleet.ports.worktrees import Change
 from tests.fleet.fakes import FakePlanner
 from tests.fleet.hands import Book, Clock

@@ -9,14 +9,13 @@ import pytest
 from agents.planner import epic_text
 from dashboards.report.blocks import Block, Document, Paragraph, Section, Table
 from dashboards.report.page import markdown
-from fleet.app.forges.issue_epic import epic_of
-from fleet.app.forges.pull_requests import BRANCH
+from fleet.app.issue_epic import epic_of
+from fleet.app.pull_requests import BRANCH
 from fleet.errors import UsageError
-from fleet.forge.errors import ForgeError
 from fleet.forge.forge import Comment, Draft, Issue
 from fleet.forge.github import GitHub
 from fleet.forge.place import Place, Reference, issue_reference, place_of_remote
-from fleet.forge.program import Program
+from fleet.forge.program import ForgeError, Program
 
 PLACE = Place("github", "github.com", "acme/shop")
 TOKEN = "ghp_" + "s3cret" * 6

@@ -15,7 +15,7 @@ from dashboards.address import AllowedHosts, parse_address
 from dashboards.web import access, decisions, rendering
 from dashboards.web.access import Access, Session
 from dashboards.web.site import WebServer
-from fleet.cli.verbs.look.web import web
+from fleet.cli.verbs.watch import web
 from fleet.core.state import facts as f
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.web.site import DECIDES, client, site, story

@@ -5,8 +5,7 @@ from pathlib import Path
 from fleet.core.state import facts as f
 from fleet.core.verdicts.oddities import parse_patch
 from fleet.engine.commands.briefs import worker_notes
-from fleet.ports.agents import WorkerBrief
-from fleet.ports.reviewer import ReviewBrief
+from fleet.ports.agents import ReviewBrief, WorkerBrief
 from fleet.ports.worktrees import Change
 from tests.agents.conftest import FakeMeter, Script, agents_for
 from tests.agents.simulated.conftest import connected

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import pytest
 from anyio.from_thread import BlockingPortal
 
-from fleet.plans.input_files import read_data
+from fleet.app.input_files import read_data
 from fleet.runs.run_folder import all_runs
 from tests.docs.page import Command, File, Page, matches, parse_page, read_page
 from tests.docs.shell import Shell

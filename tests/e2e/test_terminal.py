@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from fleet.app.input_files import dump_plan
 from fleet.cli.live.terminal_data import FolderLibrary, read_only
 from fleet.core.plans.plan import Plan
-from fleet.plans.input_files import dump_plan
 from fleet.runs.journal import Journal
 from tests.dashboards.hostile import CLIPBOARD
 from tests.e2e.conftest import Serve

@@ -25,9 +25,9 @@ from fleet.core.policy.requests import Request
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.engine.commands.adapters import Adapters
+from fleet.engine.commands.checks import Gate
 from fleet.engine.commands.perform import Performer
 from fleet.engine.loop import Engine
-from fleet.engine.verdicts.checks import Gate
 from fleet.ports.agents import (
     NO_EXTRAS,
     CommandResult,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fleet.cli.verbs.machine.doctor import TESTED_PYTHONS
+from fleet.cli.verbs.doctor import TESTED_PYTHONS
 
 LOCKS_WITH_HOSTS = {"uv.lock", "pylock.toml", "poetry.lock", "Pipfile.lock", "package-lock.json", "yarn.lock"}
 _PIN = re.compile(r"^(?P<name>[a-z0-9][a-z0-9._-]*)==\S+(?: ; [^\\]+)? \\$")

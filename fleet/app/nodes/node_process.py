@@ -18,22 +18,20 @@ from anyio import to_thread
 from agents.conversation.settings import AgentSettings
 from agents.factory import worker_on_node, workers_lacking
 from fleet import __version__
-from fleet.app.nodes.scratch import scratch_folder
-from fleet.app.nodes.terms import under_terms
+from fleet.app.nodes.terms import scratch_folder, under_terms
 from fleet.app.wiring import Wiring
 from fleet.config.schema import Config
 from fleet.core.base.ids import Sha
 from fleet.core.base.usage import Cost
 from fleet.core.state.facts import CheckRun, Failure
-from fleet.engine.work.local_node import LocalNode
+from fleet.engine.local_node import LocalNode
 from fleet.errors import FleetError
-from fleet.nodes.calling.line import Line
+from fleet.nodes.call_line import Line
 from fleet.nodes.host import Records, Workshop
 from fleet.nodes.messages import LONGEST_TRANSCRIPT, PROTOCOL, Cleaned, Greeting, Inspected, Open
 from fleet.nodes.reports import Spool
 from fleet.nodes.serve import serve
-from fleet.nodes.stdio import standard_streams
-from fleet.nodes.streams import Link
+from fleet.nodes.transport import Link, standard_streams
 from fleet.ports.agents import ModelUse, ServiceGate, ServiceNotice, WaitRules
 from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Tell
 from fleet.ports.worktrees import EffectError, Leasing

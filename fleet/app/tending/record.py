@@ -15,7 +15,7 @@ from pathlib import Path
 from anyio import fail_after, sleep
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fleet.app.tending.matters import answer_key
+from fleet.app.tending.messages import answer_key
 from fleet.errors import FleetError, UsageError
 from fleet.runs.crash_points import reached
 

@@ -12,19 +12,24 @@ from pathlib import Path
 from anyio import sleep
 
 from fleet.app.fleet import Fleet, Order
-from fleet.app.merging.not_taken import NotTakenError
+from fleet.app.taking import NotTakenError
 from fleet.app.tending.branch import PullBranch, Work
-from fleet.app.tending.matters import (
+from fleet.app.tending.messages import (
     CheckMatter,
     ThreadMatter,
+    answer_done,
+    answer_not_done,
+    answer_unchanged,
     authors,
     failed_checks,
+    gave_up,
     has_marker,
     marked,
     open_threads,
+    place_of,
+    round_plan,
     why_stopped,
 )
-from fleet.app.tending.messages import answer_done, answer_not_done, answer_unchanged, gave_up, place_of, round_plan
 from fleet.app.tending.record import AskedThread, Record, RecordFile, Round
 from fleet.config.schema import Tend
 from fleet.core.base.ids import RunId, Sha
@@ -32,8 +37,8 @@ from fleet.core.plans.plan import Plan
 from fleet.core.state.subtasks import SubtaskState
 from fleet.core.views.pulls_view import TendRound, TendStatus, TendView
 from fleet.errors import FleetError, UsageError
-from fleet.forge.errors import ForgeError, NotFoundError, NotLoggedInError, ProgramMissingError, RateLimitedError
 from fleet.forge.forge import Check, Comment, Forge, Pull, Thread
+from fleet.forge.program import ForgeError, NotFoundError, NotLoggedInError, ProgramMissingError, RateLimitedError
 from fleet.runs.crash_points import reached
 from fleet.runs.run_folder import RunFolder, runs_by_start, runs_dir
 from worktrees.target.publish import RemoteError, RemoteMovedError

@@ -36,6 +36,7 @@ from dashboards.text.event_text import event_lines
 from dashboards.text.safe import safe, safe_block
 from fleet import __version__
 from fleet.app.fleet import Fleet, Order
+from fleet.app.input_files import checked_epic
 from fleet.cli import common
 from fleet.cli.acp.commands import by, parsed
 from fleet.cli.acp.people import Matter, People, matters, only_elsewhere
@@ -58,11 +59,9 @@ from fleet.core.state import facts as f
 from fleet.core.state.facts import CancelRequested, QuestionAnswered
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError, UsageError
-from fleet.plans.input_files import checked_epic
 from fleet.ports.worktrees import EffectError
 from fleet.runs.journal import Journal
-from fleet.runs.repository import git_folder, root_of
-from fleet.runs.run_folder import FirstFact, RunFolder, runs_by_start
+from fleet.runs.run_folder import FirstFact, RunFolder, git_folder, root_of, runs_by_start
 
 # ---- turn ------------------------------------------------------------------------------------------------------------
 # One turn of an editor's session: a run followed until it ends, or until only another prompt can continue it.

@@ -11,7 +11,7 @@ import typer
 from dashboards.text.summary import refusal_lines, summary_lines
 from fleet.app.capacity import collect_rarely
 from fleet.app.fleet import Fleet
-from fleet.cli import color
+from fleet.cli import verbosity
 from fleet.cli.common import has_terminal, run_async, show, show_json
 from fleet.cli.live.engine import Background, open_exporter, refuse_unstarted, run_engine
 from fleet.cli.live.follow import RunDisplay, open_screen
@@ -152,7 +152,7 @@ def open_full_screen(
             editor_command=environment.editor(),
             shell_command=environment.shell(),
             fleet_command=(sys.executable, "-P", "-m", "fleet"),
-            colours="none" if not color.is_wanted() else "true" if environment.has_many_colours() else "16",
+            colours="none" if not verbosity.is_wanted() else "true" if environment.has_many_colours() else "16",
             speed=speed,
             light=light,
         ).run()

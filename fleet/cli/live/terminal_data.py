@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
-from fleet.app.fleet import Fleet
-from fleet.app.reopen import withdraw_cancel
+from fleet.app.fleet import Fleet, withdraw_cancel
+from fleet.app.input_files import dump_plan, load_plan
 from fleet.cli.common import configuration_of, send_requests
 from fleet.cli.live.engine import Background
 from fleet.config.environment import current
@@ -17,7 +17,6 @@ from fleet.core.policy.requests import Request
 from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError
-from fleet.plans.input_files import dump_plan, load_plan
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, all_runs, find_run
 from worktrees.leases.gc import stored_copy, stored_diff

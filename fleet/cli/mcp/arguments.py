@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fleet.plans.input_files import LONGEST_EPIC
+from fleet.app.input_files import LONGEST_EPIC
 
 LONGEST_WAIT_S = 300
 

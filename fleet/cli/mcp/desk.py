@@ -10,13 +10,14 @@ import anyio.lowlevel
 from anyio import to_thread
 
 from fleet.app.fleet import Fleet, Order
+from fleet.app.input_files import checked_epic
 from fleet.cli import common
 from fleet.cli.live.engine import Background
 from fleet.cli.mcp import arguments as a
 from fleet.cli.options import flags, limits_of
-from fleet.cli.verbs.decide.review import review_view
-from fleet.cli.verbs.look.look import change_of
-from fleet.cli.verbs.result.result import report_of
+from fleet.cli.verbs.look import change_of
+from fleet.cli.verbs.result import report_of
+from fleet.cli.verbs.review import review_view
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded
 from fleet.core.history.evolve import Follower
@@ -31,10 +32,8 @@ from fleet.core.views.question_view import RequestView
 from fleet.core.views.run_view import run_view, status_view
 from fleet.core.views.subtask_view import subtask_view
 from fleet.errors import UsageError
-from fleet.plans.input_files import checked_epic
 from fleet.runs.journal import Journal
-from fleet.runs.repository import git_folder
-from fleet.runs.run_folder import RunFolder, runs_by_start
+from fleet.runs.run_folder import RunFolder, git_folder, runs_by_start
 
 POLL_S = 0.2
 Data = dict[str, Any]

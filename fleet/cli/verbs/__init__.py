@@ -1,4 +1,4 @@
-"""The verbs of the command line, a folder for each group of `fleet --help`.
+"""The verbs of the command line, in modules by subject.
 
 May import everything; only `fleet.cli` imports them.
 """

@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules
-from fleet.engine.errors.internal_errors import TRY_AGAIN_S
-from fleet.engine.verdicts.checks import Gate
-from fleet.ports.agents import Planner, Worker
+from fleet.engine.commands.checks import Gate
+from fleet.engine.internal_errors import TRY_AGAIN_S
+from fleet.ports.agents import Planner, Reviewer, Worker
 from fleet.ports.journal import Clock
-from fleet.ports.reviewer import Reviewer
 from fleet.ports.worktrees import Commits, Integrator, Publisher, Worktrees
 
 

@@ -12,7 +12,7 @@ from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Subtask
 from fleet.core.state import facts as f
 from fleet.core.state.subtasks import Attempt
-from fleet.engine.errors.internal_errors import Advice
+from fleet.engine.internal_errors import Advice
 from fleet.ports.agents import Repository, Worker, WorkerBrief, WorkspaceError
 from fleet.ports.journal import Recorder
 from fleet.ports.worktrees import Commits

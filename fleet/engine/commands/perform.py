@@ -18,13 +18,12 @@ from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.attempts import Attempts
 from fleet.engine.commands.briefs import WorkerBriefs
 from fleet.engine.commands.budget import RunBudget
+from fleet.engine.commands.checks import Checks, NodeRecord
 from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.planner_calls import PlannerCalls
 from fleet.engine.commands.reviews import Reviews
-from fleet.engine.errors.internal_errors import Advice, DiskFullError, failure_of, persist, tries_after
-from fleet.engine.verdicts.checks import Checks
-from fleet.engine.verdicts.node_record import NodeRecord
-from fleet.engine.work.local_node import LocalNode
+from fleet.engine.internal_errors import Advice, DiskFullError, failure_of, persist, tries_after
+from fleet.engine.local_node import LocalNode
 from fleet.ports.agents import DrainingError
 from fleet.ports.journal import Recorder
 from fleet.ports.nodes import Nodes

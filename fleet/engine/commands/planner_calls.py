@@ -19,7 +19,7 @@ from fleet.core.views.planner_view import area_state, planner_state
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import planner_notes
 from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
-from fleet.engine.errors.internal_errors import Advice
+from fleet.engine.internal_errors import Advice
 from fleet.ports.agents import PlannerBrief
 from fleet.ports.journal import Recorder
 

@@ -19,10 +19,9 @@ from fleet.core.state.subtasks import Attempt
 from fleet.core.verdicts.oddities import Patch, parse_patch
 from fleet.core.verdicts.reviews import Review, ReviewRules, review_failure, settled_by, verdict
 from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
-from fleet.engine.verdicts.side_by_side import run_side_by_side
-from fleet.ports.agents import DrainingError, ModelUse
+from fleet.engine.commands.checks import run_side_by_side
+from fleet.ports.agents import BatchFound, BatchResults, DrainingError, ModelUse, ReviewBrief, Reviewer
 from fleet.ports.journal import Clock, Recorder
-from fleet.ports.reviewer import BatchFound, BatchResults, ReviewBrief, Reviewer
 from fleet.ports.worktrees import Commits
 
 SLICE_S = 1.0  # how long a run that is drained may wait for a batch

@@ -29,11 +29,11 @@ from anyio import (
 from anyio.abc import SocketStream
 from anyio.streams.buffered import BufferedByteStream
 
-from fleet.engine.errors.internal_errors import unwrapped
+from fleet.engine.internal_errors import unwrapped
 from fleet.nodes.cluster.actor import CHUNK
 from fleet.nodes.cluster.news import SOCKET, Failed, Host, Hosts, News, Said
 from fleet.nodes.cluster.ray_door import Actor, ClusterError, actor_on, ask_for_slots, join, leave, list_hosts
-from fleet.nodes.stdio import FdStream, standard_streams
+from fleet.nodes.transport import FdStream, standard_streams
 
 LISTED_S = 1.0  # how often the machines of the cluster are looked up
 JOIN_S = 30.0

@@ -25,9 +25,7 @@ from anyio import (
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from fleet.nodes.cluster.news import LONGEST_LINE, SOCKET, Failed, Host, Hosts, Said, load_news
-from fleet.nodes.stdio import FdStream
-from fleet.nodes.streams import Link, LinkLostError
-from fleet.nodes.transport import LAST_WORDS_S, open_command
+from fleet.nodes.transport import LAST_WORDS_S, FdStream, Link, LinkLostError, open_command
 
 NOT_JOINED = "not joined yet"
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0  # between starts of the program

@@ -25,8 +25,7 @@ from agents.remote import (
 )
 from fleet.core.base.usage import Usage
 from fleet.core.state.facts import Failure
-from fleet.ports.agents import DrainingError
-from fleet.ports.calls import CallRefusedError
+from fleet.ports.agents import CallRefusedError, DrainingError
 from fleet.ports.worktrees import EffectError
 
 LIMITS = ModelLimits(context_tokens=1000, output_tokens=100, cache_minimum_tokens=10)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.nodes.care import clean_node, look_at, look_at_nodes
-from fleet.app.nodes.probe_order import probe_finding
+from fleet.app.nodes.care import clean_node, look_at, look_at_nodes, probe_finding
 from fleet.app.wiring import Wiring
-from fleet.cli.verbs.machine.nodes import node_lines
+from fleet.cli.verbs.nodes import node_lines
 from fleet.config.load import default_config
 from fleet.config.schema import NodeSettings
 from fleet.errors import FleetError

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.nodes.care import look_at_nodes
-from fleet.app.nodes.clusters import with_machines
-from fleet.app.nodes.findings import node_findings
-from fleet.app.nodes.manager_side import transport_environment
+from fleet.app.nodes.care import look_at_nodes, node_findings
+from fleet.app.nodes.manager_side import transport_environment, with_machines
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.config.schema import NodeSettings

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleet import __version__
-from fleet.app.nodes.findings import node_findings
+from fleet.app.nodes.care import node_findings
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.config.schema import NodeSettings

@@ -10,8 +10,7 @@ from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.errors import FleetError, UsageError
 from fleet.runs.journal import Journal
-from fleet.runs.repository import git_folder, root_of
-from fleet.runs.run_folder import RunFolder
+from fleet.runs.run_folder import RunFolder, git_folder, root_of
 from tests.fleet.core.story import Story, plan_of
 from tests.fleet.program import on_a_terminal
 from tests.worktrees.conftest import git

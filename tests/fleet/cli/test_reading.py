@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli.reading import FIRST_S, LINE, ReadingProgress, read_state, reading
+from fleet.cli.common import FIRST_S, LINE, ReadingProgress, read_state, reading
 from fleet.core.history.evolve import SLICE
 from fleet.core.state import facts as f
 from fleet.runs.journal import Journal

@@ -1,7 +1,7 @@
 """Which workers stay on the manager's machine, and why."""
 
 from fleet.config.load import default_config
-from fleet.config.machines import machines_of, stays_here
+from fleet.config.schema import machines_of, stays_here
 
 
 def test_a_worker_with_something_that_only_this_machine_has_stays() -> None:

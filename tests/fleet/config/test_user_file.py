@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from fleet.config.load import set_in_file, with_key
 from fleet.config.toml import parse_toml, read_toml
-from fleet.config.user_file import set_in_file, with_key
 from fleet.errors import UsageError
 
 KEY = ("worktrees", "setup_network")

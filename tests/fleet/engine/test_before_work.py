@@ -2,7 +2,7 @@
 
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
-from fleet.engine.verdicts.checks import Gate
+from fleet.engine.commands.checks import Gate
 from tests.fleet.core.story import plan_of
 from tests.fleet.engine.commands.test_perform import failures
 from tests.fleet.fakes import QUICK, FakeFleet

@@ -6,9 +6,9 @@ from fleet.core.plans.plan import Criterion
 from fleet.core.policy.decide import decide
 from fleet.core.policy.effects import CheckBase, effects
 from fleet.core.state import facts as f
+from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
-from fleet.engine.verdicts.checks import Checks, Gate
-from fleet.engine.work.local_node import LocalNode
+from fleet.engine.local_node import LocalNode
 from tests.fleet.core.pretend import started
 from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
 

@@ -9,12 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from fleet.forge.errors import ForgeError, NotFoundError, NotLoggedInError, ProgramMissingError, RateLimitedError
 from fleet.forge.forge import Check, Draft, Forge
 from fleet.forge.github import GitHub
 from fleet.forge.gitlab import GitLab
 from fleet.forge.place import Place
-from fleet.forge.program import Program
+from fleet.forge.program import (
+    ForgeError,
+    NotFoundError,
+    NotLoggedInError,
+    Program,
+    ProgramMissingError,
+    RateLimitedError,
+)
 from tests.fleet.forge.recording import Recording, recording
 
 CASSETTES = {

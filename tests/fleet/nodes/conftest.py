@@ -20,7 +20,7 @@ from anyio import Event, create_task_group, create_unix_listener
 from anyio.abc import SocketAttribute, SocketStream
 
 from fleet.core.state.facts import CheckRun, Failure, Report
-from fleet.nodes.calling.line import Line
+from fleet.nodes.call_line import Line
 from fleet.nodes.cluster import relay
 from fleet.nodes.cluster.cluster import connected_socket
 from fleet.nodes.cluster.news import SOCKET, Host, Hosts, load_news
@@ -29,9 +29,7 @@ from fleet.nodes.host import OrderHost, Records
 from fleet.nodes.messages import Greeting, Open
 from fleet.nodes.reports import Spool
 from fleet.nodes.serve import serve
-from fleet.nodes.stdio import FdStream
-from fleet.nodes.streams import ByteStream, Link
-from fleet.nodes.transport import open_command
+from fleet.nodes.transport import ByteStream, FdStream, Link, open_command
 from fleet.ports.agents import WorkerBrief
 from fleet.ports.nodes import (
     AttemptOrder,

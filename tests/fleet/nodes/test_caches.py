@@ -14,7 +14,7 @@ from fleet.nodes.frames import Frame, encode
 from fleet.nodes.messages import Clean, Event, Follow, Inspect, Open, to_frame
 from fleet.nodes.reports import Spool
 from fleet.nodes.serve import serve
-from fleet.nodes.streams import Link
+from fleet.nodes.transport import Link
 from tests.fleet.nodes.conftest import GREETING, ScriptedNode, ScriptedSite, connected, wire
 from worktrees.leases.trial_worktrees import taken_name
 from worktrees.store.packs import open_node_store

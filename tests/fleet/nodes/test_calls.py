@@ -9,15 +9,24 @@ from anyio import Event, create_task_group, fail_after, sleep
 
 from fleet.core.state.facts import Failure, Report
 from fleet.core.state.subtasks import Instruction
-from fleet.nodes.calling.desk import Desk
-from fleet.nodes.calling.line import Line, Restored, Shortened
+from fleet.nodes.call_desk import Desk
+from fleet.nodes.call_line import Line, Restored, Shortened
 from fleet.nodes.connection import greet
 from fleet.nodes.frames import FrameError, encode
 from fleet.nodes.messages import Call, Drop, Opened, Read, to_frame
 from fleet.nodes.remote_node import RemoteNode
-from fleet.nodes.streams import Link
-from fleet.ports.agents import DrainingError
-from fleet.ports.calls import MOST_CALLS, Asked, AttemptCalls, CallRefusedError, Dropped, InstructionsRead, Reply, Sign
+from fleet.nodes.transport import Link
+from fleet.ports.agents import (
+    MOST_CALLS,
+    Asked,
+    AttemptCalls,
+    CallRefusedError,
+    DrainingError,
+    Dropped,
+    InstructionsRead,
+    Reply,
+    Sign,
+)
 from fleet.ports.nodes import AttemptMeter, AttemptOrder, AttemptResult, Began, Tell, Worked
 from fleet.ports.operator import SILENT
 from fleet.ports.worktrees import Change, EffectError

@@ -12,7 +12,7 @@ from fleet.nodes.connection import NodeRefusedError, greet
 from fleet.nodes.frames import Frame, encode
 from fleet.nodes.messages import Beat, Greeting, Open, Opened, Stored, Unknown, to_frame
 from fleet.nodes.serve import serve
-from fleet.nodes.streams import Link, LinkLostError
+from fleet.nodes.transport import Link, LinkLostError
 from fleet.ports.nodes import (
     AttemptDone,
     Began,

@@ -19,8 +19,7 @@ from fleet.nodes.handover import hand_over
 from fleet.nodes.messages import Open, to_frame
 from fleet.nodes.remote_node import RECONNECT_S, RemoteNode
 from fleet.nodes.serve import serve
-from fleet.nodes.stdio import FdStream
-from fleet.nodes.streams import Link, LinkLostError
+from fleet.nodes.transport import FdStream, Link, LinkLostError
 from fleet.ports.nodes import AttemptOrder, AttemptResult, NodeLostError
 from tests.fleet.fakes import wait_until
 from tests.fleet.nodes.conftest import GREETING, OPEN, ScriptedSite, attempt

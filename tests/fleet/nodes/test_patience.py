@@ -9,8 +9,8 @@ from anyio import Event, create_task_group, current_time, sleep
 from fleet.app.nodes.terms import ROOM_S, patience_s
 from fleet.config.load import default_config
 from fleet.core.plans.plan import Criterion
-from fleet.nodes.calling.desk import Desk, Patience
-from fleet.ports.calls import Asked
+from fleet.nodes.call_desk import Desk, Patience
+from fleet.ports.agents import Asked
 from fleet.ports.nodes import ChecksOrder, NodeLostError
 from fleet.ports.operator import SILENT
 from tests.fleet.fakes import wait_until

@@ -14,9 +14,8 @@ from fleet.nodes.connection import greet
 from fleet.nodes.frames import Decoder
 from fleet.nodes.messages import Open
 from fleet.nodes.serve import serve
-from fleet.nodes.stdio import FdStream
-from fleet.nodes.streams import ByteStream, Link
-from fleet.ports.calls import Asked
+from fleet.nodes.transport import ByteStream, FdStream, Link
+from fleet.ports.agents import Asked
 from fleet.ports.nodes import Began
 from tests.fleet.fakes import wait_until
 from tests.fleet.nodes.conftest import GREETING, OPEN, ScriptedSite, attempt, wire

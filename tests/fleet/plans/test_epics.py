@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from fleet.app.input_files import read_epic
 from fleet.errors import UsageError
-from fleet.plans.input_files import read_epic
 
 
 @pytest.mark.parametrize("given", ["https://example.org/a/b/issues/12", "#123", "123", "a/b#12", "git+ssh://x/y"])

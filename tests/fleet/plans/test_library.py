@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from fleet.app.input_files import dump_plan, load_plan
 from fleet.cli.entry import app
 from fleet.config.toml import parse_toml
 from fleet.core.plans.limits import Policy
@@ -16,7 +17,6 @@ from fleet.core.plans.plan_file import read_plan
 from fleet.core.plans.validate import Known
 from fleet.core.state import facts as f
 from fleet.errors import UsageError
-from fleet.plans.input_files import dump_plan, load_plan
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 from tests.dashboards.hostile import HOSTILE, problems

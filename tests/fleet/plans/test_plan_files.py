@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from dashboards.text.plan_review import dot, graph_lines, mermaid
+from fleet.app.input_files import dump_plan
 from fleet.cli.entry import app
 from fleet.errors import UsageError
-from fleet.plans.input_files import dump_plan
 from tests.dashboards.hostile import HOSTILE, problems
 from tests.fleet.core.story import plan_of
 

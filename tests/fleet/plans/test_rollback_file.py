@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from fleet.app.input_files import load_rollback
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.validate import Known
 from fleet.errors import UsageError
-from fleet.plans.input_files import load_rollback
 
 STEP = {"id": "undo", "action": "undo it", "worker": "coder"}
 PLAN = Plan(rollback_plan="back")

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.recipes import ci, runners
 from fleet.recipes.find import FAMILIES, find_recipes
-from fleet.recipes.kinds import ci, runners
 from fleet.recipes.tree import DEEPEST, LONGEST_NAME, MOST_NAMES, Tree, strings, table, usable_names
 from tests.effort import examples
 

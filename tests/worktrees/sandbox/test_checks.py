@@ -6,9 +6,9 @@ import pytest
 
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun
+from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
-from fleet.engine.verdicts.checks import Checks, Gate
-from fleet.engine.work.local_node import LocalNode
+from fleet.engine.local_node import LocalNode
 from fleet.ports.worktrees import Lease
 from tests.fleet.hands import Clock, queued
 from tests.worktrees.conftest import RUN, OpenBench

@@ -10,8 +10,7 @@ import anyio
 import pytest
 
 from agents.models.access import Access
-from agents.models.answer import Answer, CallFault, Request
-from agents.models.claude import parameters_of
+from agents.models.answer import Answer, CallFault, Request, parameters_of
 from agents.models.client import Client, open_client
 from agents.models.exchange import Timeouts
 from agents.models.faults import refused_capability

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from agents.planner import epic_text
-from fleet.app.forges.issue_epic import BODY, COMMENTS, epic_of
+from fleet.app.issue_epic import BODY, COMMENTS, epic_of
 from fleet.forge.forge import Comment, Issue
 from fleet.forge.place import Place, Reference
 

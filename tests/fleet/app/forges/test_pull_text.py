@@ -1,7 +1,7 @@
 """The title of a pull request, which becomes the message of a commit where it is squashed."""
 
 from dashboards.report.report_data import report_data
-from fleet.app.forges.pull_text import Layer, pull_title
+from fleet.app.pull_requests import Layer, pull_title
 from fleet.core.state.facts import IssueSource
 from tests.fleet.core.story import Story
 

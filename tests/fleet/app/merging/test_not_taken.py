@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fleet.app.merging.not_taken import relanding_error
+from fleet.app.taking import relanding_error
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.runs.run_folder import RunFolder

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.merging.relanding import relanding_name, relanding_policy, spent_budget
+from fleet.app.relanding import relanding_name, relanding_policy, spent_budget
 from fleet.core.base.ids import is_slug
 from fleet.core.plans.limits import Policy
 from tests.fleet.core.story import Story, plan_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet.app.tending.matters import (
+from fleet.app.tending.messages import (
     answer_key,
     authors,
     failed_checks,

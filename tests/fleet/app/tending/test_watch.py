@@ -7,7 +7,7 @@ import pytest
 from fleet.app.tending.tending import pause_after, watch
 from fleet.core.views.pulls_view import TendStatus, TendView
 from fleet.errors import FleetError
-from fleet.forge.errors import ForgeError, NotLoggedInError, RateLimitedError
+from fleet.forge.program import ForgeError, NotLoggedInError, RateLimitedError
 from worktrees.target.publish import RemoteError
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.trials.recipe_trials import (
+from fleet.app.recipe_trials import (
     Permission,
     Settled,
     Trials,

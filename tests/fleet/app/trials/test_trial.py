@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.trials.trial import TrialOrder, try_out
+from fleet.app.recipe_trials import TrialOrder, try_out
 from fleet.config.load import load_config
 from fleet.core.views.init_view import TrialView
 from fleet.errors import FleetError

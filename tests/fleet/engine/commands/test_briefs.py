@@ -5,9 +5,9 @@ from fleet.core.policy.effects import VerifyAttempt
 from fleet.core.state import facts as f
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import NOTES_LIMIT, WorkerBriefs, layout, planner_notes, worker_notes
+from fleet.engine.commands.checks import Gate
 from fleet.engine.commands.perform import Performer
-from fleet.engine.errors.internal_errors import Advice
-from fleet.engine.verdicts.checks import Gate
+from fleet.engine.internal_errors import Advice
 from fleet.ports.agents import Planner
 from tests.fleet.eyes import FakeRepository
 from tests.fleet.fakes import RealClock

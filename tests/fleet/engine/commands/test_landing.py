@@ -11,9 +11,9 @@ from fleet.core.plans.plan import Criterion
 from fleet.core.state import facts as f
 from fleet.core.views.run_view import status_view
 from fleet.core.views.subtask_view import subtask_view
+from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
-from fleet.engine.verdicts.checks import Checks, Gate
-from fleet.engine.work.local_node import LocalNode
+from fleet.engine.local_node import LocalNode
 from fleet.ports.worktrees import EffectError
 from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
 

@@ -11,8 +11,8 @@ from fleet.core.plans.plan import Criterion
 from fleet.core.plans.revision import Revision
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
+from fleet.engine.commands.checks import Gate
 from fleet.engine.loop import Engine
-from fleet.engine.verdicts.checks import Gate
 from fleet.ports.agents import PlannerBrief, WorkerBrief
 from fleet.ports.worktrees import EffectError
 from tests.fleet.core.pretend import subtask

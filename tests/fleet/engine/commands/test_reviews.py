@@ -17,8 +17,7 @@ from fleet.core.verdicts.oddities import Patch
 from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.loop import Engine
-from fleet.ports.agents import Meter, PlannerBrief
-from fleet.ports.reviewer import BatchFound, BatchResults, ReviewBrief
+from fleet.ports.agents import BatchFound, BatchResults, Meter, PlannerBrief, ReviewBrief
 from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import QUICK, USE, FakeFleet, FakePlanner, finishes, wait_until
 

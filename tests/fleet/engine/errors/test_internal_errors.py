@@ -15,7 +15,7 @@ from fleet.core.policy import decide as policy
 from fleet.core.state import facts as f
 from fleet.core.state.failures import HOW_TO_REPORT
 from fleet.core.state.state import RunState
-from fleet.engine.errors.internal_errors import failure_of, unwrapped
+from fleet.engine.internal_errors import failure_of, unwrapped
 from fleet.engine.loop import Engine
 from fleet.ports.agents import PlannerBrief, WorkerBrief
 from fleet.ports.worktrees import Change, EffectError, Merged, Signature

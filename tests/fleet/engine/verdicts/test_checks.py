@@ -9,8 +9,8 @@ import pytest
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import Criterion
 from fleet.core.state import facts as f
-from fleet.engine.verdicts.checks import IN_A_ROW, Checks, Gate
-from fleet.engine.work.local_node import LocalNode
+from fleet.engine.commands.checks import IN_A_ROW, Checks, Gate
+from fleet.engine.local_node import LocalNode
 from fleet.ports.nodes import ChecksOrder
 from fleet.ports.worktrees import SetupFailedError
 from tests.fleet.hands import Book, Clock, PaperHands, PaperLease, queued

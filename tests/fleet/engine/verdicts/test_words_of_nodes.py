@@ -8,9 +8,8 @@ import pytest
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import Criterion
 from fleet.core.state import facts as f
-from fleet.engine.verdicts.checks import Checks, Gate
-from fleet.engine.verdicts.node_record import MOST_WRONG_REDS
-from fleet.engine.work.local_node import LocalNode
+from fleet.engine.commands.checks import MOST_WRONG_REDS, Checks, Gate
+from fleet.engine.local_node import LocalNode
 from fleet.ports.nodes import ChecksOrder
 from fleet.ports.worktrees import SetupFailedError
 from tests.fleet.hands import Book, Clock, PaperHands, queued

@@ -10,7 +10,7 @@ from anyio import create_task_group, fail_after
 from fleet.nodes.cluster.cluster import RayCluster
 from fleet.nodes.cluster.news import Host
 from fleet.nodes.connection import read_greeting
-from fleet.nodes.streams import LinkLostError
+from fleet.nodes.transport import LinkLostError
 from tests.fleet.fakes import wait_until
 from tests.fleet.nodes.cluster.conftest import ONE, TWO, Script
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from fleet.cli.verbs.look.look import CLEAR, watch_status
+from fleet.cli.verbs.look import CLEAR, watch_status
 from fleet.core.plans.limits import Policy
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder

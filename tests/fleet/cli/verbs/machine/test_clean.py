@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from fleet.cli.verbs.machine.clean import Cleaned, CleanOptions, clean_up, clean_view, text_lines
+from fleet.cli.verbs.clean import Cleaned, CleanOptions, clean_up, clean_view, text_lines
 from fleet.core.base.ids import attempt_ref, taken_ref
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli.verbs.settings.init import timer_units
+from fleet.cli.verbs.init import timer_units
 from fleet.errors import UsageError
 
 

@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 
 from fleet.app.fleet import Fleet
 from fleet.cli.entry import NOT_FOR_RESUME, app, usage_error
-from fleet.cli.verbs.work import begin, resume
+from fleet.cli.verbs import begin, resume
 from fleet.core.state.state import RunState
 from fleet.errors import UsageError
 from fleet.runs.journal import Journal

@@ -1,0 +1,282 @@
+"""Rehearsals for real: planner and workers do the repository's own last commits again, and history's tests judge them.
+
+Before anything is paid, the gate is run on the history itself: a commit can judge a worker only if the gate is green on
+it and on its parent. After the run, the tests that the commit brought are laid over what landed, and the gate is run on
+that.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from anyio import sleep_forever
+
+from fleet.core.base.ids import Sha
+from fleet.core.base.paths import matches, path_problem
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import Policy
+from fleet.core.plans.plan import Plan
+from fleet.core.plans.replay import Described, past_subtask_id, task_plan
+from fleet.core.state import facts as f
+from fleet.core.state.state import RunState
+from fleet.core.verdicts.summaries import is_test
+from fleet.engine.commands.adapters import Adapters
+from fleet.engine.commands.checks import Checks, Gate
+from fleet.engine.local_node import LocalNode
+from fleet.errors import UsageError
+from fleet.ports.journal import Clock
+from fleet.ports.worktrees import EffectError
+from worktrees.base.settings import WorktreeSettings
+from worktrees.git.diff import Diff
+from worktrees.git.repository import Repository
+from worktrees.leases.past_work import PastWork
+from worktrees.leases.run_worktrees import RunWorktrees
+from worktrees.leases.trial_worktrees import open_trial_worktrees
+from worktrees.store.integrator import LineCommit, last_commits, merged_messages
+from worktrees.store.store import open_store
+from worktrees.target.target import Target, inspect
+
+CAUSE = 200  # characters of why a gate is red
+REASONS = 3
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PastTasks:
+    """What of a history is done again, and what is not."""
+
+    rehearsal: f.Rehearsal
+    plan: Plan
+    base: Sha
+    """The parent of the oldest commit that is done again."""
+
+
+def for_real_policy(policy: Policy, tasks: int) -> Policy:
+    """The limits of a rehearsal for real: no questions, no splits, and every result is tested by itself."""
+    return policy.model_copy(
+        update={
+            "publishes": False,
+            "every_commit": True,
+            "max_depth": 0,
+            "max_subtasks": tasks,
+            "max_areas": 0,
+            "flat": False,
+            "allow_red_base": False,
+            "answer_wait_s": 0.0,
+        }
+    )
+
+
+# ---- before the run --------------------------------------------------------------------------------------------------
+
+
+async def read_tasks(
+    settings: WorktreeSettings, gate: Gate, clock: Clock, repository: Path, *, last: int, worker: str, say: Progress
+) -> PastTasks:
+    """The commits that can judge a worker, as a plan. Raises `UsageError` where there is none."""
+    target = await inspect(repository)
+    line = await _read_line(settings, target, last)
+    history = _History(settings, gate, line, say)
+    tasks, left_out = await history.judge(await inspect(repository, line[0].commit.parent), clock)
+    if not tasks:
+        reasons = "; ".join(list(dict.fromkeys(each.why for each in left_out))[:REASONS])
+        raise UsageError(f"none of the last {len(line)} commits can be done again: {reasons}")
+    read = {each.commit.id: each for each in line}
+    described = [
+        Described(task.subtask, read[task.commit].message, _touches(read[task.commit], settings.protected))
+        for task in tasks
+    ]
+    goal = f"Rehearsal for real: {len(tasks)} of the last {len(line)} commits of {target.base_name}"
+    rehearsal = f.Rehearsal(for_real=True, head=target.base, tasks=tuple(tasks), left_out=tuple(left_out))
+    plan = task_plan(described, gate=gate.criteria[0], worker=worker, goal=goal)
+    return PastTasks(rehearsal, plan, tasks[0].parent)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadCommit:
+    """A commit of the line, and what it changed."""
+
+    commit: LineCommit
+    message: str
+    """Its own; of a merge also those of what it merged."""
+    diff: Diff
+    added: frozenset[str]
+    """The paths that its parent does not have."""
+
+
+async def _read_line(settings: WorktreeSettings, target: Target, last: int) -> tuple[_ReadCommit, ...]:
+    """The last commits, the oldest first."""
+    store = await open_store(settings.state_dir, target, target.base)
+    try:
+        commits = await last_commits(store.repository, target.base, last)
+        if not commits:
+            raise UsageError(f"{target.root} has no commit to rehearse below {target.base[:12]}: it needs at least two")
+        return tuple([await _read(store.repository, commit) for commit in commits])
+    finally:
+        await store.close()
+
+
+async def _read(repository: Repository, commit: LineCommit) -> _ReadCommit:
+    message = await merged_messages(repository, commit) if commit.is_merge else commit.message
+    diff, back = (
+        await repository.diff(commit.parent, commit.id),
+        await repository.diff(commit.id, commit.parent),
+    )
+    return _ReadCommit(commit, message, diff, frozenset(back.removed))
+
+
+def _touches(read: _ReadCommit, protected: Sequence[str]) -> tuple[str, ...]:
+    """What a subtask may change, as a plan would say it: protected files and the base's tests only if history did."""
+    named = [
+        path
+        for path in read.diff.paths
+        if path_problem(path) is None and (matches(path, protected) or (is_test(path) and path not in read.added))
+    ]
+    return ("**", *named) if named else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """The commits of a line, and whether each can judge a worker here."""
+
+    settings: WorktreeSettings
+    gate: Gate
+    line: Sequence[_ReadCommit]
+    say: Progress
+
+    async def judge(self, target: Target, clock: Clock) -> tuple[list[f.PastTask], list[f.LeftOut]]:
+        tasks, left_out = list[f.PastTask](), list[f.LeftOut]()
+        async with open_trial_worktrees(target, self.settings, only_past=True) as worktrees:
+            checks = _checks(worktrees, self.gate, clock, target)
+            for number, read in enumerate(self.line, start=1):
+                commit = read.commit
+                title = commit.subject or commit.id[:12]
+                found = await self._judge(checks, commit, read.diff, number)
+                if isinstance(found, str):
+                    left_out.append(f.LeftOut(commit=commit.id, title=title, why=found))
+                    said = f"left out: {found}"
+                else:
+                    tasks.append(found)
+                    said = "has tests of its own" if found.tests else "can be judged by the gate only"
+                self.say(f"{number} of {len(self.line)}: {commit.id[:12]} {said}")
+        return tasks, left_out
+
+    async def _judge(self, checks: Checks, commit: LineCommit, diff: Diff, number: int) -> f.PastTask | str:
+        """A commit as a task, or why it can't be one."""
+        if (reason := _unfit(commit, diff)) is not None:
+            return reason
+        try:
+            if red := await self._red(checks, commit.parent):
+                return f"the gate is red on its parent{_because(red)}"
+            if red := await self._red(checks, commit.id):
+                return f"the gate is red on it{_because(red)}"
+            tests = tuple(path for path in diff.paths if is_test(path))
+            if tests:
+                with_tests = await checks.worktrees.restored(commit.parent, commit.id, tests)
+                tests = tests if await self._red(checks, with_tests) else ()
+        except EffectError as error:
+            return error.failure.summary
+        id_ = past_subtask_id(number, commit.id)
+        return f.PastTask(subtask=id_, commit=commit.id, parent=commit.parent, tests=tests)
+
+    async def _red(self, checks: Checks, commit: Sha) -> tuple[f.CheckRun, ...]:
+        return tuple(run for run in await checks.on(commit, self.gate.criteria) if not run.fine)
+
+
+def _because(red: Sequence[f.CheckRun]) -> str:
+    """The first line that matters of what a red gate printed."""
+    lines = [line.strip() for run in red for line in (*run.causes, *run.output.splitlines()[-1:]) if line.strip()]
+    return f": {lines[0][:CAUSE]}" if lines else ""
+
+
+def _unfit(commit: LineCommit, diff: Diff) -> str | None:
+    if not diff.entries:
+        return "it changes nothing"
+    if diff.gitlinks:
+        return "it moves a submodule, which no worker may"
+    if not commit.message.strip():
+        return "it has no message"
+    return None
+
+
+@dataclass(slots=True)
+class _NoRun:
+    """Satisfies `Recorder` where checks are run outside of a run: what they note is not kept."""
+
+    state: RunState
+
+    async def record(self, *facts: f.Fact) -> None:
+        del facts
+
+    async def propose(self, facts: Callable[[RunState], Sequence[f.Fact]]) -> None:
+        del facts
+
+    def note(self, *facts: f.Fact) -> None:
+        del facts
+
+    async def wait_instructed(self) -> None:
+        await sleep_forever()
+
+
+def _checks(worktrees: RunWorktrees, gate: Gate, clock: Clock, target: Target) -> Checks:
+    """Checks outside of a run."""
+    started = f.RunStarted(
+        at=clock.now(),
+        run="",
+        goal="",
+        repository=str(target.root),
+        base=target.base,
+        base_name=target.base_name,
+        result_branch="",
+        policy=Policy(),
+    )
+    return Checks(_NoRun(evolve(None, started)), worktrees, worktrees, clock, gate, LocalNode(worktrees))
+
+
+# ---- during the run --------------------------------------------------------------------------------------------------
+
+
+def redoing(state: RunState, rehearsal: f.Rehearsal, adapters: Adapters, worktrees: RunWorktrees) -> Adapters:
+    """The adapters of a run whose workers do commits of history again."""
+    starts = frozenset(task.parent for task in rehearsal.tasks)
+    past = PastWork(worktrees, adapters.integrator, state.base, starts, worktrees.integrator.committer)
+    return replace(adapters, worktrees=past, commits=past, integrator=past)
+
+
+# ---- after the run ---------------------------------------------------------------------------------------------------
+
+
+def unscored(state: RunState) -> tuple[f.PastTask, ...]:
+    """The tasks whose results have landed and wait for a verdict by history's tests."""
+    tasks = state.rehearsal.tasks if state.rehearsal is not None else ()
+    return tuple(
+        task
+        for task in tasks
+        if task.tests and state.subtasks[task.subtask].has_own_commit and task.subtask not in state.scored
+    )
+
+
+async def score(
+    state: RunState, settings: WorktreeSettings, gate: Gate, clock: Clock, record: Callable[[f.ResultScored], None]
+) -> None:
+    """Judge what has landed with history's tests, and record each verdict as it comes."""
+    target = await inspect(Path(state.repository), state.base)
+    async with open_trial_worktrees(target, settings, only_past=True) as worktrees:
+        checks = _checks(worktrees, gate, clock, target)
+        for task in unscored(state):
+            record(await _score(state, task, checks, gate, clock))
+
+
+async def _score(state: RunState, task: f.PastTask, checks: Checks, gate: Gate, clock: Clock) -> f.ResultScored:
+    """Lay the tests that history's commit has over what landed, and run the gate on that."""
+    result = state.subtasks[task.subtask].attempts[-1].commit or ""
+    commit, id_ = result, task.subtask
+    try:
+        commit = await checks.worktrees.restored(result, task.commit, task.tests)
+        runs = await checks.on(commit, gate.criteria)
+        lost = await checks.lost(commit, task.commit, gate.criteria, changed=(), touches=())
+    except EffectError as error:
+        return f.ResultScored(at=clock.now(), subtask=id_, commit=commit, passed=False, failure=error.failure)
+    names = tuple(name for tests in lost.values() for name in tests)
+    passed = all(run.fine for run in runs) and not names
+    return f.ResultScored(at=clock.now(), subtask=id_, commit=commit, passed=passed, checks=runs, lost=names)

@@ -1,0 +1,436 @@
+"""Tries recipes in the box until each part of a repository has a green one.
+
+    settled = await Trials(settings, tree, ask, report).settle(find_recipes(tree))
+
+What a try lacks is added and tried again; what needs a person's permission is asked for once. Everything that is tried
+runs as in a run: in a box, on a worktree of HEAD.
+"""
+
+import os
+import shutil
+import stat
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+from fleet.app.tool_chains import found_in, shown_by
+from fleet.app.wiring import Wiring
+from fleet.config.schema import Config, gate_of
+from fleet.core.base.output import outdated
+from fleet.core.plans.plan import Criterion
+from fleet.core.state.facts import CheckRun, Failure, SetupRun
+from fleet.core.verdicts.judges import NO_RESULTS, is_analysis
+from fleet.core.verdicts.summaries import starts_pytest
+from fleet.core.views.init_view import TrialView, TriedVerdict, trial_view
+from fleet.engine.commands.checks import NO_REPORT
+from fleet.errors import FleetError
+from fleet.ports.worktrees import EffectError
+from fleet.recipes.find import Found, Part
+from fleet.recipes.recipe import Recipe, together
+from fleet.recipes.remedies import ran_nothing, remedies, wants_network
+from fleet.recipes.tree import Tree, usable_names
+from fleet.runs.run_folder import make_state_dir
+from worktrees.base.settings import WorktreeSettings
+from worktrees.git.program import ask_git, fields
+from worktrees.leases.trial_worktrees import open_trial_worktrees
+from worktrees.sandbox.box import require_bubblewrap
+from worktrees.store.store import home_of
+from worktrees.target.target import Target, inspect
+
+# ---- trial -----------------------------------------------------------------------------------------------------------
+# Tries the set-up command and the gate, or another command, in the box on a commit: without a run, a plan or a model.
+#
+# Everything is as in a run: the same worktree, box, set-up, included files and limits. Nothing is left in the
+# repository, and in the state directory only the logs of the last trial.
+
+
+LOGS = "tried"  # the folder of the logs, beside the store
+Progress = Callable[[Literal["set-up", "gate", "command"], str], None]
+"""Called when a step begins, with its command."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOrder:
+    """What to try, and where."""
+
+    repository: Path
+    base: str | None = None
+    """A commit, branch or tag; None: HEAD."""
+    command: str | None = None
+    """Instead of the configured gate."""
+    timeout_s: float | None = None
+    """Instead of `checks.gate_timeout_s`."""
+
+
+async def try_out(
+    config: Config, environ: Mapping[str, str], order: TrialOrder, progress: Progress | None = None
+) -> TrialView:
+    """Set a worktree of the commit up, and run the gate or the command in it.
+
+    What fails is part of the result. Raises `FleetError` if there is no repository, no box, or no place for the state.
+    """
+    begun = time.monotonic()
+    if shutil.which("git") is None:
+        raise FleetError("git is not installed, or not in PATH", hint="install it: apt-get install git")
+    target = await inspect(order.repository, order.base)
+    settings = Wiring(config, environ).worktrees
+    require_bubblewrap(settings)
+    make_state_dir(settings.state_dir)
+    logs = home_of(settings.state_dir, target)
+    shutil.rmtree(logs / LOGS, ignore_errors=True)
+    on_setup = (lambda command: progress("set-up", command)) if progress is not None else None
+    settings = replace(settings, check_logs=logs / LOGS, on_setup=on_setup)
+    setup, check, failure = await _try_in(target, settings, _criterion(config, order), order, progress)
+    seconds = round(time.monotonic() - begun, 3)
+    return trial_view(
+        repository=str(target.root),
+        base=target.base,
+        base_name=target.base_name,
+        seconds=seconds,
+        setup=setup,
+        check=check,
+        failure=failure,
+        logs=str(logs),
+        notes=target.warnings,
+    )
+
+
+def _criterion(config: Config, order: TrialOrder) -> Criterion | None:
+    gate = gate_of(config.checks)
+    if order.command is not None:
+        gate = Criterion(criterion="the command", run=order.command, timeout_s=gate.timeout_s, fails_before=False)
+    if not (gate.run or "").strip():
+        return None
+    return gate if order.timeout_s is None else gate.model_copy(update={"timeout_s": order.timeout_s})
+
+
+async def _try_in(
+    target: Target,
+    settings: WorktreeSettings,
+    criterion: Criterion | None,
+    order: TrialOrder,
+    progress: Progress | None,
+) -> tuple[SetupRun | None, CheckRun | None, Failure | None]:
+    check, failure = None, None
+    async with open_trial_worktrees(target, settings) as worktrees:
+        try:
+            async with worktrees.lease(target.base) as lease:
+                if criterion is not None:
+                    if progress is not None:
+                        progress("gate" if order.command is None else "command", criterion.run or "")
+                    check = await lease.check(criterion)
+        except EffectError as error:
+            failure = error.failure
+        setups = worktrees.finished_setups()
+    if check is not None and criterion is not None:
+        check = _believed(check, criterion, settings)
+    return (setups[-1] if setups else None), check, failure
+
+
+def _believed(check: CheckRun, criterion: Criterion, settings: WorktreeSettings) -> CheckRun:
+    """As in a run, a success without a report counts as a failure if the runner owes one; findings are all old."""
+    reported = check.ran_tests is not None
+    if is_analysis(criterion):
+        if reported:
+            return check.model_copy(update={"passed": not check.timed_out})
+        return _refused(check, NO_RESULTS.format(tests=criterion.tests))
+    owes = criterion.tests is not None or starts_pytest(check.command)
+    if not (settings.expected_tests and check.passed and not reported and owes):
+        return check
+    return _refused(check, NO_RESULTS.format(tests=criterion.tests) if criterion.tests else NO_REPORT)
+
+
+def _refused(check: CheckRun, why: str) -> CheckRun:
+    return check.model_copy(update={"passed": False, "output": f"{check.output}\n{why}".strip(), "causes": (why,)})
+
+
+# ---- recipe trials ---------------------------------------------------------------------------------------------------
+
+
+MOST_TRIES = 8  # of one part
+MOST_REMEDIES = 3  # in a row
+LARGEST_LOG = 2 * 1024 * 1024  # bytes
+
+Permission = Literal["network", "tool chain"]
+
+
+class Ask(Protocol):
+    """A question to the person: whether set-ups get the network, or the box shows a tool chain."""
+
+    def __call__(self, what: Permission, name: str, why: str) -> bool: ...
+
+
+class Report(Protocol):
+    """Shows each try to the user: before it without a result, and after it with one."""
+
+    def __call__(self, tried: "Tried") -> None: ...
+
+
+class Tried(NamedTuple):
+    """One try."""
+
+    folder: str
+    recipe: Recipe
+    why: str
+    verdict: TriedVerdict | None = None
+    """None before it."""
+    trial: TrialView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSettings:
+    """What every try of one invocation shares."""
+
+    config: Config
+    environ: Mapping[str, str]
+    repository: Path
+    timeout_s: float
+    tool_chain_of: Callable[[str], str]
+    """The tool chain in the home that has a program which the box does not find; empty if none has."""
+    other_chain_of: Callable[[str], str]
+    """The tool chain in the home that has a program, wherever else the box finds it; empty if none has."""
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What came of all tries."""
+
+    recipe: Recipe | None
+    verdict: TriedVerdict
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Trials:
+    """The tries of one repository, and what the person allowed meanwhile."""
+
+    settings: TrialSettings
+    tree: Tree
+    ask: Ask
+    report: Report
+    tried: list[Tried] = field(default_factory=list)
+    allowed: dict[tuple[Permission, str], bool] = field(default_factory=dict)
+
+    async def settle(self, found: Found) -> Settled:
+        """A green recipe for the whole repository, or for as many of its parts as possible."""
+        if len(found.parts) > 1:
+            whole = await self._first_green(Part("", found.whole))
+            if whole is not None:
+                return Settled(whole, self._worth((whole,)))
+        results = [(part, await self._first_green(part)) for part in found.parts]
+        green = [recipe.within(part.folder) for part, recipe in results if recipe is not None]
+        left_out = tuple(part.folder or "." for part, recipe in results if recipe is None)
+        if not green:
+            return Settled(None, "red", left_out)
+        recipe = together(green)
+        passed = ("green", "no tests")
+        if len(green) > 1 and (await self._try(Part("", ()), recipe, "all parts together")).verdict not in passed:
+            return Settled(recipe, "red", left_out)
+        return Settled(recipe, self._worth(green), left_out)
+
+    def _worth(self, recipes: Iterable[Recipe]) -> TriedVerdict:
+        """What recipes that passed are worth: those that ran no test are no proof of anything."""
+        empty = {tried.recipe.identity for tried in self.tried if tried.verdict == "no tests"}
+        return "no tests" if all(recipe.identity in empty for recipe in recipes) else "green"
+
+    async def _first_green(self, part: Part) -> Recipe | None:
+        """The first recipe that is green; else one that passes without a test."""
+        waiting = deque((recipe, recipe.why, 0) for recipe in part.recipes)
+        seen = set[tuple[object, ...]]()
+        empty: Recipe | None = None
+        tries = 0
+        while waiting and tries < MOST_TRIES:
+            recipe, why, depth = waiting.popleft()
+            if recipe.identity in seen:
+                continue
+            seen.add(recipe.identity)
+            tried = await self._try_allowed(part, recipe, why)
+            tries += tried.verdict != "not tried"
+            if tried.verdict == "green":
+                return recipe
+            if tried.verdict == "no tests":
+                empty = empty or recipe
+            elif tried.trial is not None and depth < MOST_REMEDIES:
+                found = remedies(recipe, _output(tried.trial), self._tree_of(part))
+                waiting.extendleft((each, because, depth + 1) for each, because in reversed(list(found)))
+        return empty
+
+    def _tree_of(self, part: Part) -> Tree:
+        return self.tree.at(part.folder) if part.folder else self.tree
+
+    # ---- one try
+
+    async def _try_allowed(self, part: Part, recipe: Recipe, why: str) -> Tried:
+        """Try a recipe, after asking for what it needs; again if its set-up turns out to need the network."""
+        for chain in dict.fromkeys(filter(None, map(self.settings.tool_chain_of, recipe.programs))):
+            self._may("tool chain", chain, f"{recipe.kind} needs programs of your home, which the box does not show")
+        if recipe.needs_network and not self._may("network", "", recipe.setup):
+            return self._note(Tried(part.folder, recipe, why, "not tried"))
+        tried = await self._try(part, recipe, why)
+        if tried.trial is not None and tried.verdict in {"red", "set-up failed"} and self._may_replace(tried.trial):
+            tried = await self._try(part, recipe, f"{why}; with a newer tool chain, of your home")
+        failed = tried.trial is not None and tried.verdict == "set-up failed" and wants_network(_output(tried.trial))
+        if failed and not self._has_network and self._may("network", "", recipe.setup):
+            return await self._try(part, recipe, f"{why}; its set-up needs the network")
+        return tried
+
+    def _may_replace(self, trial: TrialView) -> bool:
+        """Whether a program of the machine is too old, the home has another one, and the box may show that from now."""
+        old = outdated(_output(trial))
+        chain = self.settings.other_chain_of(old.subject) if old is not None else ""
+        if (
+            old is None
+            or not chain
+            or chain in self.settings.config.box.tool_chains
+            or ("tool chain", chain) in self.allowed
+        ):
+            return False
+        return self._may("tool chain", chain, f"{old.subject} of this machine is too old: {old.line.strip()}")
+
+    async def _try(self, part: Part, recipe: Recipe, why: str) -> Tried:
+        whole = recipe.within(part.folder)
+        self.report(Tried(part.folder, whole, why))
+        config = config_with(self.settings.config, whole, self.settings.repository, self.granted)
+        order = TrialOrder(self.settings.repository, timeout_s=self.settings.timeout_s)
+        trial = await try_out(config, self.settings.environ, order, self.settings.progress)
+        return self._note(Tried(part.folder, whole, why, _verdict(trial), trial))
+
+    def _note(self, tried: Tried) -> Tried:
+        self.tried.append(tried)
+        self.report(tried)
+        return tried
+
+    # ---- permissions
+
+    @property
+    def granted(self) -> tuple[tuple[Permission, str], ...]:
+        """What the person allowed."""
+        return tuple(each for each, is_allowed in self.allowed.items() if is_allowed)
+
+    @property
+    def _has_network(self) -> bool:
+        return self.settings.config.worktrees.setup_network != "none" or ("network", "") in self.granted
+
+    def _may(self, what: Permission, name: str, why: str) -> bool:
+        """Whether something is allowed; the person is asked once."""
+        if what == "network" and self._has_network:
+            return True
+        if what == "tool chain" and name in self.settings.config.box.tool_chains:
+            return True
+        if (what, name) not in self.allowed:
+            self.allowed[what, name] = self.ask(what, name, why)
+        return self.allowed[what, name]
+
+
+def chain_of(program: str, home: Path, has_program: Callable[[str], bool]) -> str:
+    """The tool chain of the home that has a program which the box does not find; empty if none has."""
+    if has_program(program):
+        return ""
+    folders = {name: shown_by([name], home).path for name in found_in(home)}
+    return next((name for name, shown in folders.items() if any(Path(each, program).exists() for each in shown)), "")
+
+
+def config_with(
+    config: Config, recipe: Recipe, repository: Path, granted: Iterable[tuple[Permission, str]] = ()
+) -> Config:
+    """The configuration with what a recipe sets, and with what the person allowed."""
+    chains = tuple(name for what, name in granted if what == "tool chain")
+    network = "base" if ("network", "") in granted else config.worktrees.setup_network
+    places = {"{repo}": str(repository.absolute())}
+
+    def expanded(values: Iterable[str]) -> tuple[str, ...]:
+        return tuple(value.replace("{repo}", places["{repo}"], 1) for value in values)
+
+    box, trees = config.box, config.worktrees
+    variables = {name: each.value for name, each in recipe.environment.items()}
+    box = box.model_copy(
+        update={
+            "read_only": (*box.read_only, *expanded(each.value for each in recipe.read_only)),
+            "path": (*box.path, *expanded(each.value for each in recipe.path)),
+            "environment": {**box.environment, **variables},
+            "tool_chains": tuple(dict.fromkeys((*box.tool_chains, *chains))),
+        }
+    )
+    include = tuple(dict.fromkeys((*trees.include, *(each.value for each in recipe.include))))
+    trees = trees.model_copy(update={"setup": recipe.setup, "include": include, "setup_network": network})
+    checks = config.checks.model_copy(update={"gate": recipe.gate_command})
+    return config.model_copy(update={"box": box, "worktrees": trees, "checks": checks})
+
+
+def _verdict(trial: TrialView) -> TriedVerdict:
+    if trial.verdict == "green":
+        return "no tests" if ran_nothing(_output(trial)) else "green"
+    return "not possible" if trial.verdict == "no gate" else trial.verdict
+
+
+def _output(trial: TrialView) -> str:
+    """The whole output of the command that failed, or else of the gate."""
+    check = trial.failed or trial.check
+    if check is None:
+        return "" if trial.failure is None else f"{trial.failure.summary}\n{trial.failure.evidence}"
+    return _log(trial, check) or check.output
+
+
+def _log(trial: TrialView, check: CheckRun) -> str:
+    if not check.log:
+        return ""
+    try:
+        with Path(trial.logs, check.log).open("rb") as file:
+            return file.read(LARGEST_LOG).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+# ---- project ---------------------------------------------------------------------------------------------------------
+# Reads a repository's checkout for `fleet.recipes`: names from git, beginnings of texts. Its contents are hostile.
+#
+# Links are not followed, pipes are not waited for, and sizes and numbers are limited. Nothing of the repository runs.
+
+
+LARGEST_TEXT = 256 * 1024  # bytes that are read of one file
+MOST_TEXTS = 400
+MOST_IGNORED = 2_000
+
+
+async def read_project(root: Path, has_program: Callable[[str], bool]) -> Tree:
+    """The files of the checkout at `root`, as detection sees them. Raises `FleetError`."""
+    tracked = await _list(root, "--cached")
+    ignored = await _list(root, "--others", "--ignored", "--exclude-standard", "--directory")
+    names = usable_names(tracked)
+    few = usable_names(ignored)[:MOST_IGNORED]
+    return Tree(names, _reader(root), few, has_program, known=frozenset(names))
+
+
+async def _list(root: Path, *options: str) -> list[str]:
+    env = {"GIT_LITERAL_PATHSPECS": "0"}
+    answer = await ask_git("-C", str(root), "ls-files", "-z", *options, env=env)
+    if answer.exit_code != 0:
+        raise FleetError(f"{root}: git can't list its files: {answer.stderr.decode('utf-8', 'replace').strip()[-200:]}")
+    return fields(answer.stdout)
+
+
+def _reader(root: Path) -> Callable[[str], str]:
+    real, count = os.path.realpath(root), 0
+
+    @cache
+    def read(name: str) -> str:
+        nonlocal count
+        count += 1
+        path = os.path.join(real, name)  # noqa: PTH118 - compared with the real path, as text
+        if count > MOST_TEXTS or os.path.realpath(path) != path:
+            return ""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (OSError, ValueError):
+            return ""
+        with os.fdopen(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return ""
+            return file.read(LARGEST_TEXT).decode("utf-8", "replace")
+
+    return read

@@ -1,1 +1,0 @@
-"""Runs that replay or do again the last commits of a repository, and what they measured."""

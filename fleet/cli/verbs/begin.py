@@ -1,0 +1,342 @@
+"""Verbs that start or continue work: plan, run, resume."""
+
+import re
+import time
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dashboards.text.plan_review import comparable_lines, plan_lines, run_estimate_lines
+from dashboards.text.tables import limits_lines
+from fleet.app.fleet import Fleet, Order
+from fleet.app.input_files import GivenEpic, GivenPlan, dump_plan, read_epic
+from fleet.app.past_runs import read_evidence
+from fleet.cli import common
+from fleet.cli.clock import Clock, run_with_clock
+from fleet.cli.common import (
+    HERE,
+    AsJson,
+    BaseUrl,
+    ConfigFile,
+    Force,
+    Repo,
+    RunArgument,
+    RunName,
+    Sandbox,
+    SetupNetwork,
+    Yes,
+)
+from fleet.cli.live.display import Detach, Display, NoTui, Plain, Web, work_and_show
+from fleet.cli.options import flags, limits_of
+from fleet.cli.plan_editor import Sets, load_plan_argument, plan_names
+from fleet.cli.verbosity import show_note
+from fleet.config.environment import current, user
+from fleet.config.load import Loaded
+from fleet.core.plans.limits import Reviewing
+from fleet.core.plans.plan_file import flat_plan
+from fleet.core.state.facts import Ending, LimitsChanged
+from fleet.core.views.estimate_view import EstimateView, estimate_view, plan_estimates
+from fleet.core.views.run_view import limits_view
+from fleet.errors import UsageError
+from fleet.runs.run_folder import RunFolder
+
+# ---- limits ----------------------------------------------------------------------------------------------------------
+# The verb that shows and changes the limits of a run. A change is a fact of its journal.
+
+
+Workers = Annotated[int | None, typer.Option("--workers", metavar="N", help="Maximum number of agents at once.")]
+Budget = Annotated[
+    float | None, typer.Option("--budget", metavar="USD", help="Maximum cost in USD; no call is made that exceeds it.")
+]
+Minutes = Annotated[
+    float | None,
+    typer.Option("--minutes", metavar="MINUTES", help="Maximum minutes at work; no call is made after that."),
+]
+Tokens = Annotated[
+    int | None, typer.Option("--tokens", metavar="N", help="Maximum tokens; no call is made that exceeds it.")
+]
+Attempts = Annotated[int | None, typer.Option("--attempts", metavar="N", help="Maximum attempts; no other is started.")]
+NotBetween = Annotated[
+    str | None,
+    typer.Option("--not-between", metavar="HOURS", help="Hours in which nothing begins, local time: 22:00-07:00."),
+]
+
+
+def limits(
+    run: RunArgument = None,
+    named: RunName = None,
+    repo: Repo = HERE,
+    workers: Workers = None,
+    budget: Budget = None,
+    minutes: Minutes = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="TIME", help="--minutes up to this time: 18:30, or 2026-11-02T18:30."),
+    ] = None,
+    tokens: Tokens = None,
+    attempts: Attempts = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show or change the limits of a run.
+
+    Without an option it shows them. A change applies at once to a run at work, and to another one when it is resumed.
+
+    \b
+    Examples:
+      fleet limits
+      fleet limits RUN --workers 5
+      fleet limits RUN --budget 40 --until 18:30
+    """
+    given = limits_of(workers=workers, budget=budget, minutes=minutes, tokens=tokens, attempts=attempts)
+    if all(value is None for value in (*given.values(), until)):
+        _show(common.run_to_read(run, named, repo), as_json=as_json, changed=False)
+        return
+    if minutes is not None and until is not None:
+        raise UsageError("--minutes and --until set the same limit", hint="use one of them")
+    folder = common.run_to_change(run, named, repo, yes=yes)
+    state, now = folder.state(), time.time()
+    if until is not None:
+        if not folder.alive:
+            raise UsageError(
+                f"no process runs {folder.run}, so --until can't be turned into minutes",
+                hint="use --minutes, or resume it first",
+            )
+        given["budget_minutes"] = (state.seconds(now) + _seconds_until(until, now)) / 60
+    request = LimitsChanged(at=now, by=user(), **given)
+    common.check_request(state, request)
+    common.send_requests(folder, request)
+    _show(folder, as_json=as_json, changed=True)
+
+
+def _show(folder: RunFolder, *, as_json: bool, changed: bool) -> None:
+    view = limits_view(folder.requested_state(), time.time(), alive=folder.alive, changed=changed)
+    common.show_view(view, limits_lines, as_json=as_json)
+
+
+def _seconds_until(text: str, now: float) -> float:
+    """From now to a time of this day or the next one, or to a moment."""
+    here = datetime.fromtimestamp(now).astimezone()
+    try:
+        if re.fullmatch(r"\d{1,2}:\d{2}", text):
+            hour, minute = map(int, text.split(":"))
+            at = here.replace(hour=hour, minute=minute, second=0, microsecond=0)
+            at += timedelta(days=0 if at > here else 1)
+        else:
+            at = datetime.fromisoformat(text)
+            at = at if at.tzinfo is not None else at.replace(tzinfo=here.tzinfo)
+    except ValueError as error:
+        raise UsageError(f"--until {text!r} is not a time", hint="write it like 18:30, or 2026-11-02T18:30") from error
+    if (seconds := at.timestamp() - now) <= 0:
+        raise UsageError(f"--until {text} is over", hint="`fleet cancel` or `fleet pause` stop the run now")
+    return seconds
+
+
+# ---- begin -----------------------------------------------------------------------------------------------------------
+
+
+Epic = Annotated[
+    str | None,
+    typer.Argument(metavar="EPIC", help="The goal: text, a file, - (standard input), or an issue: gh:OWNER/REPO#12."),
+]
+Base = Annotated[
+    str | None, typer.Option(metavar="COMMIT", help="Start from this commit, branch or tag; default: HEAD.")
+]
+PlanFile = Annotated[
+    str | None,
+    typer.Option(
+        "--plan",
+        metavar="PLAN",
+        help="Run this plan: a file, or a name of the library.",
+        autocompletion=plan_names,
+    ),
+]
+REVIEWERS = "human (default on a terminal), auto (the [review] rules; default elsewhere), none"
+Review = Annotated[str | None, typer.Option(metavar="human|auto|none", help=f"Who approves the plan: {REVIEWERS}.")]
+RedBase = Annotated[bool, typer.Option("--allow-red-base", help="Continue even if the gate fails on the base.")]
+OnlyEstimate = Annotated[
+    bool, typer.Option("--estimate", help="Only print what comparable subtasks cost and took; start nothing.")
+]
+ISSUES = ("gh:", "gl:", "https://", "http://")  # how an argument begins that names an issue
+EXIT = {"landed": 0, "partial": 1, "cancelled": 1, "aborted": 1, "failed": 3, "budget": 4, None: 130}
+
+
+def plan(
+    epic: Epic = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file: .json or .toml.")
+    ] = None,
+    repo: Repo = HERE,
+    base: Base = None,
+    base_url: BaseUrl = None,
+    config: ConfigFile = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let the planner write a plan; run nothing.
+
+    \b
+    Examples:
+      fleet plan "Add a health endpoint"
+      fleet plan epic.md -o plan.toml && $EDITOR plan.toml && fleet run --plan plan.toml
+      git log -1 --format=%B | fleet plan -
+    """
+    if epic is None:
+        raise UsageError('no epic given: fleet plan "Add a health endpoint", or a file, or - for standard input')
+    if output is not None:
+        check_output(output, force=force)
+    loaded = common.configuration(repo, config, flags(base_url=base_url))
+    given = _read_epic(epic)
+    order = Order(goal=given.goal, repository=repo, base=base, issue=given.issue)
+    _write_plan(loaded, order, output, as_json=as_json)
+
+
+def _write_plan(loaded: Loaded, order: Order, output: Path | None, *, as_json: bool) -> None:
+    fleet = Fleet(loaded, current())
+    show_note("asking the planner …")
+    clock = Clock(quiet=as_json)
+    clock.time("planner")
+    plan = run_with_clock(lambda: fleet.plan_only(order), clock)
+    if output is not None:
+        common.write_file(output, dump_plan(plan, toml=output.suffix == ".toml"))
+    if as_json:
+        typer.echo(dump_plan(plan, toml=False), nl=False)
+        return
+    past = common.run_async(lambda: read_evidence(loaded.config, order.repository))
+    costs = comparable_lines(plan_estimates(plan.subtasks, past.estimates))
+    common.show([*plan_lines(plan, fleet.wiring.grade(plan).all), *costs])
+    keep = "-o plan.toml keeps it; fleet run --plan plan.toml runs it"
+    show_note(f"\n{f'fleet run --plan {output}' if output else keep}")
+
+
+def check_output(output: Path, *, force: bool) -> None:
+    """Raise `UsageError` if the plan can't be written there, before the planner costs anything."""
+    if output.suffix not in {".json", ".toml"}:
+        raise UsageError(f"{output}: a plan file ends in .json or .toml")
+    common.check_output(output, force=force)
+
+
+def run(
+    epic: Epic = None,
+    plan_file: PlanFile = None,
+    sets: Sets = None,
+    repo: Repo = HERE,
+    base: Base = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="The run's name; its branch is fleet/NAME.")] = None,
+    workers: Workers = None,
+    budget: Budget = None,
+    minutes: Minutes = None,
+    tokens: Tokens = None,
+    attempts: Attempts = None,
+    not_between: NotBetween = None,
+    base_url: BaseUrl = None,
+    sandbox: Sandbox = None,
+    setup_network: SetupNetwork = False,
+    config: ConfigFile = None,
+    allow_red_base: RedBase = False,
+    metrics: common.Metrics = None,
+    otlp: common.Otlp = None,
+    flat: Annotated[bool, typer.Option("--flat", help="One worker for the whole epic, no decomposition.")] = False,
+    only_estimate: OnlyEstimate = False,
+    plan_only: Annotated[bool, typer.Option("--plan-only", help="Only plan, as fleet plan does.")] = False,
+    review: Review = None,
+    yes: Yes = False,
+    plain: Plain = False,
+    no_tui: NoTui = False,
+    web: Web = False,
+    detach: Detach = False,
+    as_json: AsJson = False,
+) -> None:
+    """Plan an epic and work on it until it has landed.
+
+    The result is the branch fleet/RUN. Your checkout is not touched.
+
+    --estimate runs nothing and calls no model: it prints the median and the range of what comparable subtasks cost and
+    took that landed in past runs of this repository. With fewer than five, it prints no number.
+
+    On a terminal a full screen opens; when you leave it (q), the run continues. Otherwise Ctrl-C lets agents finish, a
+    second one stops at once; `fleet resume` continues.
+
+    Exit codes: 0 all landed, 1 something did not, 2 usage, 3 environment, 4 budget, 130 interrupted.
+
+    \b
+    Examples:
+      fleet run "Add a health endpoint"
+      fleet run epic.md --workers 100 --budget 20 --yes --detach
+      fleet run gh:acme/shop#12 --name issue-12
+      fleet run --plan plan.toml --flat
+      fleet run --plan deploy --set version=v2.1.4
+      fleet run epic.md --review auto --web --not-between 22:00-07:00
+      fleet run --plan plan.toml --workers 8 --estimate
+    """
+    _check_arguments(epic, plan_file, plan_only=plan_only, only_estimate=only_estimate, sets=sets)
+    limits = limits_of(workers=workers, budget=budget, minutes=minutes, tokens=tokens, attempts=attempts)
+    how = {"sandbox": sandbox, "setup_network": setup_network, "flat": flat, "not_between": not_between}
+    given = flags(limits, base_url=base_url, metrics=metrics, otlp=otlp, allow_red_base=allow_red_base, **how)
+    loaded = common.configuration(repo, config, given)
+    fleet, epic_ = Fleet(loaded, current()), _read_epic(epic)
+    display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json, web=web)
+    reviewing = reviewing_of(review, yes=yes, by_human=display.interactive or loaded.config.run.review)
+    order = Order(goal=epic_.goal, repository=repo, base=base, name=name, review=reviewing, issue=epic_.issue)
+    if plan_file is not None:
+        order = _with_plan(order, load_plan_argument(fleet.wiring.known, plan_file, sets, repo), plan_file)
+    if only_estimate:
+        return common.show_view(_estimate(loaded, order), run_estimate_lines, as_json=as_json)
+    if plan_only:
+        return _write_plan(loaded, order, None, as_json=as_json)
+    folder = common.run_async(lambda: fleet.create(order))
+    raise typer.Exit(exit_code(work_and_show(fleet, folder, display)))
+
+
+def _estimate(loaded: Loaded, order: Order) -> EstimateView:
+    plan = flat_plan(order.plan) if order.plan is not None and loaded.config.run.flat else order.plan
+    return estimate_view(plan, common.run_async(lambda: read_evidence(loaded.config, order.repository)).estimates)
+
+
+def _read_epic(epic: str | None) -> GivenEpic:
+    """The epic, if one was given; an issue is asked for at its forge."""
+    argument = epic.strip() if epic is not None else ""
+    if argument.startswith(ISSUES):
+        from fleet.app.issue_epic import read_issue_epic  # noqa: PLC0415 - few epics are issues
+
+        if (issue := common.run_async(lambda: read_issue_epic(argument, current()))) is not None:
+            return issue
+    return GivenEpic(read_epic(epic) if epic is not None else "")
+
+
+def _with_plan(order: Order, loaded: GivenPlan, name: str) -> Order:
+    goal = loaded.plan.goal or f"the plan in {name}"
+    return replace(order, goal=goal, plan=loaded.plan, rollback=loaded.rollback, values=loaded.values)
+
+
+def reviewing_of(review: str | None, *, yes: bool, by_human: bool) -> Reviewing:
+    """Who approves the plan. In a script no person can be asked, so the rules decide there."""
+    if review is not None and yes:
+        raise UsageError("--yes means --review none", hint="use one of them")
+    match review:
+        case "human" | "auto" | "none":
+            return review
+        case None:
+            return "none" if yes else "human" if by_human else "auto"
+        case _:
+            raise UsageError(f"--review {review}: use human, auto or none")
+
+
+def _check_arguments(
+    epic: str | None, plan_file: str | None, *, plan_only: bool, only_estimate: bool, sets: list[str] | None
+) -> None:
+    if (epic is None) == (plan_file is None):
+        raise UsageError('give either an epic (text, a file, or -) or --plan PLAN: fleet run "Add a health endpoint"')
+    if sets and plan_file is None:
+        raise UsageError("--set sets a parameter of a plan", hint="name the plan with --plan")
+    if plan_only and epic is None:
+        raise UsageError("--plan-only writes a plan, --plan runs one", hint="use one of them")
+    if plan_only and only_estimate:
+        raise UsageError("--plan-only calls the planner, --estimate calls nothing", hint="use one of them")
+
+
+def exit_code(ending: Ending | int | None) -> int:
+    return ending if isinstance(ending, int) else EXIT[ending]

@@ -1,1 +1,0 @@
-"""The verbs that make a request to a run: approve, reject, answer, retry; pause and cancel as well."""

@@ -1,0 +1,386 @@
+"""`fleet doctor`: tests whether this machine can run a fleet, and names a fix for each problem."""
+
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import anyio
+import typer
+
+from agents.conversation.settings import WorkerSettings
+from agents.workers.command import program_name, program_of
+from agents.workers.registry import problems_of
+from dashboards.text.formats import counted, duration
+from dashboards.text.safe import safe
+from fleet.app.capacity import capacity
+from fleet.app.fleet import Fleet, refuse_branch
+from fleet.app.nodes.care import node_findings
+from fleet.app.recipe_trials import Progress, TrialOrder, try_out
+from fleet.app.tool_chains import found_in
+from fleet.cli import common
+from fleet.cli.clock import Clock, run_with_clock
+from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
+from fleet.cli.options import flags
+from fleet.cli.verbs.findings import (
+    acp_findings,
+    forge_findings,
+    live_findings,
+    mcp_findings,
+    notify_findings,
+)
+from fleet.config.environment import current
+from fleet.config.schema import as_policy
+from fleet.core.base.ids import result_branch
+from fleet.core.state.facts import CheckRun
+from fleet.core.state.failures import how
+from fleet.core.views.init_view import TrialView
+from fleet.core.views.program_view import Finding
+from fleet.errors import FleetError
+from fleet.ports.worktrees import EffectError
+from fleet.runs.run_folder import all_runs, make_state_dir
+from worktrees.git.program import ask_git, text
+from worktrees.leases.base_layers import choose_kind
+from worktrees.sandbox.box import SYSTEM_PATH
+from worktrees.sandbox.seccomp import filter_program
+from worktrees.sandbox.self_test import find_sandbox_problems
+from worktrees.target.signing import Customs, customs
+from worktrees.target.target import inspect
+
+TESTED_PYTHONS = ("3.11.2", "3.11.7", "3.12.1", "3.13.0", "3.14.7")
+OLDEST_GIT = (2, 39)
+LEAST_FREE_GB = 2.0
+ANY_RUN = "any-run"  # for its result branch, which nothing may be in the way of
+CONNECT_S = 5.0
+SHOWN = 3  # lines of a red gate
+
+
+def doctor(
+    repo: Repo = HERE,
+    base_url: BaseUrl = None,
+    config: ConfigFile = None,
+    sandbox: Sandbox = None,
+    gate: Annotated[
+        bool, typer.Option("--try", help="Also run set-up and gate in the box, as fleet try does.")
+    ] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Also call the models' service: each model, caching, tools. Below one cent.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check this machine and show fixes.
+
+    \b
+    Examples:
+      fleet doctor
+      fleet doctor --live               also the models' service, for less than a cent
+      fleet doctor --try                also set-up and gate, on HEAD
+      fleet doctor --repo ../service --json
+    """
+    loaded = common.configuration(repo, config, flags(sandbox=sandbox, base_url=base_url))
+    clock = Clock(quiet=as_json)
+    clock.time("checking this machine")
+    fleet = Fleet(loaded, current())
+    findings = run_with_clock(lambda: examine(fleet, repo, gate=gate, clock=clock), clock)
+    if not as_json:
+        show_findings(findings)
+    if live:
+        findings += run_with_clock(lambda: _call_service(fleet, clock, quiet=as_json), clock)
+    if as_json:
+        common.show_json(findings)
+    raise typer.Exit(0 if all(finding.ok for finding in findings) else FleetError.exit_code)
+
+
+async def _call_service(fleet: Fleet, clock: Clock, *, quiet: bool) -> list[Finding]:
+    """What the calls find, each shown as soon as it is there."""
+    findings = []
+    clock.time("calling the models' service")
+    async for finding in live_findings(fleet):
+        findings.append(finding)
+        if not quiet:
+            clock.stop()
+            show_findings([finding])
+            clock.time("calling the models' service")
+    return findings
+
+
+def show_findings(findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        common.show([f"{'ok  ' if finding.ok else 'FAIL'}  {finding.what:<12} {finding.says}"])
+        if finding.fix:
+            common.show([f"{'':<18} → {finding.fix}"])
+
+
+async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: Clock | None = None) -> list[Finding]:
+    """Check everything that a run needs. Writes nothing but a probe file in the state directory."""
+    return [
+        python_finding(platform.python_version(), sys.executable),
+        await _git(),
+        await _sandbox(fleet),
+        await _model(fleet),
+        *_reviewer(fleet),
+        _state(fleet),
+        await _worktrees(fleet),
+        _disk(fleet),
+        _capacity(fleet),
+        *(await _repository(repository, fleet)),
+        *_tool_chains(fleet),
+        *(await _gate_findings(fleet, repository, gate=gate, progress=clock.begin if clock is not None else None)),
+        *worker_findings(fleet),
+        *acp_findings(),
+        *[finding async for finding in mcp_findings(fleet.wiring)],
+        *(await forge_findings(fleet.environ)),
+        *notify_findings(fleet.config, fleet.environ, all_runs(fleet.state_dir)),
+        *[finding async for finding in node_findings(fleet.wiring)],
+    ]
+
+
+def python_finding(version: str, path: str) -> Finding:
+    untested = f"; fleet was tested with {', '.join(TESTED_PYTHONS)}, not with this version"
+    return Finding("python", ok=True, says=f"{version} at {path}{'' if version in TESTED_PYTHONS else untested}")
+
+
+async def _git() -> Finding:
+    fix = "install git 2.39 or newer: apt-get install git"
+    if shutil.which("git") is None:
+        return Finding("git", ok=False, says="not found", fix=fix)
+    version = text((await ask_git("--version")).stdout).strip()
+    ok = tuple(map(int, re.findall(r"\d+", version)[:2])) >= OLDEST_GIT
+    return Finding("git", ok=ok, says=version, fix="" if ok else fix)
+
+
+async def _sandbox(fleet: Fleet) -> Finding:
+    settings = fleet.wiring.worktrees
+    if settings.sandbox == "none":
+        return Finding("sandbox", ok=True, says="NONE, as configured: commands of models run as you")
+    try:
+        problems = await find_sandbox_problems(settings)
+    except FleetError as error:
+        return Finding("sandbox", ok=False, says="not available", fix=str(error))
+    if problems:
+        fix = "see docs/sandbox.md; no run starts until this is fixed"
+        return Finding("sandbox", ok=False, says="; ".join(problems), fix=fix)
+    calls = "system calls are filtered"
+    if not settings.syscall_filter:
+        calls = "system calls are not filtered, as configured"
+    elif filter_program() is None:
+        calls = f"system calls are not filtered: no filter for {platform.machine()}"
+    says = f"bubblewrap: commands can't read, write or connect outside (tested); {calls}"
+    return Finding("sandbox", ok=True, says=says)
+
+
+async def _model(fleet: Fleet) -> Finding:
+    url = fleet.wiring.base_url
+    try:
+        fleet.wiring.require_models()
+    except FleetError as error:
+        return _without_models(fleet, error)
+    if not url:
+        service, region = fleet.config.models.service, fleet.wiring.access.region or "the region of your profile"
+        says = f"{service} in {region}, with the credentials that its tools find; not called (--live does)"
+        return Finding("model", ok=True, says=says)
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        with anyio.fail_after(CONNECT_S):
+            async with await anyio.connect_tcp(host, port):
+                pass
+    except (OSError, TimeoutError):
+        return Finding("model", ok=False, says=f"{url} can't be reached", fix="check the network, or --base-url")
+    name = fleet.config.models.api_key_env
+    has_key = bool(fleet.environ.get(name, "").strip())
+    key = f"API key from {name}" if has_key else f"{name} is not set (not needed for a service on this machine)"
+    if fleet.config.models.service != "api":
+        key = f"{fleet.config.models.service}, with the credentials that its tools find"
+    says = f"{url} is reachable; {key}; not called (--live does, for less than a cent)"
+    return Finding("model", ok=True, says=says, fix=fleet.wiring.ignored_service)
+
+
+def _without_models(fleet: Fleet, error: FleetError) -> Finding:
+    """Programs need no key, so where some are configured it is not missing for everything."""
+    programs, name = sorted(fleet.wiring.modelless_workers), fleet.config.models.api_key_env
+    if not programs:
+        says = fleet.wiring.base_url or fleet.config.models.service
+        return Finding("model", ok=False, says=says, fix=str(error))
+    says = f"{name} is not set, so no model can be called: a failure goes to you, not to the planner"
+    needless = f"not needed for fleet run --plan PLAN if all its workers are programs: {', '.join(programs)}"
+    return Finding("model", ok=True, says=says, fix=f"{needless}; for everything else: {error}")
+
+
+def _reviewer(fleet: Fleet) -> Iterator[Finding]:
+    """Who reviews changes, if the configuration says anything about it."""
+    reviewer, planner = fleet.config.reviewer, fleet.config.planner.model
+    if reviewer.look_for.strip() or reviewer.model:
+        model = reviewer.model or f"{planner} (or {fleet.config.models.worker}, if that did the work)"
+        which = "every change" if reviewer.look_for.strip() else "changes whose plan asks for it"
+        how = f"{counted(reviewer.votes, 'vote')}{', as batches' if reviewer.batch else ''}"
+        yield Finding("reviewer", ok=True, says=f"{safe(model, limit=200)} reviews {which}, {how}")
+
+
+def _tool_chains(fleet: Fleet) -> Iterator[Finding]:
+    """The tool chains in the home: which the box shows, and which it could."""
+    shown, found = fleet.config.box.tool_chains, found_in(fleet.wiring.home)
+    hidden = [name for name in found if name not in shown]
+    if shown or hidden:
+        says = f"shown in the box: {', '.join(shown) or 'none'}; in your home, not shown: {', '.join(hidden) or 'none'}"
+        wanted = ", ".join(f'"{name}"' for name in (*shown, *hidden))
+        fix = f"if the gate needs them: box.tool_chains = [{wanted}] in your own configuration" if hidden else ""
+        yield Finding("tool chains", ok=True, says=says, fix=fix)
+
+
+async def _gate_findings(fleet: Fleet, repository: Path, *, gate: bool, progress: Progress | None) -> list[Finding]:
+    checks, trees = fleet.config.checks, fleet.config.worktrees
+    if not gate or not (checks.gate.strip() or trees.setup.strip()):
+        return [_gate(fleet)]
+    try:
+        trial = await try_out(fleet.config, fleet.environ, TrialOrder(repository), progress)
+    except FleetError as error:
+        return [Finding("gate", ok=False, says="not tried", fix=str(error))]
+    return [*_tried(trial), *([] if checks.gate.strip() else [_gate(fleet)])]
+
+
+def _gate(fleet: Fleet) -> Finding:
+    """Whether there is a gate; `--try` runs it."""
+    gate = fleet.config.checks.gate.strip()
+    if not gate:
+        fix = "`fleet init` looks for a test command, or set checks.gate in fleet.toml"
+        return Finding("gate", ok=True, says="NONE: only the subtasks' own checks decide what lands", fix=fix)
+    return Finding("gate", ok=True, says=f"{safe(gate, limit=100)} (not run; --try runs set-up and gate in the box)")
+
+
+def _tried(trial: TrialView) -> Iterator[Finding]:
+    """Set-up and gate as they were tried."""
+    fix = "; ".join(trial.advice) or "fleet try shows more"
+    if trial.setup is not None:
+        yield _command("set-up", trial.setup.check, fix)
+    if trial.check is not None:
+        yield _command("gate", trial.check, fix)
+    if trial.verdict == "not possible" and trial.failure is not None:
+        yield Finding("gate", ok=False, says=safe(trial.failure.summary, limit=200), fix=fix)
+
+
+def _command(what: str, check: CheckRun, fix: str) -> Finding:
+    causes = "".join(f" | {safe(line, limit=160)}" for line in check.causes[:SHOWN])
+    result = f"green in the box, {duration(check.seconds)}" if check.passed else f"{how(check)} in the box{causes}"
+    says = f"{safe(check.command, limit=100)}: {result}"
+    return Finding(what, ok=check.passed, says=says, fix="" if check.passed else safe(fix, limit=1000))
+
+
+def _state(fleet: Fleet) -> Finding:
+    try:
+        make_state_dir(fleet.state_dir)
+    except FleetError as error:
+        return Finding("state", ok=False, says=str(fleet.state_dir), fix=str(error))
+    return Finding("state", ok=True, says=f"{fleet.state_dir} is writable")
+
+
+async def _worktrees(fleet: Fleet) -> Finding:
+    try:
+        choice = await choose_kind(fleet.wiring.worktrees, fleet.state_dir)
+    except FleetError as error:
+        return Finding("worktrees", ok=False, says="not as configured", fix=str(error))
+    return Finding("worktrees", ok=True, says=f"{choice.kind} ({choice.why})")
+
+
+def _disk(fleet: Fleet) -> Finding:
+    path = fleet.state_dir
+    folder = next(folder for folder in (path, *path.parents) if folder.exists())
+    free = shutil.disk_usage(folder).free / 1e9
+    ok = free >= LEAST_FREE_GB
+    fix = "" if ok else "free some space (`fleet clean` helps), or choose another disk with FLEET_STATE_DIR"
+    return Finding("disk", ok=ok, says=f"{free:.1f} GB free for worktrees", fix=fix)
+
+
+def _capacity(fleet: Fleet) -> Finding:
+    wanted = as_policy(fleet.config).workers
+    supply = capacity(fleet.state_dir, wanted=wanted, free_bytes=fleet.wiring.worktrees.limits.free_bytes)
+    if supply.workers >= wanted:
+        return Finding("capacity", ok=True, says=f"open files, processes and disk are enough for {wanted} workers")
+    fits = f"enough for {max(0, supply.workers)} of {wanted} workers"
+    return Finding("capacity", ok=supply.workers > 0, says=f"{supply.why}: {fits}", fix=supply.fix)
+
+
+async def _repository(path: Path, fleet: Fleet) -> list[Finding]:
+    if shutil.which("git") is None:
+        return [Finding("repository", ok=False, says=f"{path} can't be read without git")]
+    try:
+        target = await inspect(path)
+        await refuse_branch(target, result_branch(ANY_RUN))
+        usual = await customs(target.git, target.base)
+    except FleetError as error:
+        return [Finding("repository", ok=False, says=str(path), fix=str(error))]
+    except EffectError as error:
+        return [Finding("repository", ok=False, says=str(path), fix=error.failure.summary)]
+    notes = f" ({'; '.join(target.warnings)})" if target.warnings else ""
+    says = f"{target.root} at {target.base_name} {target.base[:7]}{notes}"
+    return [Finding("repository", ok=True, says=says), *_signatures(usual, fleet)]
+
+
+def _signatures(usual: Customs, fleet: Fleet) -> Iterator[Finding]:
+    """Whether what `fleet merge` takes is signed as the repository's own commits are."""
+    wanted = [("signed", 'git.sign = "ssh"')] if usual.signs and not fleet.config.git.sign else []
+    if usual.signs_off and not fleet.config.git.sign_off:
+        wanted.append(("signed off", "git.sign_off = true"))
+    if wanted:
+        hows, keys = zip(*wanted, strict=True)
+        says = f"the latest commits here are {' and '.join(hows)}; those that fleet merge takes would not be"
+        fix = f"if that is demanded: {' and '.join(keys)} in your own configuration (docs/guides/taking.md)"
+        yield Finding("signatures", ok=True, says=says, fix=fix)
+
+
+# ---- workers --------------------------------------------------------------------------------------------------------
+
+
+def worker_findings(fleet: Fleet) -> Iterator[Finding]:
+    """Whether each configured worker can work here: its settings and its program."""
+    try:
+        workers, _ = fleet.wiring.workers, fleet.wiring.ladders
+    except FleetError as error:
+        yield Finding("worker", ok=False, says="workers: not as configured", fix=str(error))
+        return
+    for name, settings in workers.items():
+        fix = "; ".join(problems_of(name, settings)) or _program_fix(name, settings, fleet)
+        yield Finding("worker", ok=not fix, says=f"{name}: {_description(settings, fleet)}", fix=fix)
+
+
+def _description(settings: WorkerSettings, fleet: Fleet) -> str:
+    parts = [settings.kind]
+    if settings.kind == "acp" and not settings.calls_models:
+        parts.append("a model of its own")
+    elif settings.kind != "command":
+        parts.append(" → ".join(settings.rungs or settings.models) or fleet.config.models.worker)
+    if settings.command:
+        parts.append(f"runs {settings.command[0]}")
+    elif settings.kind == "claude-code" and (program := program_of(settings)):
+        parts.append(f"runs {program}")
+    if settings.hosts:
+        parts.append(f"may fetch from {', '.join(settings.hosts)}")
+    if settings.extras.network:
+        parts.append("with network access")
+    return ", ".join(parts)
+
+
+def _program_fix(name: str, settings: WorkerSettings, fleet: Fleet) -> str:
+    """What to do about a program that the worker can't run; empty if it can."""
+    if settings.kind == "claude-code" and program_of(settings) is None:
+        return f"{program_name(settings)} is not in PATH; install it, or name it in workers.{name}.command"
+    if settings.kind not in {"acp", "command"} or not settings.command:
+        return ""
+    program, worktrees = settings.command[0], fleet.wiring.worktrees
+    if "/" in program and not program.startswith("/"):
+        return ""  # a file of the repository
+    in_box = worktrees.sandbox != "none"
+    path = os.pathsep.join((*settings.extras.path, *map(str, worktrees.path), *SYSTEM_PATH)) if in_box else None
+    file = shutil.which(program, path=path)
+    if file is None:
+        return f"{program} is not in the box's PATH; add its folder to workers.{name}.path and read_only"
+    visible = [Path("/usr"), *(Path("/", folder) for folder in ("bin", "sbin", "lib")), *worktrees.read_only]
+    visible += map(Path, settings.extras.read_only)
+    if not in_box or any(Path(file).is_relative_to(folder) for folder in visible):
+        return ""
+    return f"{file} is not visible in the box; add its folder to workers.{name}.read_only"

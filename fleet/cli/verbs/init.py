@@ -1,0 +1,470 @@
+"""`fleet init`: finds how a repository is tested, tries it in the box, and writes what was green into fleet.toml."""
+
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dashboards.text.formats import duration
+from dashboards.text.incident_text import advice_lines, cause_lines, check_lines
+from dashboards.text.safe import safe
+from fleet.app.recipe_trials import (
+    Permission,
+    Settled,
+    TrialOrder,
+    Trials,
+    TrialSettings,
+    Tried,
+    chain_of,
+    read_project,
+    try_out,
+)
+from fleet.app.wiring import Wiring
+from fleet.cli import common
+from fleet.cli.clock import Clock, run_with_clock
+from fleet.cli.common import HERE, AsJson, ConfigFile, Force, Repo, Sandbox, SetupNetwork, Yes
+from fleet.cli.options import flags
+from fleet.config.environment import current
+from fleet.config.layer import Key
+from fleet.config.load import REPOSITORY_FILE, Loaded, load_config, set_in_file, user_file_path
+from fleet.config.schema import Config
+from fleet.core.base.ids import slug
+from fleet.core.views.init_view import InitView, TrialView, TriedView, Verdict, YourKey
+from fleet.errors import UsageError
+from fleet.recipes.document import fleet_toml
+from fleet.recipes.find import Found, find_recipes
+from fleet.recipes.recipe import Recipe, together
+from fleet.recipes.remedies import private_files
+from fleet.recipes.tree import Tree
+from fleet.runs.run_folder import root_of
+from worktrees.sandbox.box import has_program
+
+GATE_S = 900.0  # a try may take that long
+LINE = 160  # characters of a command
+NOT_ALLOWED = "not allowed: answer yes, or use --yes"
+
+
+def init(
+    repo: Repo = HERE,
+    yes: Yes = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be tried; run and write nothing.")
+    ] = False,
+    no_try: Annotated[bool, typer.Option("--no-try", help="Write the likeliest recipe without trying it.")] = False,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="Seconds that the gate may take in one try.")
+    ] = GATE_S,
+    timer: Annotated[
+        bool, typer.Option("--timer", help="Only print units for systemd that continue the latest run every evening.")
+    ] = False,
+    sandbox: Sandbox = None,
+    config: ConfigFile = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find out how to test this repository, and write fleet.toml.
+
+    It looks for the test command, the set-up and the files that tests need, tries them in the box on HEAD, continues
+    to the next candidate where one is red, and writes what was green, with a reason for each line. It asks before it
+    gives set-ups the network, and before the box shows a tool chain of your home; both go into your own
+    configuration.
+
+    Exit codes: 0 written, 1 nothing was green, 2 usage, 3 the box is not available.
+
+    \b
+    Examples:
+      fleet init
+      fleet init --yes && fleet try
+      fleet init --dry-run              show the candidates, and the file that the first would make
+      fleet init --no-try --force       write the likeliest again, for you to edit
+      fleet init --timer                print a timer for systemd
+    """
+    root = _root(repo)
+    if timer:
+        settings = common.configuration(repo, config, {}).config
+        units = timer_units(root, key=settings.models.api_key_env, drain_minutes=settings.limits.drain_minutes)
+        typer.echo(units)
+        return
+    path = root / REPOSITORY_FILE
+    _check_file(path, force=force, dry_run=dry_run)
+    loaded = load_config(environ=current(), flags=flags(sandbox=sandbox), config_file=config)
+    worktrees = Wiring(loaded.config, current()).worktrees
+    tree = common.run_async(partial(read_project, root, partial(has_program, worktrees)))
+    order = _Order(root, path, loaded.config, tree, find_recipes(tree), timeout)
+    if dry_run or no_try or not order.found.parts:
+        view = _untried(order, write=not dry_run)
+    else:
+        view = _tried(order, _Person(yes=yes, quiet=as_json, clock=Clock(quiet=as_json)))
+    common.show_view(view, result_lines, as_json=as_json)
+    raise typer.Exit(0 if view.text else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    root: Path
+    path: Path
+    config: Config
+    tree: Tree
+    found: Found
+    timeout_s: float
+
+    def text(self, recipe: Recipe | None, remarks: Iterable[str]) -> str:
+        return fleet_toml(recipe, remarks, default_locks=frozenset(self.config.worktrees.lock_files))
+
+
+def _root(repo: Path) -> Path:
+    root = root_of(repo)
+    if root is not None:
+        return root
+    folder = repo.absolute()
+    if (folder / "HEAD").is_file() and (folder / "objects").is_dir():
+        raise UsageError(
+            f"{folder} is a bare repository, and fleet.toml is read from a checkout: run fleet init in a clone of it, "
+            "or set checks.gate in your own configuration"
+        )
+    raise UsageError(f"{folder} is not in a git repository", hint="make one with: git init")
+
+
+def _check_file(path: Path, *, force: bool, dry_run: bool) -> None:
+    if path.is_symlink():
+        raise UsageError(f"{path} is a link", hint="remove it, or write the file that it leads to yourself")
+    if path.exists() and not force and not dry_run:
+        raise UsageError(
+            f"{path} exists; `fleet try` tries it, --dry-run shows what would be written, --force overwrites it"
+        )
+
+
+# ---- a person -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Person:
+    """Answers questions, and is shown each try."""
+
+    yes: bool
+    quiet: bool
+    clock: Clock
+
+    def ask(self, what: Permission, name: str, why: str) -> bool:
+        where = safe(str(user_file_path()))
+        if what == "network":
+            note = f'worktrees.setup_network = "base" in {where}'
+            text = (
+                f"The set-up downloads what the tests need: {safe(why, limit=LINE)}\n"
+                f"May set-up commands use the network, in this repository and in your others ({note})? "
+                "Checks and workers still have none."
+            )
+        else:
+            note = f'box.tool_chains = ["{name}"] in {where}'
+            text = f"{safe(why, limit=LINE)}. Show the programs of {name} in your home, read-only ({note})?"
+        if self.yes:
+            return True
+        self.clock.stop()
+        return not self.quiet and common.has_terminal() and typer.confirm(text, err=True)
+
+    def report(self, tried: Tried) -> None:
+        if self.quiet:
+            return
+        if tried.verdict is None:
+            typer.echo(f"trying  {safe(tried.recipe.gate_command, limit=LINE)}  ({safe(tried.why, limit=LINE)})")
+            if tried.recipe.setup:
+                typer.echo(f"        after {safe(tried.recipe.setup, limit=LINE)}")
+            self.clock.time("worktree")
+        else:
+            self.clock.stop()
+            common.show(_verdict_lines(tried_view(tried)))
+
+
+# ---- trying ---------------------------------------------------------------------------------------------------------
+
+
+def _tried(order: _Order, person: _Person) -> InitView:
+    home = Wiring(order.config, current()).home
+    settings = TrialSettings(
+        order.config,
+        current(),
+        order.root,
+        order.timeout_s,
+        tool_chain_of=partial(chain_of, home=home, has_program=order.tree.has_program),
+        other_chain_of=partial(chain_of, home=home, has_program=lambda _: False),
+        progress=lambda step, _: person.clock.time(step),
+    )
+    trials = Trials(settings, order.tree, person.ask, person.report)
+    settled = run_with_clock(partial(trials.settle, order.found), person.clock)
+    green = settled.verdict in {"green", "no tests"}
+    yours = tuple(_your_keys(order.config, settled.recipe, trials)) if green else ()
+    text = order.text(settled.recipe, _remarks(settled, trials.tried)) if green else ""
+    written = bool(text) and _write(order.path, text)
+    notes = next((each.trial.notes for each in trials.tried if each.trial is not None), ())
+    return InitView(
+        repository=str(order.root),
+        file=str(order.path),
+        written=written,
+        green=settled.verdict == "green",
+        gate=settled.recipe.gate_command if green and settled.recipe is not None else "",
+        text=text,
+        tried=tuple(map(tried_view, trials.tried)),
+        left_out=settled.left_out,
+        yours=yours,
+        notes=(*notes, *_private_note(order.tree)),
+    )
+
+
+def _remarks(settled: Settled, tried: Sequence[Tried]) -> Iterator[str]:
+    passed = "It was green in the box."
+    yield "It passes in the box, but reports that it ran no tests." if settled.verdict == "no tests" else passed
+    for folder in settled.left_out:
+        commands = dict.fromkeys(each.recipe.gate_command for each in tried if (each.folder or ".") == folder)
+        yield f"Not in it: {folder}, where nothing was green. Tried: {'; '.join(commands) or 'nothing'}."
+
+
+def _your_keys(config: Config, recipe: Recipe | None, trials: Trials) -> Iterator[YourKey]:
+    """What the result needs of your own configuration, written there where you allowed it."""
+    if recipe is None:
+        return
+    keys = dict[Key, tuple[str | tuple[str, ...], str]]()
+    if recipe.needs_network and config.worktrees.setup_network == "none":
+        keys["worktrees", "setup_network"] = ("base", "the set-up downloads what the tests need")
+    wanted = frozenset(map(trials.settings.other_chain_of, recipe.programs))
+    chains = tuple(name for what, name in trials.granted if what == "tool chain" and name in wanted)
+    if chains:
+        keys["box", "tool_chains"] = ((*config.box.tool_chains, *chains), "the gate runs programs of your home")
+    for key, (value, why) in keys.items():
+        set_in_file(user_file_path(), {key: list(value) if isinstance(value, tuple) else value})
+        yield YourKey(".".join(key), value, why, written=True)
+
+
+def _untried(order: _Order, *, write: bool) -> InitView:
+    """The likeliest recipe, untried."""
+    found = order.found
+    whole = found.whole[0] if len(found.parts) > 1 and found.whole else None
+    parts = [part.recipes[0].within(part.folder) for part in found.parts]
+    recipe = whole or (together(parts) if parts else None)
+    text = order.text(recipe, ("It was not tried; `fleet try` does that.",) if recipe else ())
+    candidates = [*(("", each) for each in found.whole)] if len(found.parts) > 1 else []
+    candidates += [(part.folder, each.within(part.folder)) for part in found.parts for each in part.recipes]
+    needs = recipe is not None and recipe.needs_network and order.config.worktrees.setup_network == "none"
+    why = "the set-up downloads what the tests need"
+    return InitView(
+        repository=str(order.root),
+        file=str(order.path),
+        written=write and _write(order.path, text),
+        green=False,
+        gate=recipe.gate_command if recipe else "",
+        text=text,
+        tried=tuple(tried_view(Tried(folder, each, each.why, "not tried")) for folder, each in candidates),
+        left_out=(),
+        yours=(YourKey("worktrees.setup_network", "base", why, written=False),) if needs else (),
+        notes=tuple(_private_note(order.tree)),
+    )
+
+
+def _write(path: Path, text: str) -> bool:
+    """Write the file, unless it has this text already."""
+    if not (path.is_file() and path.read_bytes() == text.encode()):
+        common.write_file(path, text)
+    return True
+
+
+def _private_note(tree: Tree) -> Iterator[str]:
+    names = ", ".join(private_files(tree)[:3])
+    if names:
+        yield (
+            f"{names} may hold secrets, and is not shown to workers; put what tests need into [box.environment], "
+            "or name the file in worktrees.include"
+        )
+
+
+# ---- text -----------------------------------------------------------------------------------------------------------
+
+
+def tried_view(tried: Tried) -> TriedView:
+    trial = tried.trial
+    return TriedView(
+        folder=tried.folder,
+        kind=tried.recipe.kind,
+        gate=tried.recipe.gate_command,
+        setup=tried.recipe.setup,
+        why=tried.why,
+        verdict=tried.verdict or "not tried",
+        seconds=trial.seconds if trial is not None else 0.0,
+        causes=trial.causes if trial is not None else (NOT_ALLOWED,) if tried.recipe.needs_network else (),
+    )
+
+
+def _verdict_lines(tried: TriedView) -> Iterator[str]:
+    after = f" after {duration(tried.seconds)}" if tried.seconds else ""
+    if tried.verdict == "not tried":
+        yield f"skipped {safe(tried.gate, limit=LINE)}: its set-up needs the network, which is {NOT_ALLOWED}"
+        return
+    said = "passes, but reports that it ran no tests" if tried.verdict == "no tests" else tried.verdict
+    yield f"  {said}{after}"
+    if tried.verdict not in {"green", "no tests"}:
+        yield from (f"  | {safe(line, limit=LINE)}" for line in tried.causes)
+
+
+def result_lines(view: InitView) -> Iterator[str]:
+    """What was written, and what comes next."""
+    yield from (
+        f"left out: {safe(folder)}: no candidate was green there, so the gate leaves it out"
+        for folder in view.left_out
+        if view.green
+    )
+    for key in view.yours:
+        done = "wrote" if key.written else "needs"
+        value = f'"{key.value}"' if isinstance(key.value, str) else f"{list(key.value)}"
+        yield f"{done} {key.key} = {value} in {safe(str(user_file_path()))}: {key.why}"
+    yield from (f"note: {safe(note, limit=500)}" for note in view.notes)
+    if not view.text:
+        yield "no candidate was green; nothing was written"
+        yield "next: fix what the lines above name; or fleet init --no-try writes the likeliest recipe for you to edit"
+        return
+    if not view.written:
+        yield from (f"would try  {safe(each.gate, limit=LINE)}  ({safe(each.why, limit=LINE)})" for each in view.tried)
+        yield f"would write {safe(view.file)}:"
+        yield from (safe(line, limit=1000) for line in view.text.splitlines())
+        return
+    message = (
+        f"the gate is {safe(repr(view.gate), limit=LINE)}" if view.gate else "no test command was found; fill in `gate`"
+    )
+    yield f"wrote {safe(view.file)}: {message}"
+    if view.gate and view.tried and view.tried[-1].verdict == "no tests":
+        yield "note: the gate passes, but reports that it ran no tests; in a run, only subtasks' checks would count"
+    yield 'next: fleet doctor, then fleet run "…"' if view.green else "next: fleet try tries it"
+
+
+# ---- timer -----------------------------------------------------------------------------------------------------------
+# `fleet init --timer`: units for systemd that continue the latest run every evening. Nothing is installed.
+
+
+AT = "22:00"
+UNITS = """\
+# ~/.config/systemd/user/{name}.service
+[Unit]
+Description=fleet in {repository}
+
+[Service]
+Type=exec
+WorkingDirectory={repository}
+# the latest run of the repository; for new work: {fleet} run --plan PLAN --plain --yes
+ExecStart={fleet} resume --plain --yes
+# holds {key}=...; only you may read it
+EnvironmentFile=-%h/.config/fleet/environment
+# the first signal lets agents finish (limits.drain_minutes)
+KillMode=mixed
+TimeoutStopSec={stop_s}
+# 1: something did not land; 2 where nothing was left to do
+SuccessExitStatus=1 2
+
+# ~/.config/systemd/user/{name}.timer
+[Unit]
+Description=fleet in {repository}, every evening
+
+[Timer]
+OnCalendar=*-*-* {at}:00
+Persistent=true
+
+[Install]
+WantedBy=timers.target
+
+# then: systemctl --user daemon-reload && systemctl --user enable --now {name}.timer
+# and, for a machine where you are not logged in at that time: loginctl enable-linger"""
+
+
+def timer_units(root: Path, *, key: str, drain_minutes: float) -> str:
+    """The units as one text. Raises `UsageError` for a path that they can't hold."""
+    repository = str(root)
+    program = shutil.which("fleet") or f"{Path(sys.executable).parent / 'fleet'}"
+    for path in (repository, program):
+        if not path.isprintable() or any(mark in path for mark in "\"'\\ "):
+            raise UsageError(f"{path}: its spaces or quotes have no place in a unit of systemd; use another path to it")
+    values = {"repository": repository.replace("%", "%%"), "fleet": program.replace("%", "%%")}
+    return UNITS.format(name=f"fleet-{slug(root.name)}", key=key, stop_s=int(drain_minutes * 60) + 60, at=AT, **values)
+
+
+# ---- trial -----------------------------------------------------------------------------------------------------------
+# `fleet try`: set-up and gate in the box on a commit, without a run.
+
+
+TRIAL_LINE = 200  # characters of a command
+EXIT: dict[Verdict, int] = {"green": 0, "no gate": 0, "red": 1, "set-up failed": 3, "not possible": 3}
+
+
+def try_command(
+    command: Annotated[
+        str | None, typer.Argument(metavar="COMMAND", help="A shell command; default: the gate.")
+    ] = None,
+    repo: Repo = HERE,
+    base: Annotated[
+        str | None, typer.Option(metavar="COMMIT", help="Try this commit, branch or tag; default: HEAD.")
+    ] = None,
+    setup_network: SetupNetwork = False,
+    sandbox: Sandbox = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try set-up and gate in the box, without a run.
+
+    They run on HEAD as they do in a run: in a worktree of the commit, with the set-up command and included files,
+    without the network. With a COMMAND, it runs instead of the gate. No model is called and no key is needed.
+
+    Exit codes: 0 green, 1 red, 2 usage, 3 the set-up failed, or the box is not available.
+
+    \b
+    Examples:
+      fleet try
+      fleet try "pytest -q tests/test_api.py"
+      fleet try --setup-network         the set-up command has the network
+      fleet try "ls node_modules/.bin" --json | jq -r .check.output
+    """
+    loaded = common.configuration(repo, config, flags(sandbox=sandbox, setup_network=setup_network))
+    order = TrialOrder(repo, base, command)
+    trial = run_trial(loaded, order, quiet=as_json)
+    common.show_view(trial, trial_lines, as_json=as_json)
+    raise typer.Exit(EXIT[trial.verdict])
+
+
+def run_trial(loaded: Loaded, order: TrialOrder, *, quiet: bool = False) -> TrialView:
+    """Try it, and show on standard error how far it is, unless `quiet`."""
+    checks, trees = loaded.config.checks, loaded.config.worktrees
+    if order.command is None and not checks.gate.strip() and not trees.setup.strip():
+        raise UsageError(
+            "neither a gate nor a set-up command is configured: find them with `fleet init`, or name a command: "
+            'fleet try "make test"'
+        )
+    clock = Clock(quiet=quiet)
+    clock.time("worktree")
+    progress = None if quiet else clock.begin
+    return run_with_clock(partial(try_out, loaded.config, current(), order, progress), clock)
+
+
+def trial_lines(trial: TrialView) -> Iterator[str]:
+    """The verdict first, then what was run, then what to do."""
+    yield f"{trial.verdict.upper()}  {safe(trial.base_name)} {trial.base[:7]}, {duration(trial.seconds)}"
+    yield from step_lines(trial)
+    yield from (f"  note: {safe(note)}" for note in trial.notes)
+    if trial.verdict == "no gate":
+        yield "  → no gate is configured: `fleet init` looks for a test command, or set checks.gate in fleet.toml"
+
+
+def step_lines(trial: TrialView) -> Iterator[str]:
+    """Set-up and check with their results, and what to do about a failure."""
+    if trial.setup is not None:
+        note = ", with the network" if trial.setup.network else ""
+        yield from (f"  {line}" for line in check_lines(trial.setup.check, log=_log(trial), note=note))
+    if trial.check is not None:
+        yield from (f"  {line}" for line in check_lines(trial.check, log=_log(trial)))
+    if trial.verdict == "not possible" and trial.failure is not None:
+        yield f"  {safe(trial.failure.summary, limit=TRIAL_LINE)}"
+        yield from (f"  {line}" for line in cause_lines(trial.causes))
+    yield from advice_lines(trial.causes)
+
+
+def _log(trial: TrialView) -> str:
+    """The log of the command that failed."""
+    return f"{trial.logs}/{trial.failed.log}" if trial.failed is not None and trial.failed.log else ""

@@ -1,0 +1,278 @@
+"""Verbs that only read: runs, status, show, logs, diff."""
+
+import json
+import re
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+import typer
+
+from dashboards.text.formats import counted, painted_diff
+from dashboards.text.incident_text import run_lines, story_lines
+from dashboards.text.plan_review import version_lines
+from dashboards.text.safe import safe_block
+from dashboards.text.tables import runs_lines, status_lines, subtask_lines
+from fleet.cli import common
+from fleet.cli.common import HERE, AsJson, AttemptNumber, Pause, Repo, RunArgument, RunName, SubtaskId, read_state
+from fleet.cli.completion import subtask_ids
+from fleet.config import environment
+from fleet.core.history.evolve import Follower
+from fleet.core.state.state import RunState
+from fleet.core.views.base_view import dump_view
+from fleet.core.views.plan_views import VersionChangesView, version_diffs
+from fleet.core.views.run_view import StatusView, run_view, status_view
+from fleet.core.views.subtask_view import DiffView, subtask_view
+from fleet.errors import FleetError, UsageError
+from fleet.runs.journal import Journal
+from fleet.runs.run_folder import RunFolder, all_runs, find_run, git_folder, is_same_repository, readable_runs, runs_dir
+from worktrees.leases.gc import stored_diff
+
+
+def runs(
+    everything: Annotated[bool, typer.Option("--all", help="The runs of all repositories.")] = False,
+    state: Annotated[
+        str | None,
+        typer.Option("--state", metavar="STATE", help="Only runs in this state, such as running or partial."),
+    ] = None,
+    last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="Only the last N of them.")] = None,
+    repo: Repo = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """List the runs of a repository, the latest last.
+
+    Outside of a repository, and with --all, those of all repositories.
+
+    \b
+    Examples:
+      fleet runs
+      fleet runs --all --last 20
+      fleet runs --json | jq -r '.[] | select(.state == "partial") | .run'
+    """
+    state_dir, now, here = common.state_dir(), time.time(), git_folder(repo)
+    readable = readable_runs(state_dir)
+    chosen = [run for run in readable if everything or here is None or is_same_repository(run[1].repository, here)]
+    views = [status_view(of, now, alive=folder.alive) for folder, of in chosen]
+    rows = [row for row in views if state is None or row.state == state][-(last or 0) :]
+    if as_json:
+        common.show_json(rows)
+    else:
+        common.show(runs_lines(rows) if rows else [_no_runs(views, len(readable), state)])
+    if unreadable := len(all_runs(state_dir)) - len(readable):
+        typer.echo(f"{counted(unreadable, 'run')} could not be read; `fleet status RUN` says why", err=True)
+
+
+def _no_runs(views: Sequence[StatusView], readable: int, state: str | None) -> str:
+    if views:
+        found = ", ".join(sorted({view.state for view in views}))
+        return f"no run is {state}; there are: {found}"
+    others = f"; `fleet runs --all` lists {counted(readable, 'run')} of other repositories" if readable else ""
+    return f'no runs yet; start one with: fleet run "Add a health endpoint"{others}'
+
+
+def status(
+    run: RunArgument = None,
+    named: RunName = None,
+    repo: Repo = HERE,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show it again as it changes, until the run stops.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show how a run is doing.
+
+    With --watch a terminal always shows the latest; elsewhere it is printed again after changes, with --json as a line.
+
+    \b
+    Examples:
+      fleet status
+      fleet status --watch
+      fleet status RUN --json | jq .incidents.by_strategy
+    """
+    folder = common.run_to_read(run, named, repo)
+    if watch:
+        watch_status(folder, as_json=as_json)
+        return
+    common.show_view(status_view(read_state(folder), time.time(), alive=folder.alive), status_lines, as_json=as_json)
+
+
+def show_subtask(
+    subtask: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SUBTASK", help="The id of a subtask, or the name of a run.", autocompletion=subtask_ids
+        ),
+    ] = None,
+    named: RunName = None,
+    repo: Repo = HERE,
+    versions: Annotated[
+        str | None,
+        typer.Option("--versions", metavar="N..M", help="Show what versions N..M of the plan changed instead."),
+    ] = None,
+    incident: Annotated[
+        int | None, typer.Option("--incident", "-i", metavar="N", help="Show incident N with its evidence instead.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a subtask, or the incidents of a run.
+
+    An incident is shown from its failure to its end: the evidence, then each remedy with who chose it, which worker
+    and model tried it, its result and its cost. --versions shows those of the plan, each with its reason.
+
+    \b
+    Examples:
+      fleet show tokens
+      fleet show tokens --run RUN --json
+      fleet show RUN                   every incident of a run, and how many recovered
+      fleet show RUN --incident 3      one of them, with its evidence
+      fleet show --versions 1..3       what the second and the third version changed
+    """
+    if versions is not None and incident is not None:
+        raise UsageError("--versions and --incident show different things", hint="use one of them")
+    folder, state, id_ = _find(subtask, named, repo)
+    now = time.time()
+    if versions is not None:
+        _show_versions(state, versions, as_json=as_json)
+    elif incident is not None:
+        _show_incident(state, incident, as_json=as_json)
+    elif id_ is None:
+        lines = partial(run_lines, logs=f"{folder.path}/")
+        common.show_view(run_view(state, now, alive=folder.alive), lines, as_json=as_json)
+    else:
+        view = subtask_view(state, common.find_subtask(state, id_), now, logs=f"{folder.path}/")
+        common.show_view(view, subtask_lines, as_json=as_json)
+
+
+def _find(name: str | None, run: str | None, repo: Path) -> tuple[RunFolder, RunState, str | None]:
+    """The run with its state, and the id of a subtask in it: a name is a subtask of the latest run, or else a run."""
+    state_dir = common.state_dir()
+    if name is None or run is not None or "/" in name or not RunFolder(runs_dir(state_dir) / name).journal.is_file():
+        folder = common.run_to_read(None, run, repo)
+        return folder, read_state(folder), name
+    found = find_run(state_dir, name)
+    with suppress(FleetError):  # there is no latest run, or it can't be read
+        latest = common.run_to_read(None, None, repo)
+        state = read_state(latest)
+        if state.plan.subtask(name) is not None:
+            return latest, state, name
+        if latest == found:
+            return found, state, None
+    return found, read_state(found), None
+
+
+def _show_incident(state: RunState, number: int, *, as_json: bool) -> None:
+    incidents = run_view(state, time.time(), alive=False).incidents
+    incident = next((incident for incident in incidents if incident.number == number), None)
+    if incident is None:
+        numbers = f"it has {len(incidents)}, numbered from 1" if incidents else "nothing failed in it"
+        raise UsageError(f"{state.run} has no incident {number}: {numbers}")
+    common.show_view(incident, story_lines, as_json=as_json)
+
+
+def _show_versions(state: RunState, versions: str, *, as_json: bool) -> None:
+    bounds = re.fullmatch(r"(\d+)\.\.(\d+)", versions)
+    if bounds is None or int(bounds[1]) >= int(bounds[2]):
+        raise UsageError(
+            f"--versions {versions}: write two versions, the older one first, such as 1..3 (0 is before any plan)"
+        )
+    diffs = list(version_diffs(state.versions, int(bounds[1]), int(bounds[2])))
+    if not diffs:
+        raise UsageError(f"{state.run} has no such versions", hint=f"its plan is at version {state.plan.version}")
+    if as_json:
+        common.show_json([VersionChangesView(v.plan.version, v.by, v.area, v.why, tuple(lines)) for v, lines in diffs])
+    else:
+        common.show(line for version, lines in diffs for line in version_lines(version, lines))
+
+
+def diff(
+    subtask: SubtaskId,
+    named: RunName = None,
+    repo: Repo = HERE,
+    attempt: AttemptNumber = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what an attempt changed.
+
+    By default the last attempt with a commit, whether it landed or not.
+
+    \b
+    Examples:
+      fleet diff tokens
+      fleet diff tokens --attempt 1
+    """
+    folder = common.run_to_read(None, named, repo)
+    view = common.run_async(lambda: change_of(folder, subtask, attempt))
+    if as_json:
+        common.show_json(view)
+    else:
+        common.show(safe_block(view.diff, lines=20_000).splitlines(), painted_diff)
+
+
+async def change_of(folder: RunFolder, subtask: str, attempt: int | None) -> DiffView:
+    """What an attempt changed; without a number the last one with a commit."""
+    state = read_state(folder)
+    common.find_subtask(state, subtask)
+    commits = [
+        (a.number, a.base, a.commit)
+        for a in state.subtasks[subtask].attempts
+        if a.commit and attempt in {None, a.number}
+    ]
+    if not commits:
+        raise UsageError(f"{subtask} has no commit yet", hint=f"`fleet show {subtask}` shows its attempts")
+    number, base, commit = commits[-1]
+    patch = await stored_diff(common.state_dir(), folder.run, base, commit)
+    if patch is None:
+        raise FleetError(f"commit {commit[:12]} is no longer in the store", hint="`fleet clean` may have deleted it")
+    return DiffView(subtask, number, base, commit, patch)
+
+
+# ---- watched status --------------------------------------------------------------------------------------------------
+# `fleet status --watch`: the status of a run again and again, until nothing runs it any more.
+
+
+TICK_S = 1.0
+CLEAR = "\x1b[H\x1b[J"  # the screen, from its first line on
+
+
+def watch_status(folder: RunFolder, *, as_json: bool, pause: Pause = anyio.sleep) -> None:
+    """Show the status again as it changes, with a pause after each look."""
+    in_place = sys.stdout.isatty() and environment.can_move_cursor() and not as_json
+    with Journal(folder.journal) as journal:
+        common.run_async(lambda: _watch(folder, journal, pause, in_place=in_place, as_json=as_json))
+
+
+async def _watch(folder: RunFolder, journal: Journal, pause: Pause, *, in_place: bool, as_json: bool) -> None:
+    follower, is_first = Follower(), True
+    while True:
+        alive = folder.alive  # before reading, so that everything written until then is shown
+        has_news = follower.catch_up(journal)
+        state = follower.state
+        will_change = alive and (state is None or not state.ended)
+        if state is not None and (has_news or in_place or not will_change):
+            view = status_view(state, time.time(), alive=alive)
+            if as_json:
+                sys.stdout.write(json.dumps(dump_view(view), ensure_ascii=False) + "\n")
+            elif in_place:
+                _show_in_place(view, whole=not will_change)
+            else:
+                common.show([*([] if is_first else [""]), *status_lines(view)])
+            sys.stdout.flush()
+            is_first = False
+        if not will_change:
+            return
+        await pause(TICK_S)
+
+
+def _show_in_place(view: StatusView, *, whole: bool) -> None:
+    """Replace what the terminal shows. What does not fit is left out, but for the last time."""
+    lines, room = list(status_lines(view)), shutil.get_terminal_size().lines - 2
+    if len(lines) > room and not whole:
+        lines = [*lines[:room], f"… {len(lines) - room} more lines"]
+    sys.stdout.write(CLEAR)
+    common.show(lines)

@@ -1,0 +1,259 @@
+"""`fleet nodes`: the machines beside this one, as they answer now; and what a person asks of one."""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from dashboards.text.formats import counted
+from dashboards.text.safe import safe
+from dashboards.text.tables import columns
+from fleet.app.nodes.care import clean_node, look_at, look_at_nodes, node_finding, probe_finding
+from fleet.app.nodes.manager_side import transport_environment, with_machines
+from fleet.app.nodes.node_process import greet, run_node
+from fleet.app.wiring import Wiring
+from fleet.cli import common
+from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, RunName, Yes
+from fleet.cli.verbs.doctor import show_findings
+from fleet.config.environment import current, user
+from fleet.config.load import load_config
+from fleet.core.base.ids import did_you_mean
+from fleet.core.policy.requests import Request
+from fleet.core.state.facts import NodeAddRequested, NodeDrained, NodeUndrained
+from fleet.core.state.state import NodeState
+from fleet.core.views.nodes_view import CleanedNodeView, GreetingView, NodeView, node_status
+from fleet.core.views.program_view import Finding
+from fleet.errors import FleetError, UsageError
+
+Done = TypeVar("Done")
+TEXT = 300
+ACTIONS = ("list", "check", "drain", "undrain", "add", "clean")
+REQUESTS: dict[str, tuple[Callable[[str], Request], str]] = {
+    "drain": (
+        lambda node: NodeDrained(at=time.time(), node=node, by=user()),
+        "node {} gets nothing new; what runs there ends there",
+    ),
+    "undrain": (lambda node: NodeUndrained(at=time.time(), node=node, by=user()), "node {} gets work again"),
+    "add": (lambda node: NodeAddRequested(at=time.time(), node=node, by=user()), "node {} joins"),
+}
+
+
+def nodes(
+    action: Annotated[
+        str, typer.Argument(metavar="list|check|drain|undrain|add|clean", help="What to do; default: list them.")
+    ] = "list",
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A node: NAME of a table [nodes.NAME].")] = None,
+    named: RunName = None,
+    repo: Repo = HERE,
+    config: ConfigFile = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the machines beside this one, try, drain or clean one.
+
+    The list greets each node of the configuration: its version, its slots, what is wrong with it, its cache, its clock.
+    `check` also has it do one order in a box. `drain` sends nothing new of a run there; what runs there ends there, and
+    `undrain` takes it back. `add` lets a node join a run that is at work, which reads its configuration again. `clean`
+    deletes caches and forgotten reports that no run uses.
+
+    It ends with exit code 3 if a node can't be used.
+
+    \b
+    Examples:
+      fleet nodes
+      fleet nodes check builder
+      fleet nodes drain builder         while a run works; then fleet nodes undrain builder
+      fleet nodes add builder           after writing [nodes.builder]
+      fleet nodes clean builder
+    """
+    if action not in ACTIONS:
+        raise UsageError(f"there is no {action!r}{did_you_mean(action, ACTIONS)}", hint=f"one of {', '.join(ACTIONS)}")
+    if action != "list" and name is None:
+        raise UsageError(f"which node? `fleet nodes {action} NAME`", hint="`fleet nodes` lists them")
+    if action in REQUESTS and name is not None:
+        _ask(action, name, named, repo, config, yes=yes, as_json=as_json)
+        return
+    wiring = Wiring(common.configuration(repo, config).config, current())
+    if name is not None:
+        _require_known(wiring, name)
+    if action == "check" and name is not None:
+        _check(wiring, name, as_json=as_json)
+    elif action == "clean" and name is not None:
+        _clean(wiring, name, as_json=as_json)
+    else:
+        _list(wiring, name, named, repo, as_json=as_json)
+
+
+def _list(wiring: Wiring, name: str | None, named: str | None, repo: Path, *, as_json: bool) -> None:
+    views = (
+        common.run_async(partial(look_at_nodes, wiring))
+        if name is None
+        else [_on_machine(wiring, name, partial(look_at, name=name))]
+    )
+    known = _nodes_of_run(named, repo)
+    in_run = {name: node_status(known, node) for name, node in known.items()}
+    views = [replace(view, in_run=in_run.get(view.name)) for view in views]
+    if as_json:
+        common.show_json(views)
+    else:
+        common.show(node_lines(views) or ["no node is configured: add a table [nodes.NAME] to your configuration"])
+    raise typer.Exit(0 if all(view.ok for view in views) else FleetError.exit_code)
+
+
+def node_lines(views: Sequence[NodeView]) -> list[str]:
+    """A row for each node, and below it what keeps it from working."""
+    if not views:
+        return []
+    rows = [
+        ("NODE", "STATUS", "VERSION", "WORKERS", "CHECKS", "CACHE", "CLOCK", "ROUND TRIP", "LABELS"),
+        *map(_row, views),
+    ]
+    head, *lines = columns(rows)
+    shown = [head]
+    for view, line in zip(views, lines, strict=True):
+        shown.append(line)
+        if view.problem:
+            shown += [f"  {safe(view.problem, limit=TEXT)}", f"    → {safe(view.fix, limit=TEXT)}"]
+    return shown
+
+
+def _row(view: NodeView) -> tuple[str, ...]:
+    status = ("ok" if view.ok else "FAIL") if view.in_run in {None, "connected"} else str(view.in_run)
+    cache = (
+        f"{(view.cache_bytes or 0) / 1e6:,.1f} MB, {counted(view.commits, 'commit')}"
+        if view.commits is not None
+        else "-"
+    )
+    return (
+        safe(view.name),
+        status,
+        safe(view.version or "-", limit=40),
+        _slots(view.attempts_running, view.workers),
+        _slots(view.checks_running, view.checks),
+        cache,
+        f"{view.skew_s:+.1f} s" if view.skew_s is not None else "-",
+        f"{view.round_trip_s * 1000:.1f} ms" if view.round_trip_s is not None else "-",
+        ", ".join(map(safe, view.labels)) or "-",
+    )
+
+
+def _slots(used: int | None, slots: int | None) -> str:
+    return "-" if slots is None else str(slots) if used is None else f"{used} of {slots}"
+
+
+def _nodes_of_run(named: str | None, repo: Path) -> dict[str, NodeState]:
+    """The nodes of the run that is named, or of the latest of the repository if there is one."""
+    try:
+        state = common.run_to_read(named, named, repo).state()
+    except UsageError:
+        if named is not None:
+            raise
+        return {}
+    return {} if state.ended else dict(state.nodes)
+
+
+def _on_machine(wiring: Wiring, name: str, do: Callable[[Wiring], Awaitable[Done]]) -> Done:
+    """Do something with a node, which may be a machine of a cluster."""
+
+    async def on_machine() -> Done:
+        async with with_machines(wiring, transport_environment(wiring), name) as machines:
+            _require_known(machines, name)
+            return await do(machines)
+
+    return common.run_async(on_machine)
+
+
+def _check(wiring: Wiring, name: str, *, as_json: bool) -> None:
+    async def check(machines: Wiring) -> list[Finding]:
+        greeted = await node_finding(machines, name)
+        return [greeted, await probe_finding(machines, name)] if greeted.ok else [greeted]
+
+    findings = _on_machine(wiring, name, check)
+    if as_json:
+        common.show_json(findings)
+    else:
+        show_findings(findings)
+    raise typer.Exit(0 if all(finding.ok for finding in findings) else FleetError.exit_code)
+
+
+def _clean(wiring: Wiring, name: str, *, as_json: bool) -> None:
+    cleaned = _on_machine(wiring, name, partial(clean_node, name=name))
+    view = CleanedNodeView(name, cleaned.bytes, cleaned.in_use)
+    stays = f"; {counted(view.in_use, 'cache')} in use stayed" if view.in_use else ""
+    common.show_view(
+        view, lambda view: [f"node {safe(name)}: {view.bytes / 1e6:,.1f} MB freed{stays}"], as_json=as_json
+    )
+
+
+def _ask(
+    action: str, name: str, named: str | None, repo: Path, config: Path | None, *, yes: bool, as_json: bool
+) -> None:
+    """Send the request of a person to a run."""
+    folder = common.run_to_change(None, named, repo, yes=yes)
+    if action == "add":  # what the engine will read
+        if config is not None:
+            raise UsageError(
+                "a run reads the configuration that it was started with again, and no other file",
+                hint="write the table there, without --config here",
+            )
+        _require_known(Wiring(common.configuration_of(folder.state(), secrets=False).config, current()), name)
+    make, message = REQUESTS[action]
+    common.make_request(folder, make(name), message.format(name), as_json=as_json)
+
+
+def _require_known(wiring: Wiring, name: str) -> None:
+    clusters = [cluster for cluster, settings in wiring.config.nodes.items() if settings.ray is not None]
+    if name not in wiring.config.nodes and not any(name.startswith(f"{cluster}-") for cluster in clusters):
+        known = ", ".join(sorted(wiring.config.nodes)) or "none"
+        near = did_you_mean(name, wiring.config.nodes) or f"; there are {known}"
+        raise UsageError(
+            f"the configuration has no node {name!r}{near}",
+            hint=f'add a table [nodes.{name}] with command = "ssh {name} fleet node --stdio" to your configuration',
+        )
+
+
+# ---- node ------------------------------------------------------------------------------------------------------------
+# `fleet node`: this machine works for the runs of another one.
+
+
+def node(
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Speak the protocol of nodes on standard input and output.")
+    ] = False,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Work for runs of another machine, over standard streams.
+
+    A manager starts it, by the command of [nodes.NAME] in its configuration. Nothing listens on this machine: it works
+    as long as the stream lasts, and ends by itself when it does not hear its manager. Without --stdio it prints what it
+    would tell a manager.
+
+    \b
+    Examples:
+      fleet node                          what this machine would offer
+      ssh builder fleet node --stdio      as [nodes.builder] command
+    """
+    loaded = load_config(environ=current(), config_file=config)
+    if stdio:
+        common.run_async(lambda: run_node(loaded.config, current()))
+        return
+    greeting = common.run_async(lambda: greet(loaded.config, current()))
+    view = GreetingView(
+        greeting.version, greeting.protocol, greeting.processors, greeting.memory_bytes, list(greeting.problems)
+    )
+    if as_json:
+        common.show_json(view)
+        return
+    common.show(
+        [
+            f"fleet {view.version}, protocol {view.protocol}",
+            f"{view.processors} processors, {view.memory_bytes / 1e9:.1f} GB of memory",
+            *(view.problems or ["ready to work for other machines"]),
+        ]
+    )
+    raise typer.Exit(3 if view.problems else 0)

@@ -1,0 +1,153 @@
+"""The verb that rehearses a run on a repository's own history: free of charge, or for real."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dashboards.text.rehearsal_text import plan_line, rehearsal_lines
+from fleet.app.fleet import Fleet, Order
+from fleet.app.input_files import dump_plan
+from fleet.app.rehearse import Line, for_rehearsal, read_line, with_given_plan, write_advice
+from fleet.cli import common
+from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, Yes
+from fleet.cli.live import past_tasks
+from fleet.cli.live import past_tasks as live
+from fleet.cli.options import flags, limits_of
+from fleet.cli.plan_editor import load_plan_argument
+from fleet.cli.verbs.begin import EXIT, Budget, PlanFile, Workers, check_output
+from fleet.config.environment import current
+from fleet.core.state.facts import Rehearsal
+from fleet.errors import UsageError
+from fleet.runs.run_folder import RunFolder, root_of
+
+MOST = 500
+
+LAST, LAST_FOR_REAL = 100, 20
+Last = Annotated[
+    int | None,
+    typer.Option(
+        "--last",
+        metavar="N",
+        min=1,
+        max=MOST,
+        help=f"How many commits, along first parents; default: {LAST}, for real {LAST_FOR_REAL}.",
+    ),
+]
+ForReal = Annotated[
+    bool, typer.Option("--for-real", help="Planner and workers do the commits again from their messages; this costs.")
+]
+Worker = Annotated[str, typer.Option("--worker", metavar="NAME", help="With --for-real: the worker of every commit.")]
+Gate = Annotated[
+    str | None, typer.Option("--gate", metavar="COMMAND", help="The gate instead of checks.gate; empty: none.")
+]
+Tries = Annotated[
+    int, typer.Option("--tries", metavar="N", min=1, max=20, help="How often the gate runs on the newest commit.")
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write to this file: the plan, without replaying it."),
+]
+Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="The rehearsal's name.")]
+Write = Annotated[bool, typer.Option("--write", help="Write what was measured into fleet.toml, with the reasons.")]
+Branch = Annotated[bool, typer.Option("--branch", help="Keep the result as the branch fleet/RUN.")]
+
+
+def rehearse(
+    last: Last = None,
+    for_real: ForReal = False,
+    plan_file: PlanFile = None,
+    output: Output = None,
+    repo: Repo = HERE,
+    name: Name = None,
+    workers: Workers = None,
+    worker: Worker = "coder",
+    budget: Budget = None,
+    base_url: BaseUrl = None,
+    gate: Gate = None,
+    tries: Tries = live.TRIES,
+    write: Write = False,
+    branch: Branch = False,
+    force: Force = False,
+    sandbox: Sandbox = None,
+    config: ConfigFile = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Replay the repository's last commits as a run, free of charge.
+
+    Each commit is a subtask, and its patch is what the worker does; set-up, gate, merge queue and landing are the real
+    ones. At the end the tree must equal history's. It shows whether the gate is green in the box, what it costs,
+    whether it is flaky, how many workers this machine can run, and what to set. Nothing is left in the repository.
+
+    With --for-real, planner and workers do the commits from their messages, each on its parent, and the tests that
+    history's commit brought judge the results. It takes a --budget, and asks before anything is paid.
+
+    Exit codes: 0 the tree equals history's, or all was done again and judged; 1 it was not, 2 usage, 3 environment,
+    4 the budget, 130 interrupted.
+
+    \b
+    Examples:
+      fleet rehearse                            the last 100 commits
+      fleet rehearse --last 20 --gate "make test" --write
+      fleet rehearse -o plan.toml && $EDITOR plan.toml && fleet rehearse --plan plan.toml
+      fleet rehearse --for-real --last 10 --budget 5
+    """
+    options = flags(limits_of(workers=workers, budget=budget), sandbox=sandbox, gate=gate, base_url=base_url)
+    loaded = common.configuration(repo, config, options)
+    if for_real:
+        replaying = {"--plan": plan_file, "-o": output, "--write": write, "--branch": branch}
+        _refuse(replaying, "--for-real replays nothing")
+        redoing = past_tasks.Redoing(repo, last or LAST_FOR_REAL, worker, name, yes)
+        raise typer.Exit(past_tasks.begin_and_show(Fleet(loaded, current()), redoing, as_json=as_json))
+    _refuse({"--budget": budget, "--yes": yes, "--base-url": base_url}, "a rehearsal costs nothing without --for-real")
+    if write and root_of(repo) is None:
+        raise UsageError("--write needs a worktree to put fleet.toml into")
+    fleet = Fleet(for_rehearsal(loaded), current())
+    line = _line(fleet, repo, plan_file, last=last or LAST)
+    if output is not None:
+        return _write_plan(line, output, force=force)
+    folder = _create(fleet, repo, line, name or live.rehearsal_name(fleet, line.head), publishes=branch)
+    view = live.rehearse(fleet, folder, tries=tries, quiet=as_json)
+    if view is None:
+        raise typer.Exit(EXIT[None])
+    common.show_view(view, rehearsal_lines, as_json=as_json)
+    if write and (root := root_of(repo)) is not None:
+        typer.echo(write_advice(root / "fleet.toml", view, gate=fleet.config.checks.gate), err=as_json)
+    raise typer.Exit(0 if view.succeeded else 1)
+
+
+def _write_plan(line: Line, output: Path, *, force: bool) -> None:
+    check_output(output, force=force)
+    common.write_file(output, dump_plan(line.plan, toml=output.suffix == ".toml"))
+    typer.echo(f"wrote {output}: {plan_line(line.plan)}")
+
+
+def _create(fleet: Fleet, repo: Path, line: Line, name: str, *, publishes: bool) -> RunFolder:
+    order = Order(
+        goal=line.plan.goal,
+        repository=repo,
+        base=line.base,
+        name=name,
+        plan=line.plan,
+        rehearsal=Rehearsal(),
+        publishes=publishes,
+    )
+    return common.run_async(lambda: fleet.create(order))
+
+
+def _line(fleet: Fleet, repo: Path, plan_file: str | None, *, last: int) -> Line:
+    """The commits to be replayed, in the plan of a person if there is one."""
+    protected = fleet.config.checks.protected
+    line = common.run_async(lambda: read_line(fleet.state_dir, repo, last=last, protected=protected))
+    if plan_file is None:
+        return line
+    return with_given_plan(line, load_plan_argument(fleet.rehearsal_known, plan_file, None, repo).plan, plan_file)
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    """Raise `UsageError` if one of these options was given."""
+    given = [option for option, value in options.items() if value]
+    if given:
+        raise UsageError(f"{why}, so it takes no {' and no '.join(given)}")

@@ -1,1 +1,0 @@
-"""The verbs about the result of a run: merge, report, audit, commits."""

@@ -1,0 +1,158 @@
+"""Verbs of a review: approve the plan of a run, all or some of it, as it is or changed; or reject it with a reason."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dashboards.text.plan_review import review_lines
+from fleet.cli import common
+from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName, Yes
+from fleet.cli.completion import subtask_ids
+from fleet.cli.plan_editor import Sets, edit_plan, parse_settings, plan_library, plan_names, revision_from
+from fleet.config.environment import user
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.lint import grade_plan
+from fleet.core.policy.requests import objections, waiting_for_approval
+from fleet.core.state.facts import PlanApproved, PlanGraded, PlanRejected
+from fleet.core.state.state import RunState
+from fleet.core.state.status import split_or_dropped
+from fleet.core.views.question_view import ReviewView
+from fleet.errors import UsageError
+from fleet.runs.run_folder import RunFolder
+
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="SUBTASK", help="Only this subtask; may be repeated.", autocompletion=subtask_ids),
+]
+NOT_APPROVED = 1  # the exit code where a person was asked and did not say yes
+
+
+def approve(
+    run: RunArgument = None,
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            "--plan",
+            metavar="PLAN",
+            help="Approve this plan instead: a file, or a name of the library.",
+            autocompletion=plan_names,
+        ),
+    ] = None,
+    sets: Sets = None,
+    edit: Annotated[bool, typer.Option("--edit", "-e", help="Edit the plan in $EDITOR first.")] = False,
+    only: Only = None,
+    named: RunName = None,
+    repo: Repo = HERE,
+    yes: Yes = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what needs approval; approve nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Approve the plan of a run, or some of its subtasks.
+
+    With --edit or --plan, the changed plan: if it is invalid, every reason is printed and nothing changes. On a
+    terminal it asks first; in a script, calling it means yes.
+
+    \b
+    Examples:
+      fleet approve
+      fleet approve RUN --edit
+      fleet approve --plan better.toml --yes
+      fleet approve --only schema --only api      the others stay pending
+      fleet approve --dry-run --json | jq .waiting
+    """
+    if plan is not None and edit:
+        raise UsageError("use one of --plan and --edit")
+    if sets and plan is None:
+        raise UsageError("--set sets a parameter of a plan", hint="name the plan with --plan")
+    folder = common.run_to_change(run, named, repo, yes=yes)
+    state = folder.requested_state()
+    revised = edit_plan(state) if edit else None
+    if plan is not None:
+        path = plan_library(Path(state.repository)).plan(plan)
+        revised = revision_from(state, path, parse_settings(sets))
+    if revised is not None:
+        state = _with_warnings(evolve(state, revised))
+    subtasks = tuple(only) if only else None
+    approved = PlanApproved(at=time.time(), version=state.plan.version, by=user(), subtasks=subtasks)
+    common.check_request(state, approved)
+    if not as_json:
+        common.show(review_lines(state, only))
+    if not (yes or as_json or dry_run) and not _says_yes(approved):
+        typer.echo(f"{folder.run}: nothing was approved or changed; the plan stays pending")
+        raise typer.Exit(NOT_APPROVED)
+    if not dry_run:
+        common.send_requests(folder, *([revised] if revised is not None else []), approved)
+    if as_json:
+        common.show_json(review_view(folder, state, approved, done=not dry_run))
+    elif not dry_run:
+        common.confirm_request(
+            folder, approved.kind, f"plan version {approved.version} approved{_named(subtasks)}", as_json=False
+        )
+
+
+def _with_warnings(state: RunState) -> RunState:
+    """The state with the linter's warnings about its plan."""
+    warnings = grade_plan(state.plan, without=split_or_dropped(state)).all
+    return evolve(state, PlanGraded(at=state.last_at, version=state.plan.version, warnings=warnings))
+
+
+def _says_yes(approval: PlanApproved) -> bool:
+    """Without a terminal no one can be asked: calling the command was the yes. The end of the input is a no."""
+    if not common.has_terminal():
+        return True
+    typer.echo(f"Approve this{_named(approval.subtasks)}? [y/N] ", nl=False)
+    return common.read_answer().strip().lower() in {"y", "yes"}
+
+
+def _named(ids: Sequence[str] | None) -> str:
+    return f": {', '.join(ids)}" if ids else ""
+
+
+def review_view(folder: RunFolder, state: RunState, verdict: PlanApproved | PlanRejected, *, done: bool) -> ReviewView:
+    """What a verdict is about, and what waits besides."""
+    pending = waiting_for_approval(state)
+    subtasks = tuple(id_ for id_ in pending if verdict.subtasks is None or id_ in verdict.subtasks)
+    return ReviewView(
+        run=state.run,
+        version=verdict.version,
+        by=verdict.by,
+        done=done,
+        subtasks=subtasks,
+        waiting={id_: tuple(objections(state, id_)) for id_ in pending if not done or id_ not in subtasks},
+        plan_warnings=state.plan_warnings,
+        alive=folder.alive,
+    )
+
+
+def reject(
+    run: RunArgument = None,
+    reason: Annotated[
+        str, typer.Option("--reason", "-m", metavar="TEXT", help="The reason; the planner uses it to revise the plan.")
+    ] = "",
+    only: Only = None,
+    named: RunName = None,
+    repo: Repo = HERE,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Reject the plan of a run, or some of its subtasks.
+
+    \b
+    Examples:
+      fleet reject -m "deploy in the maintenance window"
+      fleet reject RUN --only migrate -m "make a backup first"
+    """
+    folder = common.run_to_change(run, named, repo, yes=yes)
+    state = folder.requested_state()
+    subtasks = tuple(only) if only else None
+    rejected = PlanRejected(at=time.time(), version=state.plan.version, by=user(), reason=reason, subtasks=subtasks)
+    common.check_request(state, rejected)
+    common.send_requests(folder, rejected)
+    if as_json:
+        common.show_json(review_view(folder, state, rejected, done=True))
+    else:
+        message = f"plan version {rejected.version} rejected{_named(subtasks)}; the planner will revise it"
+        common.confirm_request(folder, rejected.kind, message, as_json=False)

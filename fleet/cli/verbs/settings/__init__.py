@@ -1,1 +1,0 @@
-"""The verbs about plans and settings: plans, try, init, config, explain-policy."""

@@ -1,0 +1,152 @@
+"""The verb that watches a run: on the full screen, or as lines for screen readers, pipes and logs."""
+
+import signal
+import sys
+import time
+import webbrowser
+from typing import Annotated
+
+import anyio
+import typer
+
+from dashboards.address import parse_address
+from dashboards.runs.replay import Replay
+from dashboards.runs.run_follower import FactFeed
+from dashboards.text.event_text import event_lines
+from dashboards.text.summary import summary_lines
+from dashboards.text.tables import status_lines
+from fleet.cli import common
+from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName
+from fleet.cli.live.display import Plain, has_full_screen, open_full_screen
+from fleet.cli.live.pages import access_of, scrape_of
+from fleet.cli.live.terminal_data import FolderFeed, FolderLibrary, library_of, read_only
+from fleet.cli.verbosity import show_note
+from fleet.config import environment
+from fleet.core.history.evolve import Follower
+from fleet.core.state.facts import Fact
+from fleet.core.state.state import RunState
+from fleet.core.views.program_view import WebView
+from fleet.core.views.run_view import status_view
+from fleet.errors import UsageError
+from fleet.runs.run_folder import RunFolder
+
+TICK_S = 0.25
+
+
+def watch(
+    run: RunArgument = None,
+    named: RunName = None,
+    repo: Repo = HERE,
+    plain: Plain = False,
+    replay: Annotated[bool, typer.Option("--replay", help="Replay the run from its journal.")] = False,
+    speed: Annotated[
+        float, typer.Option(metavar="N", help="Speed of a replay: 10 is ten times as fast as the run.")
+    ] = 1.0,
+    light: Annotated[bool, typer.Option("--light", help="Start with light colours; t changes them.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Watch a run, and act on it.
+
+    Live, finished or crashed. `q` leaves the screen, and the run continues; `?` shows every key. In a pipe, or with
+    --plain, it prints each event as a line until the run ends; with --json, each fact as a line of JSON.
+
+    \b
+    Examples:
+      fleet watch                          the latest run of this repository
+      fleet watch RUN --replay --speed 10  a finished run, replayed
+      fleet watch RUN --plain              without a screen
+    """
+    if speed <= 0:
+        raise UsageError("--speed must be greater than 0: 10 plays the run ten times as fast")
+    folder = common.run_to_read(run, named, repo)
+    replay_speed = speed if replay else None
+    if plain or as_json or not has_full_screen():
+        common.run_async(lambda: _print_events(folder, speed=replay_speed, as_json=as_json))
+    else:
+        open_full_screen(folder, speed=replay_speed, light=light)
+
+
+async def _print_events(folder: RunFolder, *, speed: float | None, as_json: bool) -> None:
+    """Print all facts, and new ones as they come, until the run ends or no engine runs it."""
+    with FolderFeed(folder.path.parent.parent, folder, read_only) as feed:
+        await _print_feed(feed if speed is None else Replay(feed, time.time, speed), as_json=as_json)
+
+
+async def _print_feed(feed: FactFeed, *, as_json: bool) -> None:
+    follower = Follower(_print_json if as_json else _print_event)
+    while True:
+        alive = feed.alive  # before reading, so that everything written until then is printed
+        follower.catch_up(feed)
+        sys.stdout.flush()
+        state = follower.state
+        if not alive or (state is not None and state.ended and not isinstance(feed, Replay)):
+            break
+        await anyio.sleep(TICK_S)
+    if state is not None and not as_json:
+        now = time.time()
+        closing = summary_lines(state, now) if state.ended else status_lines(status_view(state, now, alive=False))
+        common.show(["", *closing])
+
+
+def _print_json(_: RunState | None, fact: Fact, __: RunState) -> None:
+    sys.stdout.write(fact.model_dump_json() + "\n")
+
+
+def _print_event(_: RunState | None, fact: Fact, state: RunState) -> None:
+    common.show(event_lines(state, fact))
+
+
+# ---- web -------------------------------------------------------------------------------------------------------------
+# The verb that serves the runs to a browser.
+
+
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def web(
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 chooses a free one.")
+    ] = "127.0.0.1:0",
+    host: Annotated[
+        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="Answer requests for this host name, too.")
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the link in a browser.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Take no decisions, from anybody.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show all runs in a browser, and decide there.
+
+    Runs of this machine, live and ended: what waits for you, subtasks, conversations, diffs, answers. It prints a link
+    that signs one browser in. It listens on this machine only; for others, name an address, and put TLS in front of it.
+
+    \b
+    Examples:
+      fleet web --open
+      fleet web --read-only
+      fleet web --listen 0.0.0.0:8080 --allow-host fleet.example
+    """
+    from dashboards.web.site import serving  # noqa: PLC0415 - aiohttp and Jinja2 are slow to import
+
+    address, state_dir = parse_address(listen), common.state_dir()
+    access = access_of(state_dir)
+
+    async def serve(library: FolderLibrary) -> None:
+        user, hosts, scrape = environment.user(), host or (), scrape_of(state_dir)
+        pages = serving(library, access, address, time.time, user, hosts=hosts, read_only=read_only, scrape=scrape)
+        async with pages as server:
+            link = server.link("read" if read_only else "decide")
+            if as_json:
+                common.show_json(WebView(f"http://{server.address}/", link))
+                sys.stdout.flush()
+            else:
+                typer.echo(f"open {link}")
+            note = "" if address.is_loopback else "; without TLS in front of it, others can read along"
+            show_note(f"runs in {state_dir} at http://{server.address}/; Ctrl-C stops, and no run notices{note}")
+            if open_browser:
+                webbrowser.open(link)
+            with anyio.open_signal_receiver(*STOPS) as signals:
+                async for _ in signals:
+                    break
+
+    with library_of(state_dir) as library:
+        common.run_async(lambda: serve(library))

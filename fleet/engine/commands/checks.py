@@ -1,0 +1,541 @@
+"""Checks on commits: each command runs once on a tree, red ones run again, and what a result then counts for.
+
+A tree and a command have one answer: for the attempt, the merged tree, the base, and the run after a crash. A red check
+is repeated on a fresh checkout; if it passes then it is flaky, which is neither a success nor anyone's fault
+(docs/decisions/0021).
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from types import MappingProxyType
+from typing import Literal, TypeVar
+
+from anyio import create_task_group
+
+from fleet.core.base.ids import Sha
+from fleet.core.plans.plan import Criterion, Plan
+from fleet.core.state import facts as f
+from fleet.core.state.facts import CheckRun, RanTests
+from fleet.core.state.failures import red_guard, vacuous
+from fleet.core.state.machines import check_labels
+from fleet.core.verdicts.judges import NO_RESULTS, findings_problem, is_analysis
+from fleet.core.verdicts.summaries import missing_tests, starts_pytest
+from fleet.ports.journal import Clock, Recorder
+from fleet.ports.nodes import ChecksOrder, Node
+from fleet.ports.worktrees import Commits, SetupFailedError, Worktrees
+
+# ---- node record -----------------------------------------------------------------------------------------------------
+# What the verdicts of this machine show about the nodes whose answers they confirm or contradict.
+
+
+MOST_WRONG_REDS = 3
+"""Of one node, one after another: then it gets nothing for a while."""
+
+
+@dataclass(slots=True)
+class NodeRecord:
+    """The record of each node of a run, by its name."""
+
+    distrust: Callable[[str, str], None] = lambda *_: None
+    """Takes the name of a node that reported green what is red, and why."""
+    rest: Callable[[str, str], None] = lambda *_: None
+    """Takes the name of a node that should get nothing for a while, and why."""
+    _wrong_reds: Counter[str] = field(default_factory=Counter)
+    _named: set[tuple[str, str]] = field(default_factory=set)
+    """Nodes and commands that a warning has named."""
+
+    def clear(self, node: str) -> None:
+        """It reported a success, or a failure that was confirmed."""
+        del self._wrong_reds[node]
+
+    def add_wrong_red(self, node: str, command: str, on: str) -> str:
+        """It reported red what passes here. What a person should read about it, the first time; empty otherwise."""
+        self._wrong_reds[node] += 1
+        if (times := self._wrong_reds[node]) >= MOST_WRONG_REDS:
+            self.rest(node, f"{times} checks in a row failed there and pass here, the last one `{command}` on {on}")
+        if (node, command) in self._named:
+            return ""
+        self._named.add((node, command))
+        return f"node {node} reported that `{command}` fails on {on}; here it passes, and that counts"
+
+
+# ---- checks ----------------------------------------------------------------------------------------------------------
+
+
+# ---- runner reports --------------------------------------------------------------------------------------------------
+# What the programs of checks reported: which tests ran, and which commands owe such a report.
+#
+# The word of a node is kept apart until this machine has seen the same: a node that is broken, or lies, must not be
+# able to make honest work fail by what it says of other runs (docs/decisions/0096).
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A node's word that a command reports its tests: on which commit, and whether by their names."""
+
+    commit: Sha
+    criterion: Criterion
+    names: bool
+
+
+@dataclass(slots=True)
+class RunnerReports:
+    """The reports of one life of a run. Earlier lives left only their numbers."""
+
+    _ran: dict[tuple[Sha, str], RanTests] = field(default_factory=dict)
+    """By tree and command."""
+    _by_nodes: set[tuple[Sha, str]] = field(default_factory=set)
+    """Those that are only a node's word."""
+    _reporting: set[str] = field(default_factory=set)
+    """Commands that reported or counted their tests once, and must do so from then on."""
+    _naming: set[str] = field(default_factory=set)
+    """Those of them that named their tests: for them, a number is not enough."""
+    _claims: dict[str, Claim] = field(default_factory=dict)
+    """What nodes say of commands that are not known to report."""
+
+    def take(self, commit: Sha, tree: Sha, run: CheckRun, criterion: Criterion, *, trusted: bool) -> bool:
+        """Keep what a run reported. False where it reported nothing, or only a number of tests that had names."""
+        key, report = (tree, run.command), run.ran_tests
+        if report is None or (report.count is not None and run.command in self._naming):
+            if trusted and key in self._by_nodes:
+                self._forget(key)
+            return False
+        self._ran[key] = report
+        names = report.count is None
+        if trusted:
+            self._by_nodes.discard(key)
+            self._reporting.add(run.command)
+            if names:
+                self._naming.add(run.command)
+        else:
+            self._by_nodes.add(key)
+            known = self._claims.get(run.command)
+            if known is None or (names and not known.names):
+                self._claims[run.command] = Claim(commit, criterion, names)
+        return True
+
+    def remember(self, run: CheckRun) -> None:
+        """Take over that a command counted its tests, as a run of this machine's says."""
+        if run.tests is not None and not run.node:
+            self._reporting.add(run.command)
+
+    def of(self, tree: Sha, command: str) -> RanTests | None:
+        """What a command ran on a tree, as far as this life of the run knows."""
+        return self._ran.get((tree, command))
+
+    def is_word_of_node(self, tree: Sha, command: str) -> bool:
+        return (tree, command) in self._by_nodes
+
+    def reports(self, command: str) -> bool:
+        """Whether the runner that this command starts reports its tests."""
+        return command in self._reporting
+
+    def claim(self, run: CheckRun) -> Claim | None:
+        """What a node says of the command of a run that reported less, if no run of this machine showed the same."""
+        claim = self._claims.get(run.command)
+        known = self._naming if claim is not None and claim.names else self._reporting
+        if claim is None or run.command in known:
+            return None
+        reported = run.ran_tests is not None and (run.ran_tests.count is None or not claim.names)
+        return None if reported else claim
+
+    def drop_claim(self, command: str) -> None:
+        self._claims.pop(command, None)
+
+    def _forget(self, key: tuple[Sha, str]) -> None:
+        self._by_nodes.discard(key)
+        del self._ran[key]
+
+
+# ---- checks ----------------------------------------------------------------------------------------------------------
+
+
+Trust = Literal["any", "fresh", "sure"]
+"""Which red answers count: any, also an old one; one that is seen now; or one that was repeated."""
+NO_REPORT = (
+    "[fleet] exit code 0, but the runner did not report which tests it ran, or how many: something ended it early, or "
+    "its options suppress the report (then set checks.expected_tests = false)"
+)
+BROKEN_SETUP = (
+    "[fleet] not run: {how} on this commit, which changes files that the set-up depends on (worktrees.lock_files); "
+    "without these changes it passes"
+)
+IN_A_ROW = 8  # criteria of a merged tree that run one after another; such rows run side by side
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The checks that belong to no subtask, and how checks are judged."""
+
+    criteria: tuple[Criterion, ...] = ()
+    named: Mapping[str, str] = field(default_factory=dict)
+    """Commands by the names that plans use."""
+    results: Mapping[str, str] = field(default_factory=dict)
+    """By command, the files that it leaves its results in."""
+    reruns: int = 1
+    """How often a red check is repeated before it counts as red."""
+    expected_tests: bool = True
+    """Whether a runner that can report which tests it ran must do so."""
+
+    def resolved(self, criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
+        """The criteria that have a command. Others are proven by the worker's own exit code, or by a review."""
+        return tuple(filled for criterion in criteria if (filled := self._filled(criterion)).run)
+
+    def _filled(self, criterion: Criterion) -> Criterion:
+        if criterion.review is not None:
+            return criterion
+        run = criterion.run or self.named.get(criterion.criterion)
+        tests = criterion.tests or self.results.get(run or "")
+        changed = (run, tests) != (criterion.run, criterion.tests)
+        return criterion.model_copy(update={"run": run, "tests": tests}) if changed else criterion
+
+
+@dataclass(slots=True)
+class Checks:
+    """Runs the checks of one run, and remembers their results."""
+
+    engine: Recorder
+    worktrees: Worktrees
+    commits: Commits
+    clock: Clock
+    rules: Gate
+    node: Node
+    """What runs them."""
+    record: NodeRecord = field(default_factory=NodeRecord)
+    """What its verdicts show about nodes."""
+    _answers: dict[tuple[Sha, str], f.CheckRun] = field(default_factory=dict)
+    """By tree and command."""
+    _sure: set[tuple[Sha, str]] = field(default_factory=set)
+    """Which answers are final: a red one was repeated."""
+    _trees: dict[Sha, Sha] = field(default_factory=dict)
+    _runners: RunnerReports = field(default_factory=RunnerReports)
+    _found_on_base: dict[tuple[Sha, str], frozenset[str] | None] = field(default_factory=dict)
+    """What an analyser found on the run's base. Not known of earlier lives of the run."""
+
+    _labels_of: tuple[Plan | None, Mapping[str, frozenset[str]]] = (None, MappingProxyType({}))
+    """A plan, and the labels that its commands ask for."""
+
+    def __post_init__(self) -> None:
+        """Take over the answers of earlier lives. A red answer on a base was expected, so it was not repeated."""
+        attempts = [attempt for subtask in self.engine.state.subtasks.values() for attempt in subtask.attempts]
+        for attempt in attempts:
+            for run in attempt.before:
+                self._remember(run, sure=False)
+        for attempt in attempts:
+            for run in attempt.checks:
+                self._remember(run, sure=True)
+
+    async def before_work(self, acceptance: Sequence[Criterion], base: Sha) -> tuple[f.CheckRun, ...] | f.Failure:
+        """Check the base of a subtask before a worker costs anything.
+
+        A criterion that must fail there but passes proves nothing; a guard that is red there can't prove whose fault
+        it is.
+        """
+        expected = self.rules.resolved([criterion for criterion in acceptance if criterion.fails_before])
+        guards = self.rules.resolved([criterion for criterion in acceptance if not criterion.fails_before])
+        red = await self._run(base, expected, "any")
+        if told := [run for run in red if run.passed and run.node]:  # a node alone stops no subtask
+            await self.doubt(base, told, expected)
+            red = await self._run(base, expected, "any")
+        if passing := tuple(run for run in red if run.passed):
+            return vacuous(passing, base)
+        green = await self._run(base, guards, "sure")
+        allowed = {check.command for check in self.engine.state.red_base}
+        if failing := tuple(run for run in green if not run.fine and run.command not in allowed):
+            return red_guard(failing, base)
+        return tuple(run.model_copy(update={"output": ""}) for run in (*red, *green))
+
+    async def on(self, commit: Sha, criteria: Sequence[Criterion]) -> tuple[f.CheckRun, ...]:
+        """Check a commit, where the criteria should pass."""
+        return await self._run(commit, criteria, "sure", judges_setup=True)
+
+    async def merged(
+        self, commit: Sha, criteria: Sequence[Criterion], *, sure: bool, ran: Counter[str] | None = None
+    ) -> tuple[f.CheckRun, ...]:
+        """The gate and the criteria of all that is merged, each on a clean checkout of one tree.
+
+        `ran` counts the commands that were run; answers that were known are not counted.
+        """
+        gated = {criterion.run for criterion in self.rules.criteria}
+        unique = {criterion.run: criterion for criterion in self.rules.resolved(criteria) if criterion.run not in gated}
+        rest = tuple(unique.values())
+        sides = [rest[at : at + IN_A_ROW] for at in range(0, len(rest), IN_A_ROW)]
+        trust: Trust = "sure" if sure else "fresh"
+        run = partial(self._run, commit, trust=trust, ran=ran, judges_setup=True, lands=True)
+        calls = [partial(run, side) for side in (self.rules.criteria, *sides)]
+        return tuple(chain.from_iterable(await run_side_by_side(calls)))
+
+    async def _run(
+        self,
+        commit: Sha,
+        criteria: Sequence[Criterion],
+        trust: Trust,
+        ran: Counter[str] | None = None,
+        *,
+        judges_setup: bool = False,
+        lands: bool = False,
+    ) -> tuple[f.CheckRun, ...]:
+        """The answers for a commit. With `judges_setup`, a set-up that the commit's own files break makes it red.
+
+        What `lands` takes no answer of a node that was given for something else: a node judges no work of its own.
+        """
+        run_once = partial(self._run_once, commit, ran=ran, judges_setup=judges_setup, lands=lands)
+        tree = await self.tree(commit) if criteria else ""
+        asked = {criterion.run or "": criterion for criterion in criteria}
+        answers = {run: known for run in asked if (known := self._known(tree, run, trust, lands=lands)) is not None}
+        if unknown := [criterion for run, criterion in asked.items() if run not in answers]:
+            answers |= await run_once(unknown)
+        for time in range(max(self.rules.reruns, not lands) if trust == "sure" else 0):
+            doubted = [run for run, answer in answers.items() if not answer.fine and (tree, run) not in self._sure]
+            words = [run for run in doubted if answers[run].node and not lands]
+            others = [run for run in doubted if run not in words] if time < self.rules.reruns else []
+            if not words and not others:
+                break
+            for run, second in (await run_once([asked[run] for run in others])).items() if others else ():
+                if second.passed:
+                    text = f"flaky: {second.criterion} ({run}) failed on {commit[:12]}, then passed on the same commit"
+                    await self.engine.record(f.WarningNoted(at=self.clock.now(), text=text))
+                    answers[run] = answers[run].model_copy(update={"flaky": True})
+            answers |= await self._confirmed(commit, [asked[run] for run in words], answers, run_once)
+        for run, answer in answers.items():
+            answers[run] = self._remember(answer.model_copy(update={"tree": tree}), sure=trust == "sure")
+        return tuple(answers[c.run or ""].model_copy(update={"criterion": c.criterion}) for c in criteria)
+
+    async def _confirmed(
+        self,
+        commit: Sha,
+        criteria: Sequence[Criterion],
+        reported: Mapping[str, f.CheckRun],
+        run_once: Callable[..., Awaitable[dict[str, f.CheckRun]]],
+    ) -> dict[str, f.CheckRun]:
+        """What nodes reported red, run where verdicts count: a node alone makes no work fail."""
+        confirmed = await run_once(criteria, lands=True) if criteria else {}
+        for command, run in confirmed.items():
+            if run.fine:
+                await self._note_wrong_red(reported[command].node, commit, command)
+            elif not run.timed_out:
+                self.record.clear(reported[command].node)
+        return confirmed
+
+    async def _note_wrong_red(self, node: str, commit: Sha, command: str) -> None:
+        if text := self.record.add_wrong_red(node, command, commit[:12]):
+            await self.engine.record(f.WarningNoted(at=self.clock.now(), text=text))
+
+    async def _run_once(
+        self,
+        commit: Sha,
+        criteria: Sequence[Criterion],
+        ran: Counter[str] | None = None,
+        *,
+        judges_setup: bool = False,
+        lands: bool = False,
+    ) -> dict[str, f.CheckRun]:
+        if ran is not None:
+            ran.update(criterion.run or "" for criterion in criteria)
+        tree = await self.tree(commit)
+        try:
+            runs = await self._ordered(self._orders(commit, criteria, lands=lands))
+        except SetupFailedError as first:
+            node = "" if lands else first.check.node
+            if not (judges_setup or node):
+                raise
+            lands = lands or bool(node)
+            try:
+                runs = await self._ordered(self._orders(commit, criteria, lands=lands))
+            except SetupFailedError as error:  # also the second time
+                if not judges_setup:
+                    raise
+                self._sure.update((tree, criterion.run or "") for criterion in criteria)
+                return {criterion.run or "": _without_setup(criterion, error) for criterion in criteria}
+            if node:
+                await self._note_wrong_red(node, commit, first.check.command)
+        asked = {criterion.run: criterion for criterion in criteria}
+        for run in runs:
+            if run.node and run.passed:
+                self.record.clear(run.node)
+        believed = [
+            await self._believed(commit, tree, run, asked[run.command], trusted=lands or not run.node) for run in runs
+        ]
+        return {run.command: run for run in believed}
+
+    async def _ordered(self, orders: Sequence[ChecksOrder]) -> tuple[f.CheckRun, ...]:
+        return tuple(chain.from_iterable([await self.node.check(order) for order in orders]))
+
+    def _orders(self, commit: Sha, criteria: Sequence[Criterion], *, lands: bool) -> list[ChecksOrder]:
+        """An order for each set of labels that criteria ask for; nearly always one."""
+        labels = self._labels()
+        wanted = dict.fromkeys(labels.get(criterion.run or "", frozenset()) for criterion in criteria)
+        return [
+            ChecksOrder(
+                commit,
+                tuple(each for each in criteria if labels.get(each.run or "", frozenset()) == asked),
+                lands,
+                asked,
+            )
+            for asked in wanted
+        ]
+
+    def _labels(self) -> Mapping[str, frozenset[str]]:
+        """What the machine must have that runs a command: the labels of the subtasks that it proves."""
+        state = self.engine.state
+        if self._labels_of[0] is not state.plan:
+            found = dict[str, frozenset[str]]()
+            for spec in state.plan.subtasks:
+                if labels := check_labels(state, spec):
+                    for criterion in self.rules.resolved(spec.acceptance):
+                        found[criterion.run or ""] = found.get(criterion.run or "", frozenset()) | labels
+            self._labels_of = state.plan, found
+        return self._labels_of[1]
+
+    async def _believed(
+        self, commit: Sha, tree: Sha, run: f.CheckRun, criterion: Criterion, *, trusted: bool
+    ) -> f.CheckRun:
+        """A success without a report counts as a failure if the runner owes one: something ended it early."""
+        if is_analysis(criterion):
+            return await self._compared(tree, run, criterion, trusted=trusted)
+        claim = self._runners.claim(run) if run.passed and self.rules.expected_tests else None
+        if claim is not None and not (trusted and commit == claim.commit):
+            await self._run_once(claim.commit, [claim.criterion], judges_setup=True, lands=True)
+            self._runners.drop_claim(run.command)
+        if self._runners.take(commit, tree, run, criterion, trusted=trusted):
+            return run.model_copy(update={"ran_tests": None})
+        run = run.model_copy(update={"ran_tests": None, "tests": None})
+        owes = self._runners.reports(run.command) or starts_pytest(run.command) or criterion.tests is not None
+        if not (self.rules.expected_tests and run.passed and owes):
+            return run
+        return _refused(run, NO_RESULTS.format(tests=criterion.tests) if criterion.tests else NO_REPORT)
+
+    async def _compared(self, tree: Sha, run: f.CheckRun, criterion: Criterion, *, trusted: bool) -> f.CheckRun:
+        """An analyser's result: it passes if it reported, and found nothing that it does not find on the run's base.
+
+        Its exit code says only that it found something. The base is analysed by the manager's own machine: a node that
+        lies about it would hide what is new.
+        """
+        now = _findings(run)
+        run = run.model_copy(update={"ran_tests": None})
+        base = self.engine.state.base
+        key = base, run.command
+        if now is not None and trusted and tree == await self.tree(base):
+            self._found_on_base[key] = now
+        elif now is not None and key not in self._found_on_base:
+            [before] = await self._ordered(self._orders(base, [criterion], lands=True))
+            self._found_on_base[key] = _findings(before)
+        problem = findings_problem(criterion, self._found_on_base.get(key), now)
+        if problem is not None:
+            return _refused(run, problem)
+        return run.model_copy(update={"passed": not run.timed_out})
+
+    async def doubt(self, commit: Sha, reported: Sequence[f.CheckRun], criteria: Sequence[Criterion]) -> None:
+        """Run here what a node reported green, and distrust one whose word was wrong.
+
+        For what should be red: a commit that was red once it was merged, or the base of work.
+        """
+        believed = {run.command: run for run in reported if run.node and run.fine}
+        asked = [criterion for criterion in self.rules.resolved(criteria) if criterion.run in believed]
+        for run in await self._run(commit, asked, "fresh", lands=True):
+            claim = believed[run.command]
+            if not run.fine and not run.node and not run.timed_out:
+                self.record.distrust(
+                    claim.node, f"it reported that `{run.command}` passes on {commit[:12]}; here it fails"
+                )
+
+    async def lost(
+        self, commit: Sha, base: Sha, criteria: Sequence[Criterion], *, changed: Sequence[str], touches: Sequence[str]
+    ) -> dict[str, tuple[str, ...]]:
+        """By criterion, the tests that its command ran on the base and that do not pass on the commit."""
+        lost = dict[str, tuple[str, ...]]()
+        compare = partial(self._missing, commit, base, changed=changed, touches=touches)
+        for criterion in criteria if self.rules.expected_tests else ():
+            tests = await compare(criterion)
+            words = [
+                each
+                for each in (commit, base)
+                if self._runners.is_word_of_node(await self.tree(each), criterion.run or "")
+            ]
+            if tests and words:
+                for each in words:
+                    await self._run_once(each, [criterion], judges_setup=True, lands=True)
+                tests = await compare(criterion)
+            if tests:
+                lost[criterion.criterion] = tests
+        return lost
+
+    async def _missing(
+        self, commit: Sha, base: Sha, criterion: Criterion, *, changed: Sequence[str], touches: Sequence[str]
+    ) -> tuple[str, ...]:
+        command = criterion.run or ""
+        if (now := self._runners.of(await self.tree(commit), command)) is None:
+            return ()
+        if self._runners.of(await self.tree(base), command) is None:  # run in an earlier life, or never
+            await self._run_once(base, [criterion])
+        before = self._runners.of(await self.tree(base), command) or f.RanTests()
+        return missing_tests(before, now, changed=changed, touches=touches)
+
+    async def ran_tests(self, commit: Sha, command: str) -> f.RanTests | None:
+        """The tests that a command ran on a commit, as far as this life of the run knows."""
+        return self._runners.of(await self.tree(commit), command)
+
+    def reports(self, command: str) -> bool:
+        """Whether the runner that this command starts reports its tests."""
+        return self._runners.reports(command)
+
+    def _known(self, tree: Sha, command: str, trust: Trust, *, lands: bool) -> f.CheckRun | None:
+        answer = self._answers.get((tree, command))
+        if lands and answer is not None and answer.node:
+            return None
+        is_doubted = answer is not None and not answer.fine and (tree, command) not in self._sure
+        return None if is_doubted and trust == "fresh" else answer
+
+    def _remember(self, run: f.CheckRun, *, sure: bool) -> f.CheckRun:
+        """A check that ran out of time proves nothing about the tree: the next run may have more of it."""
+        self._runners.remember(run)
+        if run.tree and not run.timed_out:
+            self._answers[run.tree, run.command] = run
+            if sure:
+                self._sure.add((run.tree, run.command))
+        return run
+
+    async def tree(self, commit: Sha) -> Sha:
+        """The tree of a commit."""
+        if commit not in self._trees:
+            self._trees[commit] = await self.commits.tree(commit)
+        return self._trees[commit]
+
+
+def _findings(run: f.CheckRun) -> frozenset[str] | None:
+    return run.ran_tests.findings if run.ran_tests is not None else None
+
+
+def _refused(run: f.CheckRun, why: str) -> f.CheckRun:
+    return run.model_copy(update={"passed": False, "output": f"{run.output}\n{why}".strip()})
+
+
+def _without_setup(criterion: Criterion, error: SetupFailedError) -> f.CheckRun:
+    """A check that could not be run, with what the set-up command printed."""
+    output = "\n".join((BROKEN_SETUP.format(how=error.failure.summary), error.failure.evidence))
+    return error.check.model_copy(
+        update={"criterion": criterion.criterion, "command": criterion.run or "", "output": output}
+    )
+
+
+# ---- side by side ----------------------------------------------------------------------------------------------------
+# Calls that are made at the same time.
+
+
+Result = TypeVar("Result")
+
+
+async def run_side_by_side(calls: Sequence[Callable[[], Awaitable[Result]]]) -> list[Result]:
+    """Run all calls at the same time; return their results in order."""
+    results: dict[int, Result] = {}
+
+    async def run(index: int) -> None:
+        results[index] = await calls[index]()
+
+    async with create_task_group() as tasks:
+        for index in range(len(calls)):
+            tasks.start_soon(run, index)
+    return [results[index] for index in range(len(calls))]

@@ -1,0 +1,232 @@
+"""Errors of ours: how an exception becomes a failure, which steps are tried once more, and advice that may be left out.
+
+An exception here is a bug of fleet, never a worker's failure: it uses up no attempt and calls no model again. A step of
+ours is tried twice, then what it is about is set aside.
+"""
+
+import errno
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
+
+from anyio import sleep
+
+from fleet.core.history.evolve import Step, applied
+from fleet.core.policy.decide import RULES, Rule
+from fleet.core.policy.effects import Command
+from fleet.core.state import facts as f
+from fleet.core.state.facts import Fact, RunEnded
+from fleet.core.state.failures import internal_failure
+from fleet.core.state.state import RunState
+from fleet.errors import FleetError
+from fleet.ports.agents import DrainingError
+from fleet.ports.journal import Clock, Recorder
+from fleet.ports.nodes import NodeFailedError
+from fleet.ports.worktrees import EffectError
+
+TRIES = 4  # at a step that fails because of the machine
+TRIES_AFTER_BUG = 2
+SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})  # descriptors, memory, processes
+NO_THREAD = "can't start new thread"
+TRACE = 4_000  # characters of a bug's trace
+TRY_AGAIN_S = 0.5  # the first pause after a failure of the machine; each is twice as long as the one before
+Result = TypeVar("Result")
+
+
+class DiskFullError(FleetError):
+    """Nothing can be written. No subtask is to blame, and trying again does not help."""
+
+
+def unwrapped(error: Exception) -> Exception:
+    """The exception that a group is about: an unexpected one, if it has any."""
+    while isinstance(error, ExceptionGroup):
+        unexpected = [each for each in error.exceptions if not isinstance(each, EffectError | FleetError)]
+        error = (unexpected or error.exceptions)[0]
+    return error
+
+
+def failure_of(error: Exception, step: str) -> f.Failure:
+    """A failed effect, a machine out of resources, or a bug of ours in a step such as `checked the base`."""
+    trace, shown = _trace(error), _shown(error)
+    error = unwrapped(error)
+    if isinstance(error, EffectError):
+        return error.failure
+    if is_scarce(error) or isinstance(error, FleetError):
+        return f.Failure(kind="infrastructure", summary=shown, evidence=trace)
+    return internal_failure(step, shown, trace)
+
+
+def warning_about(error: Exception, what: str, now: float) -> f.WarningNoted:
+    """What the operator is told of an error, with its trace."""
+    return f.WarningNoted(at=now, text=f"{what}: {_shown(error)}", evidence=_trace(error))
+
+
+def _shown(error: Exception) -> str:
+    error = unwrapped(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _trace(error: Exception) -> str:
+    return "".join(traceback.format_exception(error))[-TRACE:]
+
+
+def is_scarce(error: Exception) -> bool:
+    """Whether the machine has no descriptors, processes, threads or memory left."""
+    if isinstance(error, OSError):
+        return error.errno in SCARCE
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and str(error) == NO_THREAD)
+
+
+def tries_after(failure: f.Failure) -> int:
+    """How often in all a step is tried that calls no model: once more after a bug, more if the machine is to blame."""
+    return {"infrastructure": TRIES, "internal": TRIES_AFTER_BUG}.get(failure.kind, 1)
+
+
+async def persist(
+    step: Callable[[], Awaitable[Result]],
+    name: str,
+    *,
+    tries: Callable[[f.Failure], int] = tries_after,
+    check: Callable[[f.Failure], None] = lambda _: None,
+    again_s: float = TRY_AGAIN_S,
+) -> Result:
+    """Carry out a step, again where that may help. Raises what it raised last.
+
+    `check` raises if a failure of this machine makes another try useless.
+    """
+    number = 1
+    while True:
+        try:
+            return await step()
+        except Exception as error:
+            cause = unwrapped(error)
+            if isinstance(cause, DrainingError | DiskFullError):
+                raise cause from None
+            failure = failure_of(error, name)
+            if not isinstance(cause, NodeFailedError):
+                check(failure)
+            if number >= tries(failure):
+                raise
+        await sleep(again_s * 2**number if failure.kind == "infrastructure" else 0)
+        number += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What only helps or informs: where it can't be made, it is left out, with one warning for the operator."""
+
+    engine: Recorder
+    clock: Clock
+    _reported: set[tuple[str, type[Exception]]] = field(default_factory=set)
+
+    async def take(self, what: str, make: Callable[[], Awaitable[Result]], *, without: Result) -> Result:
+        """What `make` returns; `without` where it raises."""
+        try:
+            return await make()
+        except Exception as error:  # noqa: BLE001 - advice can't fail what it is about
+            self.leave_out(what, error)
+            return without
+
+    def take_now(self, what: str, make: Callable[[], Result], *, without: Result) -> Result:
+        """The same for a function that waits for nothing."""
+        try:
+            return make()
+        except Exception as error:  # noqa: BLE001 - advice can't fail what it is about
+            self.leave_out(what, error)
+            return without
+
+    def leave_out(self, what: str, error: Exception) -> None:
+        """Warn the operator, with the trace, that something was left out."""
+        key = (what, type(unwrapped(error)))  # its text may differ each time
+        if key not in self._reported:
+            self._reported.add(key)
+            self.engine.note(warning_about(error, f"left out because of an error: {what}", self.clock.now()))
+
+
+# ---- bugs ------------------------------------------------------------------------------------------------------------
+# Errors of ours in the loop itself: in a rule of policy, in what should be running, in a command that fails silently.
+#
+# What raises is left out and reported to the operator once; everything else continues. A rule is skipped until the
+# state changes, which the report already does. A command is set aside. If nothing is left to do or to wait for, the
+# run ends.
+
+
+Given = ParamSpec("Given")
+Asked = TypeVar("Asked")
+
+
+@dataclass(slots=True)
+class Bugs:
+    """The errors of ours that one engine has met."""
+
+    clock: Clock
+    rules: Sequence[Rule] = RULES
+    _aside: set[Command] = field(default_factory=set)
+    """Commands that ended without a fact that says how it went, after all the tries that they have."""
+    _broken: dict[Rule, RunState] = field(default_factory=dict)
+    """The rules that raised, each with the state in which it did so last."""
+    _unreported: list[Fact] = field(default_factory=list)
+    _reported: dict[tuple[str, type[Exception]], str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether there are any, all of them recorded: a record is a new state, in which skipped rules run again."""
+        return bool(self._reported) and not self._unreported
+
+    def report(self, step: str, error: Exception) -> None:
+        """Warn the operator, with the trace, of what was interrupted."""
+        key = (step, type(unwrapped(error)))  # its text may differ each time: an address, a time
+        if key not in self._reported:
+            warning = warning_about(error, f"an error of fleet while it {step}", self.clock.now())
+            self._reported[key] = warning.text
+            self._unreported.append(warning)
+
+    def taken(self) -> Sequence[Fact]:
+        """The warnings that were not recorded yet."""
+        taken, self._unreported = self._unreported, []
+        return taken
+
+    def guard(self, step: str, ask: Callable[Given, Asked], *args: Given.args, **kwargs: Given.kwargs) -> Asked | None:
+        """What a function returns; None where it raises."""
+        try:
+            return ask(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the loop outlives any one question that it asks
+            self.report(step, error)
+            return None
+
+    def stopped(self, command: Command, error: Exception) -> None:
+        """Set a command aside that ended without a fact that says how it went."""
+        self._aside.add(command)
+        self.report(f"carried out {command}", error)
+
+    def is_aside(self, command: Command) -> bool:
+        return command in self._aside
+
+    def decide(self, state: RunState, now: float) -> list[Step]:
+        """Every decision that follows from a state, with the state after it. A rule that raises decides nothing."""
+        new = list[Step]()
+        while not state.ended:
+            decided = next((found for rule in self.rules if (found := self._ask(rule, state, now))), None)
+            if decided is None:
+                break
+            new += decided
+            _, state = decided[-1]
+        return new
+
+    def _ask(self, rule: Rule, state: RunState, now: float) -> list[Step] | None:
+        if self._broken.get(rule) is state:  # it would raise again
+            return None
+        try:
+            return applied(state, rule(state, now))
+        except Exception as error:  # noqa: BLE001 - the other rules still decide
+            self._broken[rule] = state
+            self.report(f"decided ({rule.__name__.strip('_')})", error)
+            return None
+
+    def ending(self, state: RunState) -> Fact:
+        """The end of a run in which errors of ours have left nothing to do."""
+        return RunEnded(at=self.clock.now(), ending="partial" if state.commits else "failed", why=self.why(state))
+
+    def why(self, state: RunState) -> str:
+        what = "; ".join(self._reported.values())
+        return f"{what}. Nothing else is left to do; report it, and continue with `fleet resume {state.run}`"

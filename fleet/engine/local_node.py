@@ -1,0 +1,89 @@
+"""Carries out orders with the worktrees and workers of this process. Records nothing and decides nothing.
+
+What it does not do itself it is given: the meter of the models' calls, what follows each step, and where to leave a
+note about something that broke after the work was done.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from fleet.core.base.ids import SubtaskId
+from fleet.core.state import facts as f
+from fleet.engine.internal_errors import TRY_AGAIN_S, failure_of, persist, unwrapped
+from fleet.ports.agents import DrainingError, Worker
+from fleet.ports.nodes import AttemptMeter, AttemptOrder, AttemptResult, Began, ChecksOrder, Tell, Worked
+from fleet.ports.worktrees import Change, EffectError, Lease, Leasing
+
+LeaveOut = Callable[[str, Exception], None]
+
+
+def _ignore(what: str, error: Exception) -> None:
+    """Leave out what broke without a word."""
+    del what, error
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    """Satisfies `Node` in this process."""
+
+    worktrees: Leasing
+    workers: Mapping[str, Worker] = field(default_factory=dict)
+    programs: frozenset[str] = frozenset()
+    """Workers that are programs: what they did before they broke is not done twice."""
+    leave_out: LeaveOut = _ignore
+    """Takes what broke after the work was done, with its error."""
+    give_up: Callable[[f.Failure], None] = lambda _: None
+    """Raises if a failure means that nothing can be written any more."""
+    again_s: float = TRY_AGAIN_S
+    """The first pause before work is committed again where the machine kept it from that."""
+
+    async def attempt(self, order: AttemptOrder, meter: AttemptMeter, tell: Tell) -> AttemptResult:
+        result = None
+        try:
+            async with self.worktrees.lease(order.base) as lease:
+                await tell(Began())
+                result = await self._work(order, lease, meter, tell)
+        except Exception as error:
+            if result is None:
+                raise
+            self.leave_out(f"cleaning up after the work on {order.brief.subtask.id}", error)  # which is done
+        return result
+
+    async def check(self, order: ChecksOrder) -> tuple[f.CheckRun, ...]:
+        runs = list[f.CheckRun]()
+        for criterion in order.criteria:
+            async with self.worktrees.lease(order.commit) as lease:
+                runs.append(await lease.check(criterion, lands=order.lands))
+        return tuple(runs)
+
+    async def _work(self, order: AttemptOrder, lease: Lease, meter: AttemptMeter, tell: Tell) -> AttemptResult:
+        """Let the worker work, and commit what it changed."""
+        brief = order.brief
+        try:
+            outcome = await self.workers[order.worker].run(brief, lease.workspace, meter)
+        except Exception as error:
+            is_program = order.worker in self.programs
+            if isinstance(unwrapped(error), DrainingError | EffectError) or not (meter.called or is_program):
+                raise
+            outcome = failure_of(error, "ran the worker")
+        await tell(Worked())
+        report = outcome if isinstance(outcome, f.Report) else None
+        signature = order.signature(report)
+        commit = partial(lease.commit, touches=brief.subtask.touches)
+        if report is not None and report.status == "done":
+            step = partial(commit, signature)
+            committed = await persist(step, "committed the work", check=self.give_up, again_s=self.again_s)
+            return AttemptResult(report, committed)
+        return AttemptResult(outcome, await self._keep(partial(commit, signature), brief.subtask.id))
+
+    async def _keep(self, commit: Callable[[], Awaitable[Change | f.Failure]], id_: SubtaskId) -> Change | f.Failure:
+        """Keep the change of a failed attempt, as far as that is allowed: the next attempt may use it."""
+        nothing = f.Failure(kind="other", summary="the unfinished work could not be kept")
+        try:
+            return await commit()
+        except EffectError as error:
+            return error.failure
+        except Exception as error:  # noqa: BLE001 - unfinished work is a help, not a result
+            self.leave_out(f"the unfinished work of {id_}", error)
+            return nothing

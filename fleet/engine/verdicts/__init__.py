@@ -1,1 +1,0 @@
-"""Checks on commits, and the review of a change before it counts."""
