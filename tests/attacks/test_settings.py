@@ -37,6 +37,7 @@ def test_55_plain_git_runs_the_programs_of_the_repository_s_settings(template: P
     assert len(ran) >= PROVEN
 
 
+@pytest.mark.thorough
 def test_55_no_verb_runs_a_program_of_the_repository_s_settings(template: Path, folder: Path) -> None:
     cage, ended = call_verbs(folder / "verbs", template)
     assert cage.ran == []

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from _pytest.mark import ParameterSet
 from anyio.from_thread import BlockingPortal
 
 from fleet.app.input_files import read_data
@@ -35,18 +36,20 @@ DOCUMENTS = sorted(
 )
 PAGES = [read_page(path) for path in DOCUMENTS]
 PLAYED = [page for page in PAGES if any(isinstance(step, Command) for step in page.steps)]
-MARKED = [
-    pytest.param(page, marks=pytest.mark.thorough if {"model", "thorough"} & dict(page.stage).keys() else [])
-    for page in PLAYED
-]
-"""`make test` plays the tutorial and pages that only look at its run, or at none."""
+OWN_RUNS = {"docs/evaluation.md", "docs/guides/rehearsing.md", "docs/simulated-model.md"}
 
 
 def name(page: Page) -> str:
     return str(page.path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", MARKED, ids=name)
+def marked(page: Page) -> ParameterSet:
+    """`make test` plays the tutorial and pages that only look at a run, or at none."""
+    long = "model" in dict(page.stage) or name(page) in OWN_RUNS
+    return pytest.param(page, marks=pytest.mark.thorough if long else [])
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in PLAYED], ids=name)
 def test_what_a_page_shows_is_so(page: Page, tmp_path: Path, model: Serve, after_the_tutorial: Stage) -> None:
     staged = dict(page.stage)
     stage = after_the_tutorial if staged.get("after") == "greeter" else make_stage(staged, tmp_path, model)

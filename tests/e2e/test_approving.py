@@ -104,6 +104,7 @@ def test_without_a_review_nothing_waits(stage: Stage, order: tuple[str, ...], tr
     assert sorted(trace[1]) == ["one", "three", "two"]
 
 
+@pytest.mark.thorough
 def test_a_plan_that_was_not_approved_in_time_can_be_approved_later(
     stage: Stage, order: tuple[str, ...], trace: tuple[str, list[str]]
 ) -> None:

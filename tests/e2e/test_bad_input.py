@@ -204,6 +204,7 @@ def test_a_full_disk_is_reported_before_anything_starts(stage: Stage, large: Pat
         )
 
 
+@pytest.mark.thorough
 def test_a_disk_that_is_too_small_for_the_store_leaves_a_run_that_can_be_resumed(stage: Stage, large: Path) -> None:
     fleet = f"{sys.executable} -m fleet"
     asked = f"{fleet} run Write --name r --base-url {NOWHERE} --repo {large}"

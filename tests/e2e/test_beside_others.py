@@ -114,6 +114,7 @@ def test_both_work_and_either_can_be_removed(environment: Environment, order: tu
         assert not (environment.folder / "bin" / "fleet").exists()
 
 
+@pytest.mark.thorough
 def test_it_works_in_a_project_with_folders_of_these_names(environment: Environment, tmp_path: Path) -> None:
     environment.install("worktree-fleet")
     project = tmp_path / "project"

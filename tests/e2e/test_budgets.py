@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from fleet.core.plans.plan import Plan
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Done, Json, Stage, landed, script, solve, subtask
@@ -45,6 +47,7 @@ def test_a_budget_of_tokens_is_never_exceeded_and_stopped_work_continues_with_mo
     assert status["cost_by_role"]["worker"] == status["cost_dollars"] > 0
 
 
+@pytest.mark.thorough
 def test_a_killed_run_knows_what_its_calls_may_have_cost(stage: Stage, repository: Path, model: Serve) -> None:
     slow = script(workers={name: [solve(name)] for name in NAMES}, pace={"think_s": 2.0})
     url = model(slow)

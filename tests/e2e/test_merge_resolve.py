@@ -89,6 +89,7 @@ def test_a_conflict_is_resolved_by_a_worker_and_the_branch_gets_what_is_green(st
     assert git(repository, "for-each-ref", "refs/heads/fleet", "refs/fleet") == ""
 
 
+@pytest.mark.thorough
 def test_what_is_red_on_the_branch_goes_to_a_worker_too(stage: Stage, begin: Begin) -> None:
     repository = begin(WITHOUT)
     moved = commit(repository, "forbidden.txt", "x\n")

@@ -97,6 +97,7 @@ def test_a_run_that_died_says_so_once_and_again_after_it_was_resumed_and_ended(
     assert events(taken) == ["died", "ended"]
 
 
+@pytest.mark.thorough
 def test_a_notifier_that_died_with_its_engine_is_made_up_for(
     told: tuple[Stage, list[dict[str, Any]]], repository: Path, model: Serve
 ) -> None:

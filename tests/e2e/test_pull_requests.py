@@ -115,6 +115,7 @@ def refused(done: Done, part: str) -> None:
     assert part in done.output
 
 
+@pytest.mark.thorough
 def test_areas_become_a_stack_that_a_second_call_finds_again(
     here: Stage, repository: Path, forge: ScriptedForge, model: Serve
 ) -> None:

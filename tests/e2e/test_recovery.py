@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Done, Json, Stage, content, landed, script, solve, subtask, untouched, wrong
 
@@ -99,6 +101,7 @@ def test_a_question_is_answered_while_the_rest_continues(stage: Stage, repositor
     stage.fleet("answer", "q1", "Latin-1", "--run", "r").ended(2).says("q1 is already answered: UTF-8")
 
 
+@pytest.mark.thorough
 def test_a_subtask_without_an_answer_is_missing_until_it_has_one(stage: Stage, repository: Path, model: Serve) -> None:
     """The run ends as partial, says what is missing and how to continue; answered and resumed, the rest lands."""
     played = script(
@@ -116,6 +119,7 @@ def test_a_subtask_without_an_answer_is_missing_until_it_has_one(stage: Stage, r
     stage.nothing_runs("r")
 
 
+@pytest.mark.thorough
 def test_a_human_gives_a_hopeless_subtask_another_try(stage: Stage, repository: Path, model: Serve) -> None:
     hopeless = subtask("hard", failure_action="ask")
     url = model(script(hopeless, workers={"hard": [{"do": "fail", "message": "no idea"}, solve("hard")]}))

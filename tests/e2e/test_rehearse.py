@@ -49,6 +49,7 @@ def test_a_rehearsal_that_was_killed_shows_all_of_its_result_once_it_is_resumed(
     stage.fleet("resume", stage.run_name, at=past).ended(0).says("REHEARSED", "What to set")
 
 
+@pytest.mark.thorough
 def test_a_rehearsal_that_was_killed_before_it_began_tries_the_gate_when_it_is_resumed(
     stage: Stage, past: Path
 ) -> None:

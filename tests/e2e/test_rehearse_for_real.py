@@ -188,6 +188,7 @@ def test_it_asks_before_it_pays(stage: Stage, past: Past, model: Serve) -> None:
     assert stage.runs == []
 
 
+@pytest.mark.thorough
 def test_a_budget_that_is_used_up_ends_it(stage: Stage, past: Past, model: Serve) -> None:
     real = ("rehearse", "--for-real", "--gate", GATE, "--base-url", model(ALL), "--name", "real", "--yes")
     done = stage.fleet(*real, "--budget", "0.000001", at=past.path).ended(4)
@@ -195,6 +196,7 @@ def test_a_budget_that_is_used_up_ends_it(stage: Stage, past: Past, model: Serve
     stage.fleet("resume", "real", "--budget", "5", at=past.path).ended(0).says("4 of 4 commits landed, 2 of 3 pass")
 
 
+@pytest.mark.thorough
 def test_a_result_that_turns_its_verdict_does_not_pass(stage: Stage, tmp_path: Path, model: Serve) -> None:
     """The tests of a commit that merges a branch; a worker that ends the tests early, and one that deletes some."""
     path = make_repository(tmp_path / "calc", {"calc.py": ADD, "tests/__init__.py": "", "tests/test_add.py": ADDS})

@@ -61,6 +61,7 @@ def test_a_finding_sends_work_back_and_is_mended(stage: Stage, repository: Path,
     assert state.spend["reviewer"].calls == 2
 
 
+@pytest.mark.thorough
 def test_a_batch_survives_a_kill_and_is_paid_for_once_and_half(stage: Stage, repository: Path, model: Serve) -> None:
     url = model(script(workers={"two": [writes("two\n", "two")]}, batch_asks=2))
     batched = stage.with_(FLEET_REVIEWER_BATCH="true", FLEET_REVIEWER_POLL_S="3600")

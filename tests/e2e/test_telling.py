@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fleet.core.state.state import RunState
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Stage, landed, script, solve, subtask, untouched, wait_for
@@ -60,6 +62,7 @@ def test_an_interruption_ends_a_command_that_never_would(stage: Stage, repositor
     stage.fleet("tell", "one", "late", "--run", stage.run_name).ended(2).says("one has landed; no attempt at it")
 
 
+@pytest.mark.thorough
 def test_what_was_told_before_a_kill_and_after_it_reaches_the_next_life(
     stage: Stage, repository: Path, model: Serve
 ) -> None:

@@ -101,6 +101,7 @@ def test_strangers_labels_words_and_ends_are_respected_without_a_run(begin: Begi
     assert (scene.stage.runs, forge.comments_of(number)) == (["r"], [])
 
 
+@pytest.mark.thorough
 def test_what_a_person_pushes_meanwhile_stays_below(begin: Begin) -> None:
     """The first answer is lost: `gh` was killed after the forge had it."""
     scene = begin(thread_1=[solve("two")])

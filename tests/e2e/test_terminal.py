@@ -57,6 +57,7 @@ def test_a_plan_is_approved_on_the_screen_and_leaving_it_does_not_affect_the_run
     everything_landed(stage, repository)
 
 
+@pytest.mark.thorough
 def test_a_plan_is_changed_by_a_file_and_then_approved(stage: Stage, order: tuple[str, ...]) -> None:
     """Without a screen, verbs do the same; an invalid plan changes nothing."""
     stage = stage.with_(FLEET_RUN_REVIEW="true")
@@ -139,6 +140,7 @@ def test_a_killed_run_is_resumed_from_the_screen_with_the_same_service(
     everything_landed(stage, repository)
 
 
+@pytest.mark.thorough
 def test_an_attempts_commit_can_be_inspected_in_a_copy(stage: Stage, order: tuple[str, ...], tmp_path: Path) -> None:
     """Through the feed of the screen; a name from a journal can't reach files outside the run's folder."""
     stage.fleet(*order, "--yes").ended(0)

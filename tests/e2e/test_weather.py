@@ -73,6 +73,7 @@ def test_a_refused_key_in_the_middle_of_a_run_waits_for_a_human_and_loses_nothin
     assert stage.status("r")["attempts"] == 3
 
 
+@pytest.mark.thorough
 def test_a_refused_key_that_is_not_replaced_ends_the_run_and_resume_lands_the_rest_without_an_answer(
     stage: Stage, repository: Path, model: Serve
 ) -> None:

@@ -3,6 +3,8 @@
 from importlib.resources import files
 from pathlib import Path
 
+import pytest
+
 from fleet.core.state import facts as f
 from tests.dashboards.browser import browser
 from tests.dashboards.feeds import MemoryFeed
@@ -10,21 +12,26 @@ from tests.dashboards.web.browsing import signed_in
 from tests.dashboards.web.site import PATCH, site, story, unapproved
 
 WIDTHS = (390, 1280, 2560)
+FEW = ("/inbox", "/runs/r", "/runs/r/subtasks/docs")
+OF_R = ("/plan", "/replay?at=3", "/subtasks", "/subtasks/api", "/subtasks?q=none")
+THEN = ("/report", "/subtasks?at=9", "/subtasks/docs?at=12")
+OTHERS = ("/", "/access", "/nowhere", "/runs/none", "/runs/p", "/runs/p/plan", "/runs/dead")
+PAGES = (*FEW, *OTHERS, *(f"/runs/r{path}" for path in (*OF_R, *THEN)))
 AXE = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 GRAVE = """axe.run(document).then(found => JSON.stringify(found.violations
   .filter(rule => ["serious", "critical"].includes(rule.impact))
   .map(rule => [rule.id, rule.nodes.map(node => node.html.slice(0, 200))])))"""
 
 
-async def test_every_page_at_every_width_in_light_and_dark_is_readable_for_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pages", [FEW, pytest.param(PAGES, marks=pytest.mark.thorough)], ids=("few", "all"))
+async def test_every_page_at_every_width_in_light_and_dark_is_readable_for_all(
+    tmp_path: Path, pages: tuple[str, ...]
+) -> None:
     (tmp_path / "docs.1.jsonl").write_text('{"event": "said", "content": "שלום Größe 🚀"}\n' * 40, encoding="utf-8")
     asks = MemoryFeed(story().facts, patch=PATCH, folder=tmp_path)
     plan, dead = MemoryFeed(unapproved().facts, run="p"), MemoryFeed(story().facts, run="dead", alive=False)
-    of_r = ("", "/plan", "/replay?at=3", "/subtasks", "/subtasks/docs", "/subtasks/api", "/subtasks?q=none")
-    then = ("/report", "/subtasks?at=9", "/subtasks/docs?at=12")
-    others = ("/", "/inbox", "/access", "/nowhere", "/runs/none", "/runs/p", "/runs/p/plan", "/runs/dead")
     async with signed_in(tmp_path, asks, plan, dead) as (_, page, base):
-        for path in (*others, *(f"/runs/r{path}" for path in (*of_r, *then))):
+        for path in pages:
             await page.open(base + path)
             for width in WIDTHS:
                 await page.looks(width=width)
