@@ -6,7 +6,7 @@ import pytest
 
 from tests.effort import load_profile
 
-LONGEST_FIRST = ("tests/chaos/", "tests/e2e/", "tests/docs/")
+LONGEST_FIRST = ("tests/docs/", "tests/corpus/", "tests/chaos/", "tests/e2e/", "tests/attacks/", "tests/contract/")
 """Started last, a file of these folders would keep one process busy while the others have nothing left to do."""
 
 

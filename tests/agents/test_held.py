@@ -20,7 +20,7 @@ from tests.agents.conftest import SEEDED, FakeMeter, Script, client_for, says, s
 from tests.agents.held import Held, held_loop
 
 pytestmark = pytest.mark.anyio
-TALKS, TURNS, LONGEST, ROUNDS = 100, 10, 80.0, 8
+TURNS, LONGEST, ROUNDS = 10, 80.0, 8
 
 
 class Look:
@@ -42,8 +42,9 @@ def settled() -> Iterator[Callable[[], None]]:
     gc.set_threshold(*before)
 
 
-async def test_a_hundred_conversations_hold_it_no_longer_than_a_few_pieces_of_work(
-    model: Script, tmp_path: Path, settled: Callable[[], None]
+@pytest.mark.parametrize("many", [20, pytest.param(100, marks=pytest.mark.thorough)])
+async def test_conversations_hold_it_no_longer_than_a_few_pieces_of_work(
+    model: Script, tmp_path: Path, settled: Callable[[], None], many: int
 ) -> None:
     model.will(says(text("I look."), use("look", {"path": "x" * 200})))
     spec: ConversationSpec[str] = ConversationSpec(
@@ -57,17 +58,17 @@ async def test_a_hundred_conversations_hold_it_no_longer_than_a_few_pieces_of_wo
             with transcripts.open("talk", number) as transcript:
                 await Conversation(spec, caller, FakeMeter(), transcript).hold([f"Begin with {number}."])
 
-        await talk(TALKS)
+        await talk(many)
         rounds = list[Held]()
         while not any(held.longest < LONGEST for held in rounds):  # what is too long is so in every round
             assert len(rounds) < ROUNDS, [(held.longest, held.by) for held in rounds]
             settled()
             with held_loop() as held:
                 async with anyio.create_task_group() as talks:
-                    for number in range(TALKS):
+                    for number in range(many):
                         talks.start_soon(talk, number)
             rounds.append(held)
-            assert held.callbacks > TALKS * TURNS
+            assert held.callbacks > many * TURNS
 
 
 async def test_work_that_takes_long_would_be_seen() -> None:
