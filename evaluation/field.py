@@ -12,7 +12,7 @@ from typing import Any
 from dashboards.text.formats import counted
 from evaluation.cases import Case
 from evaluation.judge import box_settings, judge
-from evaluation.runs import Order, Service, play
+from evaluation.runs import Order, Played, Service, play
 from evaluation.score import Score
 from evaluation.versions import Version, program_with
 from fleet.errors import FleetError
@@ -21,6 +21,7 @@ from worktrees.base.settings import WorktreeSettings
 
 RESULTS = "results.jsonl"
 PRETENDED = 2.0  # dollars that a run with a stand-in may pretend to cost
+Play = Callable[[Order, Service, Path, Path, Event], Played]
 Map = Callable[[Callable[[Order], "Result"], Iterable[Order]], Iterator["Result"]]
 
 
@@ -73,7 +74,9 @@ def plan_field(
     return Field(cases, versions, orders, dollars)
 
 
-def play_field(field: Field, service: Service, folder: Path, side_by_side: Map = map) -> list[Result]:
+def play_field(
+    field: Field, service: Service, folder: Path, side_by_side: Map = map, *, play: Play = play
+) -> list[Result]:
     """The results of all runs; those that `folder` has are not made again. Raises `FleetError`."""
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +86,8 @@ def play_field(field: Field, service: Service, folder: Path, side_by_side: Map =
         place = folder / f"program-{version.digest}"
         shutil.rmtree(place, ignore_errors=True)
         programs[version.digest] = program_with(version, place)
-    rest, stopping = Circumstances(service, folder, programs, kept, box_settings(service, folder)), Event()
+    boxes, stopping = box_settings(service, folder), Event()
+    rest = Circumstances(service, folder, programs, kept, boxes, play)
     try:
         return list(side_by_side(partial(_result, rest, stopping), field.orders))
     finally:
@@ -100,6 +104,7 @@ class Circumstances:
     """The program of each version, by the digest of its prompts."""
     kept: "Kept"
     boxes: WorktreeSettings
+    play: Play
 
 
 def _result(rest: Circumstances, stopping: Event, order: Order) -> Result:
@@ -108,7 +113,7 @@ def _result(rest: Circumstances, stopping: Event, order: Order) -> Result:
     place = rest.folder / order.name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
-    played = play(order, rest.service, rest.programs[order.version.digest], place, stopping)
+    played = rest.play(order, rest.service, rest.programs[order.version.digest], place, stopping)
     result = Result(order.case.name, order.version.digest, order.seed, judge(order.case, played, rest.boxes))
     rest.kept.add(result, rest.service)
     score = result.score

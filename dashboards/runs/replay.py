@@ -130,8 +130,8 @@ APART = 1_000  # facts between two copies
 class Past:
     """The facts of a run by their places: the first one has place 1."""
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
+    def __init__(self, feed: Feed, *, apart: int = APART) -> None:
+        self._feed, self._apart = feed, apart
         self._seqs: list[int] = []
         self._times: list[float] = []
         """Never less than the one before, whatever the clock of a machine did."""
@@ -152,7 +152,7 @@ class Past:
             before = self._reader.seq
             self._reader.catch_up(0)  # one slice
             self.loaded = self._reader.seq == before
-            if self._reader.seq - self._copies[-1].seq >= APART:
+            if self._reader.seq - self._copies[-1].seq >= self._apart:
                 self._copies.append(self._reader.fork(self._feed, _no_time))
 
     def at(self, place: int) -> WatchedRun:

@@ -10,7 +10,7 @@ import pytest
 from evaluation.__main__ import main, parser, service_of
 from evaluation.cases import all_cases
 from evaluation.field import RESULTS, Field, plan_field, play_field
-from evaluation.runs import Service, environment_of, play
+from evaluation.runs import Played, Service, environment_of, play
 from evaluation.stand_in import RULES
 from evaluation.versions import our_prompts, program_with, read_version
 from fleet.errors import FleetError
@@ -69,16 +69,13 @@ def test_a_worse_prompt_loses_in_runs_that_are_real_but_for_the_model(
 
 
 def test_the_most_that_it_may_cost_is_said_before_anything_is_spent(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("evaluation.__main__.play_field", lambda *_: pytest.fail("something was run"))
-    monkeypatch.setattr("sys.stdin", None)
-    key = tmp_path / "key"
+    key, kept = tmp_path / "key", tmp_path / "kept"
     key.write_text("a-key\n", encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch, (tmp_path / "key").open() as no_terminal:
-        patch.setattr("sys.stdin", no_terminal)
-        code, document, err = evaluated(capsys, "--key-file", str(key), "--budget", "24", "--seeds", "2")
-    assert (code, document) == (2, None)
+    order = ("--key-file", str(key), "--budget", "24", "--seeds", "2", "--keep", str(kept))
+    code, document, err = evaluated(capsys, *order)
+    assert (code, document, kept.exists()) == (2, None, False)
     assert "8 cases x 1 prompt version x 2 seeds = 16 runs, at most $1.50 each: at most $24.00" in err
     assert "--yes" in err
 
@@ -132,16 +129,15 @@ def test_the_budget_is_divided_among_the_runs_and_pairs_come_first() -> None:
     assert "they cost nothing" in field_of(None).announcement(simulated=True)
 
 
-def test_an_error_in_one_run_stops_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_one_run_stops_the_others(tmp_path: Path) -> None:
     seen: list[Event] = []
 
-    def fail(*arguments: object) -> None:
+    def fail(*arguments: object) -> Played:
         seen.extend(each for each in arguments if isinstance(each, Event))
         raise FleetError("the disk is full")
 
-    monkeypatch.setattr("evaluation.field.play", fail)
     with pytest.raises(FleetError, match="the disk is full"):
-        play_field(field_of(None), Service(), tmp_path)
+        play_field(field_of(None), Service(), tmp_path, play=fail)
     assert [stopping.is_set() for stopping in seen] == [True]
 
 

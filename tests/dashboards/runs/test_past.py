@@ -2,10 +2,9 @@
 
 import pytest
 
-from dashboards.runs import replay
 from dashboards.runs.replay import Past
 from dashboards.runs.run_follower import WatchedRun
-from fleet.core.history.evolve import evolve
+from fleet.core.history.evolve import SLICE, evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.state.state import RunState
 from tests.dashboards.feeds import MemoryFeed
@@ -14,8 +13,12 @@ from tests.fleet.core.story import Story, plan_of
 
 @pytest.fixture
 def feed() -> MemoryFeed:
-    story = Story(Policy(workers=4), plan_of(*(f"s{number}" for number in range(12))))
-    for number in range(12):
+    return run_of(12)
+
+
+def run_of(subtasks: int) -> MemoryFeed:
+    story = Story(Policy(workers=4), plan_of(*(f"s{number}" for number in range(subtasks))))
+    for number in range(subtasks):
         story.now += 5
         story.model_is_called(f"s{number}")
         story.landed(f"s{number}")
@@ -29,18 +32,17 @@ def read(feed: MemoryFeed) -> Past:
     return made
 
 
-def test_every_moment_is_what_was_then_forwards_and_backwards(
-    feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(replay, "APART", 7)
-    monkeypatch.setattr("fleet.core.history.evolve.SLICE", 5)
-    made = read(feed)
-    assert len(made) == len(feed.recorded)
+def test_every_moment_is_what_was_then_forwards_and_backwards() -> None:
+    feed = run_of(60)
+    made = Past(feed, apart=SLICE)
+    while not made.loaded:
+        made.read(0.001)
+    assert len(made) == len(feed.recorded) > 2 * SLICE
     states: list[RunState] = []
     for fact in feed.recorded:
         states.append(evolve(states[-1] if states else None, fact))
     places = list(range(1, len(made) + 1))
-    for place in (*places[::2], *reversed(places), places[-1], places[0]):
+    for place in (*places[::7], *reversed(places[::5]), places[-1], places[0]):
         then = made.at(place)
         assert then.state == states[place - 1]
         assert then.now == states[place - 1].last_at

@@ -1,6 +1,7 @@
 """The application over runs in memory, and its screen as text."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,21 @@ def story(policy: Policy | None = None, plan: Plan | None = None) -> Story:
     return run
 
 
-def app_of(*feeds: MemoryFeed, program: Program | None = None, **more: Any) -> FleetApp:
+class PilotedApp(FleetApp):
+    """Without a terminal: there is none to give away, and its bell is counted."""
+
+    rung = 0
+
+    def suspend(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def bell(self) -> None:
+        self.rung += 1
+
+
+def app_of(*feeds: MemoryFeed, program: Program | None = None, **more: Any) -> PilotedApp:
     more |= {} if program is None else {"program": program}
-    return FleetApp(MemoryLibrary(feeds), feeds[0].run, user="ada", clock=Clock(), **more)
+    return PilotedApp(MemoryLibrary(feeds), feeds[0].run, user="ada", clock=Clock(), **more)
 
 
 def rows(app: FleetApp) -> list[str]:

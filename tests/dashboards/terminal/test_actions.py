@@ -1,7 +1,6 @@
 """What a person does to a run on the screen: requests in its inbox; destructive ones are confirmed."""
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -105,7 +104,7 @@ async def test_an_interrupted_run_is_resumed(feed: MemoryFeed) -> None:
         assert feed.resume_count == 1
 
 
-async def test_a_shell_opens_in_a_copy_of_what_was_committed(feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_shell_opens_in_a_copy_of_what_was_committed(feed: MemoryFeed) -> None:
     seen: list[tuple[Sequence[str], str]] = []
 
     def program(command: Sequence[str], folder: Path | None) -> int:
@@ -114,21 +113,12 @@ async def test_a_shell_opens_in_a_copy_of_what_was_committed(feed: MemoryFeed, m
         return 0
 
     app = app_of(feed, program=program, shell_command=["/bin/zsh"])
-    monkeypatch.setattr(app, "suspend", _no_suspend)
     async with app.run_test(size=(120, 40)) as pilot:
         app.open_subtask("api")
         await pilot.pause()
         await pilot.press("s")
         await pilot.pause(0.3)
         assert seen == [(["/bin/zsh"], "c-api")]
-
-
-class _no_suspend:  # noqa: N801 - replaces a method
-    """The pilot has no terminal to give away."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 def reviewed() -> Story:
@@ -145,9 +135,7 @@ def reviewed() -> Story:
     ],
     ids=["changed", "unknown dependency", "untouched", "not even TOML"],
 )
-async def test_a_plan_is_edited_and_checked_on_return(
-    edit: object, wanted: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_plan_is_edited_and_checked_on_return(edit: object, wanted: str) -> None:
     feed = MemoryFeed(reviewed().facts)
 
     def program(command: Sequence[str], folder: Path | None) -> int:
@@ -157,7 +145,6 @@ async def test_a_plan_is_edited_and_checked_on_return(
         return 0
 
     app = app_of(feed, program=program)
-    monkeypatch.setattr(app, "suspend", _no_suspend)
     async with app.run_test(size=(120, 40)) as pilot:
         assert "A approves, X rejects, E edits" in screen(app)
         await pilot.press("E")
@@ -223,8 +210,7 @@ async def test_a_plan_is_approved_after_it_was_shown() -> None:
         assert [type(request) for request in feed.requests] == [f.PlanApproved]
 
 
-async def test_the_result_of_an_ended_run_is_taken_after_a_yes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dashboards.terminal.app.FleetApp.suspend", lambda _: nullcontext())
+async def test_the_result_of_an_ended_run_is_taken_after_a_yes() -> None:
     ran: list[tuple[list[str], Path | None]] = []
 
     def program(command: Sequence[str], folder: Path | None) -> int:
@@ -251,23 +237,19 @@ async def test_what_has_not_landed_is_not_taken(feed: MemoryFeed) -> None:
         assert not isinstance(app.screen, ChoiceDialog)
 
 
-async def test_the_bell_rings_once_when_something_needs_a_person(
-    feed: MemoryFeed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rung: list[int] = []
-    monkeypatch.setattr("dashboards.terminal.app.FleetApp.bell", lambda _: rung.append(1))
+async def test_the_bell_rings_once_when_something_needs_a_person(feed: MemoryFeed) -> None:
     asked, feed.recorded = feed.recorded, Story(plan=plan_of("a")).facts
     app = app_of(feed)
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.pause()
         app._look()
-        assert rung == []
+        assert app.rung == 0
         app.watched = app._watch("r")
         feed.recorded = asked
         app.watched.catch_up(10)
         app._look()
         app._look()
-        assert rung == [1]
+        assert app.rung == 1
 
 
 # ---- several subtasks at once ---------------------------------------------------------------------------------------

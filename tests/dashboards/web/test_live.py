@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from dashboards.web.rendering import Shown
-from dashboards.web.site import AGES_S, PAGES, TICK_S, Page
+from dashboards.web.site import AGES_S, MOST_STREAMS, PAGES, TICK_S, Page
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.web.site import Client, client, site, story
 
@@ -80,14 +80,14 @@ async def test_a_run_that_was_cleaned_away_ends_its_page(tmp_path: Path) -> None
         assert [event async for event in stream] == []
 
 
-async def test_pages_that_are_open_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dashboards.web.site.MOST_STREAMS", 1)
+async def test_pages_that_are_open_are_bounded(tmp_path: Path) -> None:
     async with (
         site(tmp_path, MemoryFeed(story().facts)) as server,
         client(server) as someone,
-        events(someone, "/") as stream,
+        AsyncExitStack() as open_,
     ):
-        await anext(stream)
+        for _ in range(MOST_STREAMS):
+            await anext(await open_.enter_async_context(events(someone, "/")))
         assert (await someone.get("/live?page=/"))[0] == 503
 
 
