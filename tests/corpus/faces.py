@@ -61,10 +61,9 @@ def program(*arguments: str, out: Output | None = None) -> tuple[int, str, str]:
     """Run the program here; return its exit code and what it prints."""
     out, errors = out or Output(), Output()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(errors):
-        patch.setattr(sys, "argv", ["fleet", *arguments])
         patch.setattr(sys, "stdin", io.StringIO())
         with pytest.raises(SystemExit) as ended:
-            run_program()
+            run_program(arguments)
     code = int(str(ended.value.code or 0))
     assert code != BUG, errors.text
     return code, out.text, errors.text

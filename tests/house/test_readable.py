@@ -36,6 +36,21 @@ BROAD_EXCEPTS: dict[str, int] = {
     "chaos/errors.py": 1,
 }
 
+# How often the tests of a file replace an attribute. All others give an object what it needs as an argument.
+PATCHES: dict[str, int] = {
+    # an attack has to succeed without its defence, which nothing in the product can switch off
+    "tests/attacks/test_web.py": 10,
+    "tests/attacks/test_web_browser.py": 6,
+    # the machine's: the callbacks of the event loop, the clock of a whole program, its input and its arguments
+    "tests/agents/held.py": 1,
+    "tests/corpus/state_dir.py": 1,
+    "tests/corpus/faces.py": 1,
+    "tests/scripts/test_frame.py": 1,
+    "tests/e2e/test_mcp.py": 1,  # a constant of the SDK
+    "tests/fleet/cli/verbs/work/test_resume.py": 1,  # the engine behind two verbs
+    "tests/dashboards/web/test_pages.py": 1,  # a report that takes as long as the test wants
+}
+
 _UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 _SKIPS = {"skip", "skipif", "skipIf", "skipUnless", "skipTest", "xfail", "importorskip", "expectedFailure"}
 GROUPS_OF_ASYNCIO = {"agents/acp/host.py": "runs in the box without our packages, in `asyncio.TaskGroup`"}
@@ -119,6 +134,20 @@ def test_no_test_is_skipped_or_expected_to_fail(python_files: Mapping[str, ast.M
     assert wrong == []
 
 
+def test_no_more_is_patched_than_there_was(python_files: Mapping[str, ast.Module]) -> None:
+    found = {path: len(list(_patches(tree))) for path, tree in python_files.items() if path.startswith("tests/")}
+    assert {path: number for path, number in found.items() if number} == PATCHES
+
+
+def test_a_patch_would_be_seen() -> None:
+    tree = ast.parse(
+        "from unittest import mock\nfrom unittest.mock import patch, Mock\nimport unittest.mock\n"
+        "monkeypatch.setattr(a, 'b', c)\nmonkeypatch.setenv('A', 'b')\nwith p.context() as patch:\n"
+        "    patch.setattr('a.b', c)\nsetattr(a, 'b', c)\n"
+    )
+    assert list(_patches(tree)) == [1, 2, 3, 4, 7]
+
+
 def test_what_is_caught_is_named(product: Mapping[str, ast.Module]) -> None:
     found = {path: lines for path, tree in product.items() if (lines := list(_broad_handlers(tree)))}
     assert {path: lines for path, lines in found.items() if len(lines) > BROAD_EXCEPTS.get(path, 0)} == {}
@@ -199,6 +228,19 @@ def _broad_handlers(tree: ast.Module) -> Iterator[int]:
                 found.append(node.lineno)
         elif isinstance(node, ast.Call) and "suppress" in _names(node.func) | _attributes(node.func):
             found += (node.lineno for argument in node.args if _names(argument) & _EVERYTHING)
+    yield from sorted(found)
+
+
+def _patches(tree: ast.Module) -> Iterator[int]:
+    """Where an attribute is replaced, or what does that is imported, by line."""
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr":
+            found.add(node.lineno)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names = {f"{getattr(node, 'module', '')}.{each.name}".lstrip(".") for each in node.names}
+            if names & {"unittest.mock", "unittest.mock.patch"}:
+                found.add(node.lineno)
     yield from sorted(found)
 
 

@@ -1,7 +1,7 @@
 """The application over runs in memory, and its screen as text."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,9 @@ class PilotedApp(FleetApp):
 
     rung = 0
 
-    def suspend(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextmanager
+    def suspend(self) -> Iterator[None]:
+        yield
 
     def bell(self) -> None:
         self.rung += 1
