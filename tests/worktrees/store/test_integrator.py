@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.base.ids import aside_ref, attempt_ref, tip_ref
+from fleet.core.base.ids import aside_ref, tip_ref
 from fleet.core.state.facts import Member
 from fleet.ports.worktrees import Change
 from tests.worktrees.conftest import RUN, Bench, git, record_git, sign
@@ -137,14 +137,6 @@ async def test_disjoint_candidates_land_linearly_on_the_trees_that_git_would_mak
     assert await store.git("fsck", "--strict", "--no-dangling", "--no-progress") == b""
 
 
-async def test_what_landed_already_is_empty(bench: Bench) -> None:
-    first = await bench.change("first", {"same.txt": "same\n"})
-    again = await bench.change("again", {"same.txt": "same\n"})
-    merged = await bench.worktrees.integrator.merge(bench.base, [first, again])
-    [(member, failure)] = merged.conflicts
-    assert (member, failure.kind) == (again, "empty")
-
-
 async def test_a_landed_commit_keeps_author_message_and_trailers(bench: Bench) -> None:
     first = await bench.change("first", {"a.txt": "a\n"})
     second = await bench.change("second", {"b.txt": "b\n"})
@@ -155,15 +147,6 @@ async def test_a_landed_commit_keeps_author_message_and_trailers(bench: Bench) -
     ]
     assert shown[0] == shown[1]
     assert second.commit != merged.tip
-
-
-async def test_the_tip_moves_only_from_where_we_think_it_is(bench: Bench) -> None:
-    first = await bench.change("first", {"a.txt": "a\n"})
-    second = await bench.change("second", {"b.txt": "b\n"})
-    assert await bench.worktrees.integrator.advance(RUN, new=first.commit, old=bench.base)
-    assert not await bench.worktrees.integrator.advance(RUN, new=second.commit, old=bench.base)
-    assert await bench.worktrees.integrator.tip(RUN) == first.commit
-    assert await bench.worktrees.integrator.landed_since(RUN, bench.base) == (first,)
 
 
 async def test_a_result_branch_that_someone_moved_is_left_alone(bench: Bench) -> None:
@@ -215,11 +198,6 @@ async def test_a_lock_that_a_killed_git_left_is_named_where_it_is(bench: Bench) 
     assert reason == f"fleet/r1 is locked: a git works there, or was killed; if none does, remove {lock}"
     lock.unlink()
     assert await bench.worktrees.publisher.publish(RUN, tip=member.commit) is None
-
-
-async def test_every_finished_attempt_is_pinned_before_it_is_reported(bench: Bench) -> None:
-    member = await bench.change("first", {"a.txt": "a\n"})
-    assert await bench.worktrees.store.git.sha(attempt_ref(RUN, "first", 1)) == member.commit
 
 
 # ---- what a hand does to the branch ----------------------------------------------------------------------------------
