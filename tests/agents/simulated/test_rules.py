@@ -164,6 +164,7 @@ async def test_each_family_has_limits_of_its_own(connect: Connect) -> None:
         other = await client.ask(planner_messages({}), [], model="claude-opus-5-5")
     assert error.status_code == 429
     assert error.response.headers["anthropic-ratelimit-requests-remaining"] == "0"
+    assert 0 < float(error.response.headers["retry-after"]) <= 60
     assert other.content
 
 

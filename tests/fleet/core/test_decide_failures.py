@@ -277,17 +277,6 @@ def test_a_planner_that_keeps_failing_becomes_a_question_while_the_rest_continue
     assert story.state.planning.open == 4
 
 
-def test_without_a_planner_what_is_planned_still_begins_and_lands() -> None:
-    story = planned("api", "docs", "web", policy=Policy(max_planner_failures=1, workers=1))
-    story.model_is_called("api")
-    story.attempt_fails("api")
-    story.planner_fails()
-    assert len(story.questions()) == 1
-    story.landed("docs")
-    story.landed("web")
-    assert story.statuses() == {"api": "failed", "docs": "merged", "web": "merged"}
-
-
 def test_a_planner_that_answers_again_settles_the_question_and_the_run_continues() -> None:
     story = planned("api", policy=Policy(max_planner_failures=1))
     story.model_is_called("api")
@@ -345,18 +334,6 @@ def test_a_planner_that_leaves_a_failure_lying_hands_it_to_a_human() -> None:
         assert story.state.planning.why == "conclude"
         story.planner_answers()
     assert story.status("api") == "escalated"
-
-
-def test_an_incident_lists_all_its_failures_and_what_recovered_it() -> None:
-    story = planned("api")
-    story.attempt_fails("api", "transient")
-    story.time_passes_to_the_next_wake()
-    story.attempt_fails("api", "check")
-    story.planner_answers(retry=[{"id": "api", "guidance": "g"}])
-    story.landed("api")
-    (incident,) = story.state.incidents
-    assert [trouble.kind for trouble in incident.troubles] == ["transient", "check"]
-    assert (incident.kind, incident.recovered, incident.strategy) == ("transient", True, "alternative")
 
 
 def test_a_second_failure_after_a_recovery_by_a_human_is_an_incident_of_its_own() -> None:

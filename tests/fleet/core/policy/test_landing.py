@@ -110,17 +110,6 @@ def test_with_two_slots_what_comes_meanwhile_is_tested_on_top_of_what_is_under_t
     assert [[member.subtask for member in batch.members] for batch in batches] == [["a"], ["a", "b"]]
 
 
-def test_one_that_conflicts_goes_back_while_the_others_of_its_batch_land() -> None:
-    story = queued(3)
-    [batch] = story.state.landing.open_batches
-    first, *others = batch.members
-    conflict = f.Failure(kind="conflict", summary="does not merge")
-    out = f.Ejected(subtask=first.subtask, attempt=first.attempt, failure=conflict)
-    story.happens(f.BatchTested(at=0, number=batch.number, tip="t", landed=tuple(others), ejected=(out,)))
-    assert story.statuses() == {"first": "merged", "s0": "running", "s1": "merged", "s2": "merged"}
-    assert story.current("s0").strategy == "resolve"
-
-
 def test_candidates_that_come_while_suspects_are_narrowed_down_wait_for_that() -> None:
     story = Story(Policy(slots=1), plan_of("first", "a", "b", "late"))
     story.work_is_done("first", "a", "b")
