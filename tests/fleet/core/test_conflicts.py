@@ -119,3 +119,12 @@ def test_where_nothing_that_landed_is_named_all_of_it_is_listed_and_none_accused
     failure = integration_failure(state, "b", state.landing.suspicion)
     assert "conflicts with" not in failure.summary
     assert "none of which touches what fails by name:\n- a: Build a." in failure.evidence
+
+
+def test_where_nothing_landed_since_the_work_alone_is_at_fault() -> None:
+    book = probed(queued("a", Policy(reruns=0)), 1)
+    check = f.CheckRun(criterion="the gate", command="make test", passed=False)
+    state = evolve(book.state, f.BatchTested(at=5.0, number=1, tip="base", red=True, checks=(check,)))
+    [fact] = decide(state, 6.0)
+    assert isinstance(fact, f.AttemptFailed)
+    assert "Landed since" not in fact.failure.evidence

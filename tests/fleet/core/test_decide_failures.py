@@ -361,3 +361,14 @@ def test_what_a_model_refused_twice_goes_to_a_human() -> None:
     story.planner_answers(retry=[{"id": "api", "guidance": "as a human says"}])
     story.attempt_fails("api", "refusal")
     assert not story.state.open_questions()
+
+
+def test_without_a_planner_what_is_planned_still_begins_and_lands() -> None:
+    story = planned("api", "docs", "web", policy=Policy(max_planner_failures=1, workers=1))
+    story.model_is_called("api")
+    story.attempt_fails("api")
+    story.planner_fails()
+    assert len(story.questions()) == 1
+    story.landed("docs")
+    story.landed("web")
+    assert story.statuses() == {"api": "failed", "docs": "merged", "web": "merged"}

@@ -273,3 +273,7 @@ def test_while_the_planner_revises_what_was_rejected_no_one_needs_to_be_asked() 
     assert is_being_revised(story.state)
     story.planner_answers(revise=[{"id": "a", "goal": "later"}])
     assert not is_being_revised(story.state)
+
+
+def test_without_review_nothing_waits() -> None:
+    assert reviewed("a", by="none", a="high").status("a") == "running"
