@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet.core.base.usage import Cost
+from fleet.core.base.usage import Cost, Usage
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.budget import refusal, run_budgets
 from fleet.core.state import facts as f
@@ -27,6 +27,7 @@ def test_a_call_that_might_cost_more_than_is_left_is_refused_before_it_is_made()
 
 
 def test_tokens_are_a_budget_of_their_own() -> None:
+    assert Usage(input=1, output=2, cache_read=4, cache_write=8).total == 15
     story = Story(Policy(budget_tokens=1000), plan_of("a"))
     assert why(story) is None
     story.model_is_called("a", None)
