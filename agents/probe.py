@@ -12,7 +12,7 @@ from agents.conversation.history import compact
 from agents.models.access import Access
 from agents.models.answer import Answer, Block, CallFault, Message, Quotas, Request, estimated_tokens, size
 from agents.models.client import Client
-from agents.models.faults import refused_capability
+from agents.models.exchange import refused_capability
 from agents.models.prices import Price, dollars, limits_of, price_of
 from agents.tools.edit import Bash, EditTool
 from agents.tools.report import ReportTool

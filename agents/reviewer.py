@@ -12,8 +12,8 @@ from agents.conversation.history import text_block
 from agents.conversation.loop import Conversation, ConversationSpec
 from agents.conversation.settings import AgentSettings
 from agents.models.answer import Answer, Block, CallFault, Message, Request, ToolCall, estimated_tokens
-from agents.models.batches import Batches, BatchStatus
 from agents.models.calls import Caller, as_failure, describe_calls
+from agents.models.client import Batches, BatchStatus
 from agents.models.prices import dollars
 from agents.models.text import fenced, render
 from agents.models.transcripts import Transcripts

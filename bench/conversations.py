@@ -235,13 +235,13 @@ class CannedServer(asyncio.Protocol):
 
 def canned_response() -> bytes:
     """One tool call as server-sent events, labelled as the simulated model labels its answers."""
-    from agents.simulated.cache import PromptTokens  # noqa: PLC0415 - only this process needs it
+    from agents.simulated.behaviours import Message, Text, ToolUse  # noqa: PLC0415
     from agents.simulated.encoding import (  # noqa: PLC0415
         Answer,
         Envelope,
         events,
     )
-    from agents.simulated.replies import Message, Text, ToolUse  # noqa: PLC0415
+    from agents.simulated.prompt import PromptTokens  # noqa: PLC0415 - only this process needs it
 
     text = Text("I look at the next file, and continue from there. " * 4)
     call = ToolUse("toolu_1", "look", {"path": "src/part0/folder1/module2.py", "lines": "1-200"})

@@ -11,16 +11,14 @@ from typing import Any, TypeVar
 import anyio
 from anyio import to_thread
 
-from agents.models.answer import Answer, CallFault, OnBegin, Request
-from agents.models.answer import parameters_of
+from agents.models.answer import Answer, CallFault, OnBegin, Request, parameters_of
 from agents.models.exchange import Exchange, Timeouts
 from agents.simulated.admission import Rulebook
-from agents.simulated.catalogue import dollars
 from agents.simulated.encoding import Envelope, answer_with, error_body, events, usage_of
-from agents.simulated.model import SimulatedModel
-from agents.simulated.prompt import RequestError
-from agents.simulated.request import read_request
+from agents.simulated.prompt import RequestError, read_request
+from agents.simulated.rules import dollars
 from agents.simulated.script import parse_script
+from agents.simulated.server import SimulatedModel
 from tests.agents.timeless import TimelessLoop
 
 Result = TypeVar("Result")

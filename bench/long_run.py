@@ -22,15 +22,13 @@ from prometheus_client.exposition import generate_latest
 
 from bench.side_by_side import Cost, Extent, Stopwatch, interleave, typical
 from dashboards.address import Address
-from dashboards.metrics.collector import Exposition
-from dashboards.metrics.server import serving
+from dashboards.metrics.server import Exposition, serving
 from fleet.cli.live.exporter import exporting
 from fleet.core.base.usage import Usage
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.effects import Command
 from fleet.core.state import facts as f
-from fleet.engine.clock import SystemClock
-from fleet.engine.loop import Engine
+from fleet.engine.loop import Engine, SystemClock
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder
 from scripts.frame import Figure, temporary_folder

@@ -39,7 +39,7 @@ from fleet.config.load import load_config
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.engine.local_node import LocalNode
-from fleet.nodes.call_line import Line
+from fleet.nodes.call_desk import Line
 from fleet.nodes.messages import PROTOCOL, Open
 from fleet.nodes.remote_node import RemoteNode
 from fleet.ports.agents import WorkerBrief

@@ -16,25 +16,25 @@ from chaos.invariants import FOREIGN_TIP
 from chaos.kill import Trial, open_trial
 from chaos.repeatable_run import RUN
 from chaos.scenarios import SCENARIOS
+from fleet.app import tending
 from fleet.app.fleet import Fleet
-from fleet.app.tending import tending
 from fleet.core.base.ids import Sha, tip_ref
 from fleet.core.plans.plan import Criterion
 from fleet.core.policy.effects import RunAttempt
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.engine import recovery
+from fleet.engine import loop
 from fleet.engine.commands.attempts import Attempts
-from fleet.engine.commands.budget import RunBudget
 from fleet.engine.commands.checks import Checks
 from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.perform import Performer
+from fleet.engine.commands.reservations import RunBudget
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal
 from scripts.frame import Figure, Table, add_names, command_line, exit_with, temporary_folder
 from worktrees.git.commit_message import Person
 from worktrees.git.program import Git
-from worktrees.git.refs import Refs
+from worktrees.git.repository import Refs
 from worktrees.leases import run_worktrees
 from worktrees.leases.run_worktrees import RunWorktrees
 from worktrees.store import repair
@@ -258,7 +258,7 @@ def loss_not_recorded() -> None:
     def loss(*_: object) -> None:
         return None
 
-    set_(recovery, "loss", loss)
+    set_(loop, "loss", loss)
 
 
 def foreign_commit_on_the_tip() -> None:

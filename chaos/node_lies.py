@@ -21,7 +21,7 @@ from fleet.app.nodes import node_process
 from fleet.core.state.facts import CheckRun
 from fleet.engine.local_node import LocalNode
 from fleet.nodes import messages
-from fleet.nodes.call_line import Line
+from fleet.nodes.call_desk import Line
 from fleet.nodes.host import OrderHost
 from fleet.nodes.messages import LONGEST_TRANSCRIPT, dump_event
 from fleet.nodes.transport import Link

@@ -31,8 +31,8 @@ from uuid import uuid4
 from fleet.core.base.hours import Hours
 from fleet.core.base.output import parse_json
 from fleet.core.views.base_view import dump_view
-from fleet.core.views.causes import Cause
 from fleet.core.views.program_view import CauseView, NotificationView
+from fleet.core.views.question_view import Cause
 from fleet.runs.outbox import Draft, Message, Outbox
 
 # ---- channel ---------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from fleet.core.state.state import RunState
 from fleet.errors import FleetError
 from fleet.ports.worktrees import EffectError
 from worktrees.base.settings import WorktreeSettings
-from worktrees.leases.trial_worktrees import open_trial_worktrees
+from worktrees.leases.run_worktrees import open_trial_worktrees
 from worktrees.target.target import inspect
 
 CHECK_S = 120.0  # a check of an evaluation takes a second

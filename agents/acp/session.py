@@ -15,8 +15,7 @@ from anyio.abc import ByteStream
 from pydantic import ValidationError
 
 from agents.acp import schema
-from agents.acp.client import Client, Link, LinkError, Notes
-from agents.acp.rpc import EndError, Rpc, RpcError
+from agents.acp.client import Client, EndError, Link, LinkError, Notes, Rpc, RpcError
 from agents.acp.schema import PromptResponse
 from agents.conversation.guards import AttemptBudget
 from agents.models.text import operator_text

@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError
 
 from agents.models.access import Access, Platform
 from agents.models.answer import CallFault
-from agents.models.faults import one_line
+from agents.models.exchange import one_line
 from fleet.core.base.output import parse_json
 
 _TYPES = {

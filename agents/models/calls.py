@@ -24,7 +24,7 @@ from agents.models.answer import (
     estimated_tokens,
     lacks_nothing,
 )
-from agents.models.faults import one_line
+from agents.models.exchange import one_line
 from agents.models.prices import (
     LIFETIMES,
     AnswerLengths,

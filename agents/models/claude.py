@@ -20,8 +20,7 @@ from anyio.lowlevel import checkpoint
 
 from agents.models.access import Access, Platform, as_it_is
 from agents.models.answer import CallFault, Request, parameters_of
-from agents.models.exchange import Exchange, Response, Timeouts, WireError, json_object
-from agents.models.faults import fault_of, one_line
+from agents.models.exchange import Exchange, Response, Timeouts, WireError, fault_of, json_object, one_line
 from agents.models.prices import ModelLimits, reported_limits
 from fleet.core.base.usage import Capability
 
@@ -86,8 +85,6 @@ def _platform(access: Access, options: dict[str, Any]) -> Platform:
 
                 return bedrock(access, **options)
             case "vertex":
-                from agents.models.vertex import vertex  # noqa: PLC0415 - its packages may not be there
-
                 return vertex(access, **options)
     except ValueError as error:
         raise WireError(CallFault("configuration", one_line(f"models.region is missing: {error}"))) from error
@@ -328,3 +325,33 @@ class BoundedStream(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._packed.aclose()
+
+
+# ---- vertex ----------------------------------------------------------------------------------------------------------
+# Claude on Google Vertex AI: the SDK's client. Credentials are found as google-auth finds them.
+
+
+_NAMED = ("project_id", "API token")
+"""What the SDK says is missing."""
+
+
+def vertex(access: Access, **options: Any) -> Platform:
+    """Raises `ValueError` if no region is found."""
+    from google.auth.exceptions import GoogleAuthError, TransportError  # noqa: PLC0415 - its package may not be there
+
+    def fault(error: Exception) -> CallFault | None:
+        if isinstance(error, TransportError):
+            return CallFault("outage", one_line(f"Google's credentials can't be fetched: {error}"))
+        if not isinstance(error, GoogleAuthError) and not any(word in str(error) for word in _NAMED):
+            is_path = isinstance(error, ValueError)  # a model's name that makes none
+            return CallFault("configuration", one_line(f"the request can't be sent: {error}")) if is_path else None
+        return CallFault("refused", one_line(f"no Google credentials: {type(error).__name__}: {error}"))
+
+    client = anthropic.AsyncAnthropicVertex(
+        region=access.region or anthropic.NOT_GIVEN,
+        project_id=access.project or anthropic.NOT_GIVEN,
+        base_url=access.base_url or None,
+        default_headers=access.headers,
+        **options,
+    )
+    return Platform(client, errors=(GoogleAuthError, RuntimeError, ValueError), fault_of=fault)

@@ -3,7 +3,8 @@
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
@@ -12,14 +13,14 @@ import anyio
 
 from agents.models.access import Access, missing_extra
 from agents.models.answer import Answer, CallFault, OnBegin, Request, parameters_of
-from agents.models.exchange import Exchange, Response, Timeouts, WireError, json_object
-from agents.models.faults import one_line, refused_capability
+from agents.models.exchange import Exchange, Response, Timeouts, WireError, json_object, one_line, refused_capability
 from agents.models.prices import ModelLimits
 from fleet.core.base.usage import USES, Capability
 from fleet.errors import UsageError
 
 if TYPE_CHECKING:
     from agents.models.claude import Claude
+
 
 Reported = TypeVar("Reported")
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -237,3 +238,65 @@ async def _headers(base_url: str) -> set[bytes]:
             head += await connection.receive()
     lines = head.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]
     return {line.partition(b":")[0].strip().lower() for line in lines}
+
+
+# ---- batches ---------------------------------------------------------------------------------------------------------
+# Requests that may wait, as batches: the service answers them within a day, for half of the price.
+
+
+SKEW_S = 300.0  # how far the service's clock may differ from ours
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStatus:
+    """A batch, as far as the service has come with it."""
+
+    id: str
+    requests: int
+    sent_at: float
+    has_ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """The batches of a service."""
+
+    client: Client
+
+    async def send(self, requests: Mapping[str, Request]) -> str | CallFault:
+        """Send requests by their ids, each of which no other request has: the batch's name."""
+        sent = await self.client.send_batch(requests)
+        return sent if isinstance(sent, CallFault) else str(sent.get("id", ""))
+
+    async def status(self, batch: str) -> BatchStatus | CallFault:
+        found = await self.client.batch(batch)
+        return found if isinstance(found, CallFault) else _status(found)
+
+    async def sent_since(self, since: float) -> list[BatchStatus] | CallFault:
+        """The latest batches that were sent at this time or later."""
+        listed = await self.client.latest_batches()
+        if isinstance(listed, CallFault):
+            return listed
+        return [status for each in listed if (status := _status(each)).sent_at >= since - SKEW_S]
+
+    async def results(self, batch: str) -> Mapping[str, Answer | CallFault] | CallFault:
+        """The answers of a batch that has ended, by the ids of their requests."""
+        return await self.client.batch_results(batch)
+
+
+def _status(document: Mapping[str, object]) -> BatchStatus:
+    counts = document.get("request_counts")
+    numbers = [number for number in counts.values() if isinstance(number, int)] if isinstance(counts, dict) else []
+    return BatchStatus(
+        id=str(document.get("id", "")),
+        requests=sum(numbers),
+        sent_at=_time(document.get("created_at")),
+        has_ended=document.get("processing_status") == "ended",
+    )
+
+
+def _time(text: object) -> float:
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        return 0.0

@@ -7,17 +7,28 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from agents.simulated.cache import PromptCache, PromptTokens, check_marks, tokens
-from agents.simulated.catalogue import ModelRules, check_parameters, model_rules
-from agents.simulated.prompt import Body, Piece, RequestError, pieces_of, read_body
+from agents.simulated.prompt import (
+    Body,
+    Piece,
+    PromptCache,
+    PromptTokens,
+    RequestError,
+    check_marks,
+    pieces_of,
+    read_body,
+    tokens,
+)
 from agents.simulated.rules import (
     BINDING_BETA,
     Binding,
     Fingerprints,
+    ModelRules,
     check_lacking,
+    check_parameters,
     check_shape,
     check_thinking,
     check_turns,
+    model_rules,
 )
 from agents.simulated.script import FaultWindow, Limits, Script
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from agents.simulated.admission import Admitted
-from agents.simulated.cache import CHARACTERS_PER_TOKEN, PromptTokens, tokens
-from agents.simulated.replies import Block, Message, Redacted, Text, Thinking, ToolUse
+from agents.simulated.behaviours import Block, Message, Redacted, Text, Thinking, ToolUse
+from agents.simulated.prompt import CHARACTERS_PER_TOKEN, PromptTokens, tokens
 from agents.simulated.rules import sign, signed_id
 
 # ---- thought ---------------------------------------------------------------------------------------------------------

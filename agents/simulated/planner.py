@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from agents.simulated.replies import InvalidCall, Message, Text, TimesStruck, Turn, call, strike
-from agents.simulated.request import Request
+from agents.simulated.behaviours import InvalidCall, Message, Text, TimesStruck, Turn, call, strike
+from agents.simulated.prompt import Request
 from agents.simulated.script import PlannerScript, Script, Step
 
 QUOTED = 700  # characters of evidence that guidance quotes

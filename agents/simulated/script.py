@@ -11,7 +11,7 @@ from pydantic import Field
 
 from agents.simulated.behaviours import Behaviour, Call, Fail, Fault, Pace, ScriptShape
 from fleet.core.base.usage import Capability
-from fleet.core.plans.plan_file import parse
+from fleet.core.plans.parameters import parse
 from fleet.core.plans.revision import Revision
 from fleet.errors import UsageError
 

@@ -12,8 +12,8 @@ from typing import assert_never
 from pydantic import JsonValue
 
 from agents.simulated import behaviours as b
-from agents.simulated.replies import FaultKey, InvalidCall, Message, Text, TimesStruck, ToolUse, Turn, call, strike
-from agents.simulated.request import PastTurn, Request, Result
+from agents.simulated.behaviours import FaultKey, InvalidCall, Message, Text, TimesStruck, ToolUse, Turn, call, strike
+from agents.simulated.prompt import PastTurn, Request, Result
 from agents.simulated.script import UNSCRIPTED, Script
 
 EVIDENCE = 1500  # characters of a failed command's output that a report quotes

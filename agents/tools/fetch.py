@@ -19,8 +19,16 @@ from pydantic import Field
 
 from agents.models.answer import Block
 from agents.models.text import capped, well_formed
-from agents.tools.hosts import PORTS, Host, read_host
-from agents.tools.tool import Arguments, ToolResult, WorkerTool, parse_arguments, strict_declaration
+from agents.tools.tool import (
+    PORTS,
+    Arguments,
+    Host,
+    ToolResult,
+    WorkerTool,
+    parse_arguments,
+    read_host,
+    strict_declaration,
+)
 
 REDIRECTS = 5
 LARGEST = 5 * 1024 * 1024

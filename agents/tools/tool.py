@@ -1,6 +1,7 @@
 """What every tool is: a declaration for the model, and a function. A model writes the arguments; they are parsed."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Generic, Protocol, TypeVar
@@ -9,8 +10,8 @@ from pydantic import BaseModel
 
 from agents.models.answer import Block
 from agents.models.text import capped
+from fleet.core.plans.parameters import parse
 from fleet.core.plans.plan import Written
-from fleet.core.plans.plan_file import parse
 from fleet.ports.agents import NO_EXTRAS, Extras, Repository, Workspace
 
 End_co = TypeVar("End_co", covariant=True)
@@ -185,3 +186,44 @@ def _is_free(field: dict[str, Any]) -> bool:
         or not ({"type", "enum", "const", "$ref", "anyOf"} & part.keys())
         for part in variants
     )
+
+
+# ---- hosts -----------------------------------------------------------------------------------------------------------
+# The list of hosts a worker may fetch from. Pure: no name is looked up here.
+
+
+PORTS = {"http": 80, "https": 443}
+_ENTRY = re.compile(r"(\*\.)?([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::([0-9]{1,5}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One entry of the list."""
+
+    entry: str
+    name: str
+    port: int | None
+    below: bool
+    """Every name below this one, but not the name itself."""
+
+    def matches(self, name: str, port: int, scheme: str) -> bool:
+        same = name.endswith(f".{self.name}") if self.below else name == self.name
+        return same and port == (PORTS[scheme] if self.port is None else self.port)
+
+
+def read_host(entry: str) -> Host | None:
+    """An entry of the list; None if it is malformed."""
+    match = _ENTRY.fullmatch(entry)
+    if match is None:
+        return None
+    return Host(entry, match[2].lower().rstrip("."), int(match[3]) if match[3] else None, bool(match[1]))
+
+
+def host_problem(hosts: Sequence[str]) -> str | None:
+    """Why a list can't be used, for the operator."""
+    if not hosts:
+        return 'hosts: is missing; list the hosts it may ask, like ["docs.python.org", "*.example.org", "127.0.0.1:80"]'
+    wrong = next((entry for entry in hosts if read_host(entry) is None), None)
+    if wrong is None:
+        return None
+    return f"hosts: {wrong!r} is not a host; write a name, *.name or an address, with a port if needed"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.models.calls import Calls
 from agents.models.transcripts import Transcripts
-from agents.tools.hosts import host_problem
 from agents.tools.registry import WORKER_TOOLS
 from agents.tools.servers import McpServers
+from agents.tools.tool import host_problem
 from agents.workers.command import ACP_EXTRA, has_acp, line_problem, parameters_of
 from agents.workers.relay import OpenRelay
 from fleet.core.base.ids import did_you_mean

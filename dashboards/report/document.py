@@ -10,8 +10,7 @@ from dashboards.report.report_data import LandedSubtask, ReportData, proof_block
 from dashboards.text.formats import count, counted, duration, money, rate, untested
 from dashboards.text.incident_text import STRATEGIES, base_lines, headline, refusal_commands, story_lines
 from dashboards.text.plan_review import estimate_rows
-from dashboards.text.question_text import ends_text, needs_text, question_lines
-from dashboards.text.review_text import PROBLEM, reviews_line
+from dashboards.text.review_text import PROBLEM, ends_text, needs_text, question_lines, reviews_line
 from dashboards.text.safe import safe
 from fleet.core.plans.limits import Reviewing
 from fleet.core.views.nodes_view import NodeUseView

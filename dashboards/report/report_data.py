@@ -21,16 +21,17 @@ from fleet.core.state import facts as f
 from fleet.core.state.state import STRATEGIES, Incident, Review, RunState
 from fleet.core.state.status import OVER, Progress, Status, progress, statuses
 from fleet.core.views.base_view import BaseView, base_view
-from fleet.core.views.causes import Needed, needed
 from fleet.core.views.estimate_view import run_estimates
 from fleet.core.views.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
 from fleet.core.views.nodes_view import NodeUseView, node_views
 from fleet.core.views.question_view import (
     InstructionView,
+    Needed,
     QuestionView,
     ReviewsView,
     ends_in,
     instruction_views,
+    needed,
     question_view,
     reviews_view,
 )

@@ -14,12 +14,12 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from dashboards.runs.replay import Replay
-from dashboards.runs.run_follower import WatchedRun
+from dashboards.past import Replay
+from dashboards.run_follower import WatchedRun
 from dashboards.terminal.base_screen import BaseScreen, subtask_of
 from dashboards.terminal.lines import wrapped
 from dashboards.text.plan_review import review_lines
-from dashboards.text.question_text import question_lines
+from dashboards.text.review_text import question_lines
 from dashboards.text.safe import safe, safe_block
 from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.plan import Plan

@@ -13,13 +13,13 @@ from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from dashboards.runs.needs import needs
-from dashboards.runs.replay import Replay
-from dashboards.runs.run_follower import FollowedRun, Library, OtherRuns, WatchedRun
+from dashboards.past import Replay
+from dashboards.run_follower import FollowedRun, Library, OtherRuns, WatchedRun
+from dashboards.subtask_map import needs
 from dashboards.terminal.actions import SubtaskActions, TextDialog, text_width
 from dashboards.terminal.base_screen import BaseScreen
 from dashboards.terminal.main_screen import OVERVIEW, RUNS, TITLES, MainScreen
-from dashboards.terminal.pages.landing import story_text
+from dashboards.terminal.pages.landing_page import story_text
 from dashboards.terminal.subtask_screen import SubtaskScreen
 from dashboards.terminal.themes import DARK, DARK_16, LIGHT, LIGHT_16, LOOKS, PLAIN, Painted, Palette
 

@@ -15,10 +15,9 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widgets import Input
 
-from dashboards.runs.needs import Need, needs
-from dashboards.runs.replay import Replay
-from dashboards.runs.run_follower import WatchedRun
-from dashboards.runs.subtask_map import Span, age, marked
+from dashboards.past import Replay
+from dashboards.run_follower import WatchedRun
+from dashboards.subtask_map import Need, Span, age, marked, needs
 from dashboards.terminal.lines import Line, Page, PageOptions, bar, clipped, fit, joined, line_width
 from dashboards.terminal.listing import Listing
 from dashboards.terminal.themes import Painted
@@ -32,7 +31,7 @@ from fleet.core.views.incident_view import rate_of
 from fleet.core.views.run_view import run_word
 
 if TYPE_CHECKING:
-    from dashboards.runs.run_follower import WatchedRun
+    from dashboards.run_follower import WatchedRun
     from dashboards.terminal.app import FleetApp
     from fleet.core.state.state import RunState
 

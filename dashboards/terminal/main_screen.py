@@ -6,16 +6,16 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from dashboards.runs.needs import needs
-from dashboards.runs.run_follower import WatchedRun
+from dashboards.run_follower import WatchedRun
+from dashboards.subtask_map import needs
 from dashboards.terminal.base_screen import END, BaseScreen, Button
 from dashboards.terminal.lines import Page, PageOptions
 from dashboards.terminal.listing import Listing
-from dashboards.terminal.pages.agents import ORDERS, agents_page, nodes_page
-from dashboards.terminal.pages.cost import cost_page
-from dashboards.terminal.pages.landing import incidents_page, landing_page
-from dashboards.terminal.pages.overview import events_page, overview_page, runs_page
-from dashboards.terminal.pages.plan import plan_page
+from dashboards.terminal.pages.agents_page import ORDERS, agents_page, nodes_page
+from dashboards.terminal.pages.cost_page import cost_page
+from dashboards.terminal.pages.landing_page import incidents_page, landing_page
+from dashboards.terminal.pages.overview_page import events_page, overview_page, runs_page
+from dashboards.terminal.pages.plan_page import plan_page
 from fleet.core.state.state import RunState, listed
 
 MOST_VISITED = 100  # pages that Backspace leads back to

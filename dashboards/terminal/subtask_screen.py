@@ -8,11 +8,10 @@ from typing import ClassVar
 from textual import work
 from textual.binding import Binding, BindingType
 
-from dashboards.runs.run_follower import WatchedRun
+from dashboards.run_follower import WatchedRun
 from dashboards.terminal.base_screen import END, BaseScreen, Button
-from dashboards.terminal.lines import Page, PageOptions, text_page
-from dashboards.terminal.pages.story import TranscriptTail, check_lines, planner_lines, story_lines
-from dashboards.terminal.patch import patch_page
+from dashboards.terminal.lines import Page, PageOptions, patch_page, text_page
+from dashboards.terminal.pages.story_page import TranscriptTail, check_lines, planner_lines, story_lines
 from dashboards.text.safe import safe
 from fleet.core.state.state import RunState
 from fleet.core.state.status import phase

@@ -8,8 +8,7 @@ from dashboards.text.event_text import waiting_line
 from dashboards.text.formats import count, counted, duration, kind_mark, listed, moment, money, untested
 from dashboards.text.incident_text import rates_lines, story_lines
 from dashboards.text.plan_review import estimate_rows
-from dashboards.text.question_text import ends_text, needs_text, question_lines
-from dashboards.text.review_text import reviews_line
+from dashboards.text.review_text import ends_text, needs_text, question_lines, reviews_line
 from dashboards.text.safe import safe, safe_block, safe_goal
 from fleet.core.audit.attribution import CommitsView
 from fleet.core.state.facts import CheckRun, RungChoice, RungOption, RungReason

@@ -5,8 +5,8 @@ from time import perf_counter
 
 from anyio import lowlevel
 
-from dashboards.runs.replay import Past
-from dashboards.runs.run_follower import FollowedRun, Library, WatchedRun
+from dashboards.past import Past
+from dashboards.run_follower import FollowedRun, Library, WatchedRun
 from dashboards.web.access import note_bug
 from fleet.errors import FleetError
 

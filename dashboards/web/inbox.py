@@ -1,16 +1,23 @@
 """Everything that waits for a person, over all runs, with what it takes to answer. And what was answered."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
 
-from dashboards.runs.needs import Need, needs
-from dashboards.runs.run_follower import FollowedRun
+from pydantic import BaseModel, Field, ValidationError
+
+from dashboards.run_follower import FollowedRun, WatchedRun
+from dashboards.subtask_map import Need, needs
 from dashboards.web.rendering import Reader, Shown, repository_name
-from fleet.core.plans.plan import Subtask
-from fleet.core.policy.requests import objections, waiting_for_approval
+from fleet.core.base.ids import SubtaskId
+from fleet.core.plans.plan import Plan, Subtask
+from fleet.core.plans.revision import Drop, Revision, revision_between
+from fleet.core.policy.requests import REQUEST, Request, objections, request_problem, waiting_for_approval
+from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.state.status import Progress, progress
+from fleet.core.state.status import Progress, progress, split_or_dropped
 from fleet.core.views.question_view import QuestionView, question_view
 from fleet.core.views.run_view import run_word
 
@@ -144,3 +151,124 @@ def _lane(run: FollowedRun, waiting: list[Need]) -> Lane:
         return "done"
     is_landing = bool(state.landing.queue or state.landing.open_batches)
     return "landing" if is_landing and not run.working and state.planning.open is None else "working"
+
+
+# ---- decisions -------------------------------------------------------------------------------------------------------
+# What a person decides in the browser, as a request to the run: what the command line can do, and no more.
+
+
+FIELDS: Mapping[str, frozenset[str]] = {
+    "plan_approved": frozenset({"version", "subtasks"}),
+    "plan_rejected": frozenset({"version", "reason", "subtasks"}),
+    "question_answered": frozenset({"question", "answer"}),
+    "retry_requested": frozenset({"subtask", "guidance"}),
+    "instruction_given": frozenset({"subtask", "text", "interrupt"}),
+    "paused": frozenset(),
+    "unpaused": frozenset(),
+    "drain_requested": frozenset(),
+    "cancel_requested": frozenset(),
+    "limits_changed": frozenset({"workers", "budget_dollars", "budget_minutes", "budget_tokens", "budget_attempts"}),
+}
+"""The requests that a browser may send, and what of each it may say. When and who is said here."""
+MOST_COMMENTS, LONGEST_COMMENT = 200, 4_000
+
+
+class Comment(BaseModel):
+    """A comment on a line of a diff."""
+
+    path: str = Field(max_length=1_000)
+    side: str = Field(pattern="^(old|new)$")
+    line: int = Field(ge=1)
+    text: str = Field(min_length=1, max_length=LONGEST_COMMENT)
+
+
+class Comments(BaseModel):
+    """Comments on the change of one attempt, sent at once."""
+
+    attempt: int = Field(ge=1)
+    comments: tuple[Comment, ...] = Field(max_length=MOST_COMMENTS)
+    text: str = Field(default="", max_length=LONGEST_COMMENT)
+
+
+def decide(run: WatchedRun, state: RunState, kind: str, given: Mapping[str, Any], by: str) -> str | None:
+    """Make a request of what a browser sent, and send it; return what is wrong with it."""
+    if kind == "resume":
+        return "the run is running already" if run.alive else run.feed.resume()
+    if kind == "drop":
+        return _drop(run, state, SubtaskId(str(given.get("subtask", ""))), str(given.get("why", "")), by)
+    if kind == "plan":
+        return _edit(run, state, str(given.get("plan", "")), given.get("version"), by)
+    if kind not in FIELDS:
+        return f"there is no request {kind!r}"
+    said = {name: value for name, value in given.items() if name in FIELDS[kind] and value not in ("", None, [])}
+    if isinstance(said.get("subtasks"), str):
+        said["subtasks"] = [said["subtasks"]]
+    said.setdefault("guidance", "") if kind == "retry_requested" else None
+    try:
+        request = REQUEST.validate_python({**said, "kind": kind, "at": run.clock(), "by": by})
+    except ValidationError as error:
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}"
+    return _send(run, state, request)
+
+
+def comment(run: WatchedRun, state: RunState, subtask: SubtaskId, given: Any, by: str) -> str | None:
+    """Send comments on lines: to the attempt under way, or with another one; return what is wrong with them."""
+    try:
+        sent = Comments.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    attempts = state.subtasks[subtask].attempts if subtask in state.subtasks else ()
+    if sent.attempt > len(attempts):
+        return f"{subtask} has no attempt {sent.attempt}"
+    if not sent.comments and not sent.text.strip():
+        return "there is no comment yet"
+    commit = attempts[sent.attempt - 1].commit or ""
+    lines = [f"Comments of a reviewer on attempt {sent.attempt}{f', commit {commit[:12]}' if commit else ''}:"]
+    lines += [sent.text.strip()] if sent.text.strip() else []
+    lines += [f"- {each.path}:{each.line} ({each.side} side): {each.text.strip()}" for each in sent.comments]
+    said = "\n".join(lines)
+    retried = f.RetryRequested(at=run.clock(), subtask=subtask, guidance=said, by=by)
+    if request_problem(state, retried) is None:
+        return _send(run, state, retried)
+    return _send(run, state, f.InstructionGiven(at=run.clock(), subtask=subtask, text=said, by=by))
+
+
+def _send(run: WatchedRun, state: RunState, request: Request) -> str | None:
+    problem = request_problem(state, request)
+    if problem is None:
+        run.feed.ask(request)
+    return problem
+
+
+def _drop(run: WatchedRun, state: RunState, subtask: SubtaskId, why: str, by: str) -> str | None:
+    if not why.strip():
+        return "give a reason: it is recorded in the plan"
+    revision = Revision(assessment=f"dropped by {by}: {why.strip()}", drop=(Drop(id=subtask, why=why.strip()),))
+    return _send(run, state, f.PlanRevised(at=run.clock(), call=None, by=by, revision=revision))
+
+
+def _edit(run: WatchedRun, state: RunState, text: str, version: object, by: str) -> str | None:
+    if str(version) != str(state.plan.version):
+        return f"the plan is at version {state.plan.version} now, not {version}; your text is based on an older one"
+    with TemporaryDirectory(prefix="fleet-plan-") as folder:
+        path = Path(folder) / "plan.toml"
+        path.write_text(text.replace("\r\n", "\n"), encoding="utf-8")
+        edited = run.feed.read_plan(path)
+    if not isinstance(edited, Plan):
+        return edited
+    revision = revision_between(state.plan, edited, why=f"edited by {by}", without=split_or_dropped(state))
+    if isinstance(revision, str):
+        return revision
+    if not revision.changes_plan:
+        return "the plan is unchanged"
+    return _send(run, state, f.PlanRevised(at=run.clock(), call=None, by=by, revision=revision))
+
+
+def plan_text(run: WatchedRun, state: RunState) -> str:
+    """The plan as its file."""
+    with TemporaryDirectory(prefix="fleet-plan-") as folder:
+        path = Path(folder) / "plan.toml"
+        run.feed.write_plan(state.plan, path)
+        return path.read_text(encoding="utf-8")

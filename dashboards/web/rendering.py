@@ -8,10 +8,9 @@ from zlib import crc32
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from dashboards.runs.needs import needs
-from dashboards.runs.replay import Past
-from dashboards.runs.run_follower import FollowedRun, WatchedRun
-from dashboards.runs.subtask_map import Span, age, marked, model_name
+from dashboards.past import Past
+from dashboards.run_follower import FollowedRun, WatchedRun
+from dashboards.subtask_map import Span, age, marked, model_name, needs
 from dashboards.text.formats import clock_in, count, counted, duration, moment, money, rate, tool_call
 from dashboards.text.safe import safe, safe_block, safe_goal
 from dashboards.web.followed import FollowedRuns

@@ -19,8 +19,8 @@ from dashboards.address import Address, AllowedHosts
 from dashboards.report.document import document
 from dashboards.report.page import page as report_page
 from dashboards.report.report_data import report_data
-from dashboards.runs.run_follower import Library, WatchedRun
-from dashboards.web import decisions
+from dashboards.run_follower import Library, WatchedRun
+from dashboards.web import inbox
 from dashboards.web.access import (
     HEADERS,
     MARK,
@@ -37,8 +37,7 @@ from dashboards.web.access import (
 from dashboards.web.followed import FollowedRuns
 from dashboards.web.inbox import board_page, inbox_page
 from dashboards.web.rendering import NoSuchPageError, Reader, Shown, environment, opened, version_of
-from dashboards.web.run_page import graph_part, is_wide, replay_page, run_page, subtasks_page
-from dashboards.web.subtask_page import subtask_page
+from dashboards.web.run_page import graph_part, is_wide, replay_page, run_page, subtask_page, subtasks_page
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
 from fleet.core.state.state import RunState
@@ -188,7 +187,7 @@ class Site:
         except NoSuchPageError as error:
             return self._not_found(request, str(error))
         state = run.state
-        text = decisions.plan_text(run, state) if state is not None and state.plan.subtasks else ""
+        text = inbox.plan_text(run, state) if state is not None and state.plan.subtasks else ""
         name, version = run.feed.run, state.plan.version if state is not None else 0
         parts = {"title": reader.part("plan_title", run=name, version=version)}
         if state is not None:
@@ -201,11 +200,11 @@ class Site:
 
     async def _decide(self, request: web.Request) -> web.Response:
         kind, given = request.match_info["kind"], await _json(request)
-        return await self._change(request, lambda run, state, by: decisions.decide(run, state, kind, given, by))
+        return await self._change(request, lambda run, state, by: inbox.decide(run, state, kind, given, by))
 
     async def _comment(self, request: web.Request) -> web.Response:
         subtask, given = SubtaskId(request.match_info["subtask"]), await _json(request)
-        return await self._change(request, lambda run, state, by: decisions.comment(run, state, subtask, given, by))
+        return await self._change(request, lambda run, state, by: inbox.comment(run, state, subtask, given, by))
 
     async def _change(self, request: web.Request, change: Change) -> web.Response:
         run = self._runs.watched(request.match_info["run"])

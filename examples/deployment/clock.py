@@ -11,11 +11,11 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the project, not this folder
     from fleet.app import fleet
     from fleet.cli import main
-    from fleet.engine import clock
+    from fleet.engine import loop
 
     ahead = Path(sys.argv.pop(1))
 
-    class MovedClock(clock.SystemClock):
+    class MovedClock(loop.SystemClock):
         """Real time plus what the file says."""
 
         def now(self) -> float:

@@ -23,7 +23,7 @@ from fleet.app.capacity import capacity, collect_rarely, workers_or_refuse
 from fleet.app.input_files import PlanPreview
 from fleet.app.past_runs import past_evidence
 from fleet.app.past_tasks import for_real_policy, redoing
-from fleet.app.rehearse import for_rehearsal, rehearsal_policy, rehearsing
+from fleet.app.rehearsing import for_rehearsal, rehearsal_policy, rehearsing
 from fleet.app.relanding import candidates
 from fleet.app.wiring import Wiring
 from fleet.config.environment import user
@@ -33,8 +33,8 @@ from fleet.config.schema import Config
 from fleet.core.base.ids import result_branch
 from fleet.core.history.evolve import OnFact, evolve
 from fleet.core.plans.limits import HERE, Policy, Reviewing
+from fleet.core.plans.parameters import flat_plan
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.plan_file import flat_plan
 from fleet.core.plans.replay import REPLAYER
 from fleet.core.plans.validate import Known
 from fleet.core.policy.landing import missing_rollback
@@ -43,12 +43,10 @@ from fleet.core.state.facts import CancelRequested, RunReopened
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
 from fleet.core.views.planner_view import planner_state
-from fleet.engine.clock import SystemClock
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import planner_notes
 from fleet.engine.commands.perform import Performer
-from fleet.engine.loop import Engine
-from fleet.engine.recovery import reconcile
+from fleet.engine.loop import Engine, SystemClock, reconcile
 from fleet.errors import FleetError, UsageError
 from fleet.ports.agents import PlannerBrief, Watcher
 from fleet.ports.nodes import OpenCalls

@@ -20,9 +20,17 @@ from fleet.core.base.ids import did_you_mean, is_slug
 from fleet.core.base.output import parse_json
 from fleet.core.base.usage import Cost
 from fleet.core.plans.lint import Grade
-from fleet.core.plans.parameters import Filled, Parameter, fill, parameter_lines, read_parameters, value_text
+from fleet.core.plans.parameters import (
+    Filled,
+    Parameter,
+    fill,
+    flat_revision,
+    parameter_lines,
+    read_parameters,
+    read_plan,
+    value_text,
+)
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.plan_file import flat_revision, read_plan
 from fleet.core.plans.revision import Revision, SubtaskStatuses, revise_plan
 from fleet.core.plans.validate import Known, Problem
 from fleet.core.policy.landing import missing_rollback

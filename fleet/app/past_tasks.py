@@ -30,8 +30,7 @@ from worktrees.base.settings import WorktreeSettings
 from worktrees.git.diff import Diff
 from worktrees.git.repository import Repository
 from worktrees.leases.past_work import PastWork
-from worktrees.leases.run_worktrees import RunWorktrees
-from worktrees.leases.trial_worktrees import open_trial_worktrees
+from worktrees.leases.run_worktrees import RunWorktrees, open_trial_worktrees
 from worktrees.store.integrator import LineCommit, last_commits, merged_messages
 from worktrees.store.store import open_store
 from worktrees.target.target import Target, inspect

@@ -17,8 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from fleet.app.tool_chains import found_in, shown_by
-from fleet.app.wiring import Wiring
+from fleet.app.wiring import Wiring, found_in, shown_by
 from fleet.config.schema import Config, gate_of
 from fleet.core.base.output import outdated
 from fleet.core.plans.plan import Criterion
@@ -30,13 +29,13 @@ from fleet.engine.commands.checks import NO_REPORT
 from fleet.errors import FleetError
 from fleet.ports.worktrees import EffectError
 from fleet.recipes.find import Found, Part
+from fleet.recipes.lacking import ran_nothing, remedies, wants_network
 from fleet.recipes.recipe import Recipe, together
-from fleet.recipes.remedies import ran_nothing, remedies, wants_network
 from fleet.recipes.tree import Tree, usable_names
 from fleet.runs.run_folder import make_state_dir
 from worktrees.base.settings import WorktreeSettings
 from worktrees.git.program import ask_git, fields
-from worktrees.leases.trial_worktrees import open_trial_worktrees
+from worktrees.leases.run_worktrees import open_trial_worktrees
 from worktrees.sandbox.box import require_bubblewrap
 from worktrees.store.store import home_of
 from worktrees.target.target import Target, inspect

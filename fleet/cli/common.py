@@ -4,10 +4,12 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
+from types import FrameType
 from typing import Annotated, Any, TypeVar
 
 import anyio
@@ -17,7 +19,6 @@ from dashboards.text.formats import painted
 from dashboards.text.safe import safe
 from fleet.cli import verbosity
 from fleet.cli.completion import run_names, subtask_ids
-from fleet.cli.live.hard_stop import after_the_first
 from fleet.cli.verbosity import is_quiet, show_note
 from fleet.config.environment import current
 from fleet.config.load import Loaded, load_config
@@ -41,6 +42,7 @@ from fleet.runs.run_folder import (
     runs_by_start,
     without_collections,
 )
+from worktrees.base.process import end_descendants
 
 Result = TypeVar("Result")
 AnyView = TypeVar("AnyView", bound=View)
@@ -366,3 +368,127 @@ def reading(folder: RunFolder, journal: Journal) -> Iterator[Iterator[tuple[int,
     total = journal.last
     with _shown(ReadingProgress(folder.run)) as show, without_collections():
         yield facts()
+
+
+# ---- options ---------------------------------------------------------------------------------------------------------
+# What options of the command line set: keys of the configuration, and limits of a run.
+
+
+KEYS = {
+    "allow_red_base": "checks.allow_red_base",
+    "base_url": "models.base_url",
+    "flat": "run.flat",
+    "gate": "checks.gate",
+    "metrics": "metrics.listen",
+    "not_between": "run.not_between",
+    "otlp": "traces.otlp",
+    "sandbox": "box.sandbox",
+    "setup_network": "worktrees.setup_network",
+    "tend_budget": "tend.dollars",
+    "tend_rounds": "tend.rounds",
+}
+"""The key of the configuration that an option sets."""
+
+WITH_NETWORK = "base"
+"""What `--setup-network` sets: the set-up command has the network on the base, and nowhere else."""
+
+Limits = Mapping[str, int | float | None]
+
+
+def limits_of(
+    *,
+    workers: int | None = None,
+    budget: float | None = None,
+    minutes: float | None = None,
+    tokens: int | None = None,
+    attempts: int | None = None,
+) -> dict[str, int | float | None]:
+    """The limits that options set, by the names that they have in the configuration and in the journal."""
+    budgets = {"dollars": budget, "minutes": minutes, "tokens": tokens, "attempts": attempts}
+    return {"workers": workers, **{f"budget_{unit}": value for unit, value in budgets.items()}}
+
+
+def flags(limits: Limits | None = None, **options: str | bool | float | None) -> dict[str, object]:
+    """The keys of the configuration that options set. One that was not given sets none."""
+    given = {KEYS[name]: _value(name, value) for name, value in options.items()} | {
+        f"run.{name}": value for name, value in (limits or {}).items()
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _value(option: str, value: str | bool | float | None) -> str | bool | float | None:
+    if value is False:
+        return None
+    return WITH_NETWORK if option == "setup_network" and value else value
+
+
+# ---- hard stop -------------------------------------------------------------------------------------------------------
+# The second Ctrl-C: it ends this process within a second, whatever it waits for.
+#
+# A helper that was stopped or waits for a dead disk can hold a thread, and a thread can hold the end of the process.
+# So a thread of its own ends everything: first the helpers, then this process, as a kill would. A resumed run copes
+# with that.
+
+
+GRACE_S = 0.7  # for a stop in good order
+HELPERS_S = 0.2  # for git to remove its locks
+EXIT_CODE = 130
+
+
+@contextmanager
+def hard_stop(stops: Sequence[signal.Signals], hint: str) -> Iterator[None]:
+    """While the block lasts, one of these signals ends the process soon, besides what it does otherwise.
+
+    For the main thread. An event loop learns of a signal by itself, but only when it turns. `hint` says how to go on.
+    """
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        end_soon(hint)
+        if callable(other := before.get(signal.Signals(number))):
+            other(number, frame)
+
+    before = {number: signal.getsignal(number) for number in stops}
+    for number in stops:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def after_the_first(number: signal.Signals) -> Iterator[None]:
+    """While the block lasts, and until the process ends, the second of these signals ends it soon."""
+    other, met = signal.getsignal(number), [0]
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        met[0] += 1
+        if met[0] > 1:
+            end_soon()
+        if callable(other):
+            other(number, frame)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        if not met[0] and signal.getsignal(number) is handle:
+            signal.signal(number, other)
+
+
+def end_soon(hint: str = "") -> None:
+    """End this process after the grace, unless it has ended by itself."""
+    timer = threading.Timer(GRACE_S, end_now, [hint])
+    timer.daemon = True
+    timer.start()
+
+
+def end_now(hint: str) -> None:
+    end_descendants(HELPERS_S)
+    message = f"\nfleet: stopped at once{hint and f'; {hint}'}\n"
+    if sys.stderr.isatty():
+        message = f"\x1b[?25h{message}"  # the cursor, which live lines hide
+    os.write(2, message.encode())
+    os._exit(EXIT_CODE)

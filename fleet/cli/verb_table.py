@@ -27,10 +27,10 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "rehearse": Verb(
             "rehearse:rehearse", "repository", "Replay the repository's last commits as a run, free of charge."
         ),
-        "resume": Verb("resume:resume", "run", "Resume a run that stopped.", changes=True),
+        "resume": Verb("begin:resume", "run", "Resume a run that stopped.", changes=True),
         "limits": Verb("begin:limits", "run", "Show or change the limits of a run.", changes=True),
-        "pause": Verb("act:pause", "run", "Start nothing new until `fleet resume`.", changes=True),
-        "cancel": Verb("act:cancel", "run", "Stop a run and its agents.", changes=True),
+        "pause": Verb("review:pause", "run", "Start nothing new until `fleet resume`.", changes=True),
+        "cancel": Verb("review:cancel", "run", "Stop a run and its agents.", changes=True),
     },
     "Look": {
         "watch": Verb("watch:watch", "run", "Watch a run, and act on it."),
@@ -38,18 +38,18 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "runs": Verb("look:runs", "repository", "List the runs of a repository, the latest last."),
         "status": Verb("look:status", "run", "Show how a run is doing."),
         "show": Verb("look:show_subtask", "part", "Show a subtask, or the incidents of a run."),
-        "logs": Verb("logs:logs", "part", "Print the conversation of an attempt."),
+        "logs": Verb("look:logs", "part", "Print the conversation of an attempt."),
         "diff": Verb("look:diff", "part", "Print what an attempt changed."),
     },
     "Decide": {
         "approve": Verb("review:approve", "run", "Approve the plan of a run, or some of its subtasks.", changes=True),
         "reject": Verb("review:reject", "run", "Reject the plan of a run, or some of its subtasks.", changes=True),
-        "answer": Verb("act:answer", "part", "Answer a question that a run asks.", changes=True),
-        "tell": Verb("act:tell", "part", "Tell an agent what to do, while it works.", changes=True),
-        "retry": Verb("act:retry", "part", "Retry a failed subtask, with your guidance.", changes=True),
+        "answer": Verb("review:answer", "part", "Answer a question that a run asks.", changes=True),
+        "tell": Verb("review:tell", "part", "Tell an agent what to do, while it works.", changes=True),
+        "retry": Verb("review:retry", "part", "Retry a failed subtask, with your guidance.", changes=True),
     },
     "Result": {
-        "merge": Verb("merge:merge", "run", "Take a run's result into a branch of yours.", changes=True),
+        "merge": Verb("tend:merge", "run", "Take a run's result into a branch of yours.", changes=True),
         "tend": Verb("tend:tend", "repository", "Work on what CI and reviewers say of a pull request."),
         "pr": Verb("tend:pr", "run", "Propose the result of a run as a draft pull request.", changes=True),
         "report": Verb("result:report", "run", "Write the report of a run."),
@@ -67,8 +67,8 @@ GROUPS: dict[str, dict[str, Verb]] = {
     "This machine": {
         "doctor": Verb("doctor:doctor", "repository", "Check this machine and show fixes."),
         "clean": Verb("clean:clean", "machine", "Show or free the disk space that runs use."),
-        "acp": Verb("acp:acp", "machine", "Offer the fleet to an editor, as an agent (ACP)."),
-        "mcp": Verb("mcp:mcp", "repository", "Offer the fleet to another agent, as tools (MCP)."),
+        "acp": Verb("serve:acp", "machine", "Offer the fleet to an editor, as an agent (ACP)."),
+        "mcp": Verb("serve:mcp", "repository", "Offer the fleet to another agent, as tools (MCP)."),
         "node": Verb("nodes:node", "machine", "Work for runs of another machine, over standard streams."),
         "nodes": Verb(
             "nodes:nodes", "part", "List the machines beside this one, try, drain or clean one.", changes=True

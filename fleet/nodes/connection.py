@@ -26,8 +26,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from fleet.core.base.ids import Sha
 from fleet.core.state.subtasks import Instruction
-from fleet.nodes.call_line import Restored
-from fleet.nodes.frames import Frame, FrameError
+from fleet.nodes.call_desk import Restored
 from fleet.nodes.messages import (
     LONGEST_TRANSCRIPT,
     Acknowledge,
@@ -38,6 +37,8 @@ from fleet.nodes.messages import (
     Cleaned,
     Drop,
     Follow,
+    Frame,
+    FrameError,
     FromNode,
     Greeting,
     Inspected,

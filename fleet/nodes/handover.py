@@ -22,7 +22,7 @@ from anyio import (
 )
 from anyio.abc import SocketListener, TaskGroup, UNIXSocketStream
 
-from fleet.nodes.frames import Decoder, Frame, FrameError, encode
+from fleet.nodes.messages import Decoder, Frame, FrameError, encode
 from fleet.nodes.transport import FdStream, Link
 
 SOCKET = "process.sock"

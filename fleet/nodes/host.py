@@ -16,9 +16,8 @@ from fleet.core.base.ids import Sha
 from fleet.core.state.facts import CheckRun, Failure, SetupRun
 from fleet.core.state.subtasks import Instruction
 from fleet.engine.internal_errors import failure_of, unwrapped
-from fleet.nodes.call_line import Line
-from fleet.nodes.frames import FrameError
-from fleet.nodes.messages import LONGEST_LOG, LONGEST_LOGS, MOST_SETUPS, dump_event, load_event, to_frame
+from fleet.nodes.call_desk import Line
+from fleet.nodes.messages import LONGEST_LOG, LONGEST_LOGS, MOST_SETUPS, FrameError, dump_event, load_event, to_frame
 from fleet.nodes.messages import Event as EventMessage
 from fleet.nodes.reports import Spool
 from fleet.ports.agents import Asked, Dropped, InstructionsRead

@@ -19,7 +19,7 @@ from fleet.core.state.state import NOT_CONNECTED
 from fleet.engine.internal_errors import failure_of, unwrapped
 from fleet.nodes.call_desk import Desk, Patience
 from fleet.nodes.connection import Connection, NodeRefusedError
-from fleet.nodes.frames import FrameError
+from fleet.nodes.messages import FrameError
 from fleet.nodes.reports import answers, error_of, greeted, kept
 from fleet.nodes.transport import LinkLostError
 from fleet.ports.agents import Asked, AttemptCalls, CallRefusedError, DrainingError, Dropped, InstructionsRead

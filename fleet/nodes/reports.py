@@ -9,8 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from fleet.core.state.facts import CheckRun, Failure, NodeConnected
-from fleet.nodes.frames import Decoder, Frame, FrameError, encode
-from fleet.nodes.messages import Greeting
+from fleet.nodes.messages import Decoder, Frame, FrameError, Greeting, encode
 from fleet.ports.nodes import Began, ChecksOrder, NodeFailedError, NotDone, NumberedEvent, OrderReport, Worked
 from fleet.ports.worktrees import EffectError, SetupFailedError
 from fleet.runs.crash_points import reached

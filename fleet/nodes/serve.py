@@ -17,8 +17,7 @@ from anyio.abc import TaskGroup
 
 from fleet.core.base.ids import Sha
 from fleet.errors import FleetError
-from fleet.nodes.call_line import Shortened
-from fleet.nodes.frames import Frame, FrameError
+from fleet.nodes.call_desk import Shortened
 from fleet.nodes.handover import Arrived, hand_over, taking_over
 from fleet.nodes.host import OrderHost, Records, Workshop
 from fleet.nodes.messages import (
@@ -33,6 +32,8 @@ from fleet.nodes.messages import (
     Drop,
     Event,
     Follow,
+    Frame,
+    FrameError,
     FromManager,
     Greeting,
     Inspect,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from fleet.recipes import ci, javascript, others, python, runners
+from fleet.recipes import javascript, others, python, runners
 from fleet.recipes.recipe import Recipe, with_needs_of
 from fleet.recipes.tree import Tree
 
@@ -64,7 +64,7 @@ class Found:
 
 
 def find_recipes(tree: Tree) -> Found:
-    lines = ci.commands(tree)
+    lines = runners.commands(tree)
     parts = tuple(_parts(tree))
     needs = [part.recipes[0].within(part.folder) for part in parts]
     tasks = [variant for recipe in runners.detect(tree) for variant in _variants(recipe, needs)]
@@ -72,9 +72,12 @@ def find_recipes(tree: Tree) -> Found:
         ranked = tuple(replace(part, recipes=_ranked(part.recipes, lines)) for part in parts)
         return Found(_ranked(tasks, lines), ranked)
     own = [recipe.within(part.folder) for part in parts for recipe in part.recipes]
-    said = {ci.words(recipe.gate) for recipe in (*own, *tasks)}
+    said = {runners.words(recipe.gate) for recipe in (*own, *tasks)}
     others = [
-        each for recipe in ci.detect(tree) if ci.words(recipe.gate) not in said for each in _variants(recipe, needs)
+        each
+        for recipe in runners.detect_ci(tree)
+        if runners.words(recipe.gate) not in said
+        for each in _variants(recipe, needs)
     ]
     recipes = (*_ranked((*own, *tasks), lines), *others)
     return Found(parts=(Part("", recipes[:MOST_CANDIDATES]),) if recipes else ())
@@ -92,9 +95,9 @@ def _ranked(recipes: Iterable[Recipe], lines: tuple[tuple[str, str], ...]) -> tu
     """Each recipe once, those that CI runs first."""
     once = dict[object, Recipe]()
     for recipe in recipes:
-        name = ci.names(recipe, lines)
+        name = runners.names(recipe, lines)
         once.setdefault(recipe.identity, replace(recipe, why=f"{recipe.why}, and {name} runs it") if name else recipe)
-    ranked = sorted(once.values(), key=lambda recipe: not ci.names(recipe, lines))
+    ranked = sorted(once.values(), key=lambda recipe: not runners.names(recipe, lines))
     return tuple(ranked[:MOST_CANDIDATES])
 
 

@@ -87,25 +87,21 @@ PARTS = (
     policy_document,
     init_view,
     base_view,
-    init_view,
     rehearsal_view,
     pulls_view,
-    pulls_view,
-    pulls_view,
     nodes_view,
-    question_view,
-    question_view,
     plan_views,
     estimate_view,
     program_view,
-    program_view,
-    rehearsal_view,
 )
 FROM_FACTS = (CheckRun, SetupRun, Failure, Report, Cost, SubtaskEstimate, Spread)
 FROM_STATE = (Progress, Review, TestedBatch, Rung)
 PART_NAMES = frozenset(module.__name__ for module in PARTS)
 NOT_VIEWS = frozenset(
-    {estimate_view.LandedSubtask, attribution.Attributed, attribution.Revert, attribution.FleetCommits}
+    {
+        *(attribution.Attributed, attribution.Revert, attribution.FleetCommits, estimate_view.LandedSubtask),
+        *(plan_views.SavedPlan, question_view.Cause),
+    }
 )
 ERRORS = frozenset({question_view.ErrorView, question_view.FailedView})
 """The page describes them at its beginning."""

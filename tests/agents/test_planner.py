@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.planner import epic_text
+from agents.factory import epic_text
 from fleet.core.plans.plan import Effort
 from fleet.core.plans.revision import Revision
 from fleet.core.plans.validate import Problem

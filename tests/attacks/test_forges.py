@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.planner import epic_text
+from agents.factory import epic_text
 from dashboards.report.blocks import Block, Document, Paragraph, Section, Table
 from dashboards.report.page import markdown
-from fleet.app.issue_epic import epic_of
-from fleet.app.pull_requests import BRANCH
+from fleet.app.pull_requests import BRANCH, epic_of
 from fleet.errors import UsageError
 from fleet.forge.forge import Comment, Draft, Issue
 from fleet.forge.github import GitHub

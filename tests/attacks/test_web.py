@@ -12,7 +12,7 @@ import pytest
 from anyio.abc import SocketStream
 
 from dashboards.address import AllowedHosts, parse_address
-from dashboards.web import access, decisions, rendering
+from dashboards.web import access, inbox, rendering
 from dashboards.web.access import Access, Session
 from dashboards.web.site import WebServer
 from fleet.cli.verbs.watch import web
@@ -228,13 +228,13 @@ async def test_68_a_browser_says_who_decided_and_when(tmp_path: Path, monkeypatc
         assert made.at == 60.0
         return made.by
 
-    real = decisions.decide
+    real = inbox.decide
 
     def believing(run: Any, state: Any, kind: str, given: Any, by: str) -> str | None:
         return real(run, state, kind, given, given.get("by", by))
 
     with monkeypatch.context() as undefended:
-        undefended.setattr(decisions, "decide", believing)
+        undefended.setattr(inbox, "decide", believing)
         assert await attack("without") == "root"
     assert (await attack("with")).startswith("ada via web ")
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from dashboards.report.document import document
 from dashboards.report.page import markdown
 from dashboards.report.report_data import report_data
-from dashboards.runs.run_follower import WatchedRun
+from dashboards.run_follower import WatchedRun
 from dashboards.terminal.lines import PageOptions
-from dashboards.terminal.pages.landing import landing_page
+from dashboards.terminal.pages.landing_page import landing_page
 from dashboards.text import event_text
+from dashboards.text.event_text import transcript_lines
 from dashboards.text.formats import count, duration, money
 from dashboards.text.summary import summary_lines
 from dashboards.text.tables import runs_lines, status_lines, subtask_lines
-from dashboards.text.transcript import transcript_lines
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.core.views.base_view import dump_view

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from fleet.core.plans.parameters import read_plan
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.plan_file import read_plan
 from fleet.core.plans.validate import Known
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Stage, landed, script, subtask, untouched

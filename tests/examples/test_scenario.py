@@ -10,8 +10,8 @@ from agents.simulated.planner import read_subtasks, revise
 from agents.simulated.script import Script, parse_script
 from examples.demo import scenario
 from examples.demo.library import LARGE, SMALL, library
+from fleet.core.plans.parameters import read_plan
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.plan_file import read_plan
 from fleet.core.plans.revision import Revision, SubtaskStatuses, revise_plan
 
 OUTCOMES = {"wrong": "check", "claim": "empty", "stray": "bounds", "too_complex": "too_complex", "ask": "ambiguous"}

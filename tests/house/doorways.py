@@ -8,19 +8,19 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
         *("dashboards/notify.py", "dashboards/traces.py", "dashboards/web/*"),
     ),
     "anthropic": (
-        *("agents/models/bedrock.py", "agents/models/claude.py", "agents/models/vertex.py"),
+        *("agents/models/bedrock.py", "agents/models/claude.py"),
         "agents/simulated/rules.py",
     ),
     "botocore": ("agents/models/bedrock.py",),
     "git": ("worktrees/git/reader.py",),
-    "google": ("agents/models/vertex.py",),
+    "google": ("agents/models/claude.py",),
     "httpx2": ("agents/models/claude.py",),
     "jinja2": ("dashboards/web/*",),
     "markupsafe": ("dashboards/web/*",),
     "mcp": ("fleet/cli/mcp/server.py", "agents/tools/mcp_connection.py"),  # slow to import
     "mcp_types": ("fleet/cli/mcp/server.py", "agents/tools/mcp_connection.py"),
     "platformdirs": ("fleet/config/load.py",),
-    "prometheus_client": ("dashboards/metrics/collector.py",),
+    "prometheus_client": ("dashboards/metrics/server.py",),
     "ray": ("fleet/nodes/cluster/ray_door.py",),  # which no process of a run imports
     "rich": ("dashboards/*", "fleet/cli/*"),
     "sqlite3": ("fleet/runs/journal.py", "fleet/runs/outbox.py"),

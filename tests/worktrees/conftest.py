@@ -22,7 +22,7 @@ from worktrees.base.settings import LeaseKind, WorktreeSettings
 from worktrees.leases.commit import commit_changes, find_slot_changes
 from worktrees.leases.pool import Slot
 from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
-from worktrees.leases.scan import scan_tree
+from worktrees.leases.union_view import scan_tree
 from worktrees.target.target import Target, inspect
 
 RUN = "r1"

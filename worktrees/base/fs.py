@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-from worktrees.base.errors import effect_error
-from worktrees.base.process import Finished, Launch, run
+from worktrees.base.process import Finished, Launch, effect_error, run
 
 WIPE_S = 600.0
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -23,9 +23,10 @@ from anyio import CancelScope, CapacityLimiter, create_task_group, current_time,
 from anyio.abc import UNIXSocketStream
 from anyio.lowlevel import RunVar
 
+from fleet.core.state.facts import Failure
 from fleet.ports.agents import Dialogue
+from fleet.ports.worktrees import EffectError
 from fleet.runs.crash_points import reached
-from worktrees.base.errors import effect_error
 from worktrees.base.turns import Turn, loop_limiter
 
 SPAWNS = 3  # a thousand tasks that spawn at once delay the loop by 870 ms, three at a time by 2
@@ -403,3 +404,21 @@ def _environment(pid: int) -> bytes:
         return (PROC / str(pid) / "environ").read_bytes()
     except OSError:
         return b""
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+# Errors of the machine, as the engine records them: an `EffectError` of the kind `infrastructure`.
+
+
+def effect_error(summary: str, evidence: str = "") -> EffectError:
+    """An error of git, a repository, the disk or the sandbox: not of the work."""
+    return EffectError(Failure(kind="infrastructure", summary=summary, evidence=evidence))
+
+
+@contextmanager
+def os_errors(summary: str) -> Iterator[None]:
+    """Raise an `OSError` of the block as an `EffectError` with this summary and the reason."""
+    try:
+        yield
+    except OSError as error:
+        raise effect_error(f"{summary}: {error}") from error

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 
 from fleet.core.base.ids import Sha
-from worktrees.base.errors import effect_error
+from worktrees.base.process import effect_error
 from worktrees.git.object_format import ABSENT, ATTRIBUTES, GITLINK, Node, Tree, is_folder
 from worktrees.git.objects import Objects
 from worktrees.git.program import PATIENCE, Coprocess, CoprocessError, Git, Patience, fields

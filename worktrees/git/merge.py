@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from fleet.core.base.ids import Sha
 from fleet.core.state.facts import Failure
-from worktrees.base.errors import effect_error
 from worktrees.base.fs import printable
+from worktrees.base.process import effect_error
 from worktrees.git.commit_message import one_line
 from worktrees.git.diff import differing_names
 from worktrees.git.object_format import DEEPEST, Node, Tree, folder_node, is_folder

@@ -26,7 +26,7 @@ from anyio import CapacityLimiter, to_thread
 
 from fleet.core.base.ids import Sha
 from fleet.runs.crash_points import reached
-from worktrees.base.errors import effect_error
+from worktrees.base.process import effect_error
 from worktrees.git.commit_message import Person
 from worktrees.git.object_format import (
     EMPTY,

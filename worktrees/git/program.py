@@ -20,8 +20,7 @@ from anyio import CapacityLimiter
 from anyio.lowlevel import RunVar
 
 from fleet.ports.worktrees import EffectError
-from worktrees.base.errors import effect_error
-from worktrees.base.process import Finished, Launch, run
+from worktrees.base.process import Finished, Launch, effect_error, run
 from worktrees.base.turns import loop_limiter
 
 AT_ONCE = 8  # git programs running at one time; more only take turns on the cores

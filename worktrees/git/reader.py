@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from anyio import to_thread
 
 from fleet.core.base.ids import Sha
-from worktrees.base.errors import effect_error
-from worktrees.base.process import kill_descendants
+from worktrees.base.process import effect_error, kill_descendants
 from worktrees.git.program import SAFE_OPTIONS, Git, environment, text
 
 if TYPE_CHECKING:

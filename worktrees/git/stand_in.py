@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 
-from worktrees.base.errors import os_errors
+from worktrees.base.process import os_errors
 from worktrees.git.program import ask_git, fields
 
 PREFIX = "fleet-git-"

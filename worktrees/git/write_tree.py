@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from anyio import to_thread
 
 from fleet.core.base.ids import Sha
-from worktrees.base.errors import effect_error
+from worktrees.base.process import effect_error
 from worktrees.git.diff import DiffEntry
 from worktrees.git.object_format import ATTRIBUTES, DEEPEST, EXECUTABLE, FILE, LINK, Node, Tree, folder_node, is_folder
 from worktrees.git.objects import Objects

@@ -26,8 +26,7 @@ from worktrees.git.diff import Diff
 from worktrees.git.object_format import ATTRIBUTES, EXECUTABLE, FILE, GITLINK, LINK, TREE
 from worktrees.git.objects import Objects
 from worktrees.git.program import Git, fields
-from worktrees.leases.ignored import BaseFiles
-from worktrees.leases.union_view import OverlayChange, View, read_changes
+from worktrees.leases.union_view import BaseFiles, OverlayChange, View, read_changes
 from worktrees.sandbox.box import Box, Place
 from worktrees.sandbox.overlay_mount import OPTIONS, Overlay
 from worktrees.store.store import Store

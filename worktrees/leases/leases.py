@@ -12,8 +12,8 @@ from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, SetupRun
 from fleet.ports.worktrees import Change, Lease, Signature
-from worktrees.base.errors import os_errors
 from worktrees.base.fs import make_folder
+from worktrees.base.process import os_errors
 from worktrees.base.settings import WorktreeSettings
 from worktrees.base.turns import background
 from worktrees.git.program import Git
@@ -23,9 +23,8 @@ from worktrees.leases.commit import commit_changes, find_overlay_changes, find_s
 from worktrees.leases.overlay import Overlays
 from worktrees.leases.pool import Pool, remove_slots
 from worktrees.leases.setup import Included, Setup
-from worktrees.sandbox.box import Box, Place
+from worktrees.sandbox.box import Box, Decoys, Place
 from worktrees.sandbox.checks import Checker
-from worktrees.sandbox.decoy import Decoys
 from worktrees.sandbox.launcher import Launcher
 from worktrees.sandbox.workspace import BoxWorkspace
 from worktrees.store.packs import keep_packed

@@ -14,14 +14,13 @@ from fleet.core.base.ids import RunId, Sha
 from fleet.core.base.paths import folders_above
 from fleet.ports.worktrees import EffectError
 from fleet.runs.crash_points import reached
-from worktrees.base.errors import os_errors
 from worktrees.base.fs import make_folder, remove_small, wipe
+from worktrees.base.process import os_errors
 from worktrees.base.settings import WorktreeSettings
 from worktrees.git.program import Git
 from worktrees.leases.base_layers import Base, BaseLayers
-from worktrees.leases.ignored import BaseFiles, ignored
 from worktrees.leases.setup import Setup
-from worktrees.leases.union_view import OPAQUE, is_opaque, is_whiteout
+from worktrees.leases.union_view import OPAQUE, BaseFiles, ignored, is_opaque, is_whiteout
 from worktrees.sandbox.box import Place, port_environment
 from worktrees.sandbox.overlay_mount import UPPER, VIEW, Overlay
 from worktrees.store.store import Store, slots_dir

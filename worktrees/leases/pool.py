@@ -18,14 +18,13 @@ from fleet.core.base.ids import RunId, Sha
 from fleet.core.state.facts import Failure
 from fleet.ports.worktrees import EffectError
 from fleet.runs.crash_points import reached
-from worktrees.base.errors import os_errors
 from worktrees.base.fs import make_folder, size_of, wipe
+from worktrees.base.process import os_errors
 from worktrees.base.settings import WorktreeSettings
 from worktrees.git.object_format import ATTRIBUTES, GITLINK
 from worktrees.git.program import Git, fields
-from worktrees.leases.scan import scan_tree
 from worktrees.leases.setup import Setup, state_of
-from worktrees.leases.union_view import View
+from worktrees.leases.union_view import View, scan_tree
 from worktrees.sandbox.box import Place, port_environment
 from worktrees.store.store import Store, slots_dir
 

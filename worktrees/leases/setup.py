@@ -24,8 +24,7 @@ from fleet.ports.worktrees import EffectError, SetupFailedError
 from worktrees.base.fs import make_folder
 from worktrees.base.settings import MIB
 from worktrees.git.program import Git, GitError, fields
-from worktrees.leases.scan import is_git_name
-from worktrees.leases.union_view import View
+from worktrees.leases.union_view import View, is_git_name
 from worktrees.sandbox.box import Box, Place
 from worktrees.sandbox.checks import logged, result_of
 from worktrees.target.target import Target

@@ -7,13 +7,23 @@ place of a removed name, and by a folder marked opaque, which shows nothing from
 import errno
 import os
 import posixpath
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
+from anyio import to_thread
+
+from fleet.core.base.ids import Sha
+from fleet.core.base.paths import folders_above
+from worktrees.base.fs import printable
 from worktrees.git.object_format import ABSENT, EXECUTABLE, FILE, LINK
+from worktrees.git.program import Git, fields
 
 OPAQUE = "user.overlay.opaque"
 NOT_FOUND = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
@@ -181,3 +191,298 @@ def read_changes(upper: Path) -> tuple[OverlayChange, ...]:
                     mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
                     changes.append(OverlayChange(path, "file", mode))
     return tuple(sorted(changes))
+
+
+# ---- ignored ---------------------------------------------------------------------------------------------------------
+# Selects from the change set of an overlay what `git add --all` would take.
+#
+# The same as asking git over the whole worktree, at the cost of what changed: what is ignored and was not tracked
+# stays out, and so does everything in the folder of a submodule. Git is asked only where a rule could match a new
+# path; most changes meet no rule, and asking costs a process.
+
+
+IGNORES, EXCLUDE = ".gitignore", "info/exclude"
+LARGEST_IGNORES = 1024 * 1024  # bytes
+CHECK_IGNORE_CODES = (0, 1)  # something is ignored, nothing is
+MOST_TRIED = 200_000  # rules times names
+MOST_STARS = 2  # in one pattern: with more, matching a hostile name takes too long
+SIGNS = re.compile(rb"\[[a-z0-9]+\]|[ -Z^-~]")
+"""The parts of a pattern that is read here. Ranges, escapes and letters beyond ASCII are left to git."""
+WILDCARDS = {b"*": rb"[^\0]*", b"?": rb"[^\0]"}
+
+
+@dataclass(frozen=True, slots=True)
+class BaseFiles:
+    """The files below an overlay: a commit, and the folders that hold exactly its files."""
+
+    commit: Sha
+    view: View
+    gitlinks: frozenset[str] = frozenset()
+
+    def is_tracked(self, path: str) -> bool:
+        """Whether git has just this path."""
+        return path in self.gitlinks or self.view.is_file(path)
+
+    def tracked_under(self, path: str) -> Iterator[str]:
+        """The paths that git has at a path or below it."""
+        if self.is_tracked(path):
+            yield path
+        elif self.view.is_folder(path):
+            yield from self.view.files(path)
+            yield from (link for link in self.gitlinks if link.startswith(f"{path}/"))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The paths that differ from the files below, as git counts them."""
+
+    removed: tuple[str, ...]
+    present: tuple[OverlayChange, ...]
+
+
+async def select(git: Git, base: BaseFiles, changes: Sequence[OverlayChange], upper: Path) -> Selection:
+    """The part of an overlay's change set that `git add --all` would take."""
+    removed, present, new = await to_thread.run_sync(_sort, base, changes)
+    out = await ignored(git, View((upper, *base.view.layers)), new)
+    selected = tuple(change for change in present if change.path not in out)
+    replaced = {change.path for change in selected}
+    return Selection(tuple(path for path in removed if path not in replaced), selected)
+
+
+def _sort(base: BaseFiles, changes: Sequence[OverlayChange]) -> tuple[dict[str, None], list[OverlayChange], list[str]]:
+    """The tracked paths that are removed or replaced, the files and links that are present, and which paths are new."""
+    removed: dict[str, None] = {}
+    present: list[OverlayChange] = []
+    was_file = cache(base.view.is_file)
+    for change in changes:
+        folders = folders_above(change.path)
+        is_inside = not base.gitlinks.isdisjoint(folders)
+        if is_inside or (change.kind == "opaque" and change.path in base.gitlinks):
+            continue
+        removed |= dict.fromkeys(base.tracked_under(change.path))
+        if change.kind in {"file", "link"}:
+            present.append(change)
+            removed |= dict.fromkeys(filter(was_file, folders))
+    return removed, present, [change.path for change in present if not base.is_tracked(change.path)]
+
+
+async def ignored(git: Git, view: View, paths: Sequence[str]) -> frozenset[str]:
+    """The paths that the ignore files of a view keep out of git."""
+    rules = await to_thread.run_sync(_rules, git, view, paths)
+    if rules is None:
+        return frozenset()
+    with TemporaryDirectory(prefix="fleet-ignores-") as folder:
+        await to_thread.run_sync(_copy, rules, Path(folder))
+        # Each path begins with ./ : that command takes no literal paths, and a worker may call a file ":(top)"
+        data = b"".join(os.fsencode(f"./{path}") + b"\0" for path in paths)
+        query = ("check-ignore", "-z", "--stdin", "--no-index")
+        env = {"GIT_LITERAL_PATHSPECS": "0"}
+        answer = await Git(git.git_dir, Path(folder))(*query, env=env, data=data, also_ok=CHECK_IGNORE_CODES)
+    return frozenset(path.removeprefix("./") for path in fields(answer))
+
+
+def _rules(git: Git, view: View, paths: Sequence[str]) -> dict[str, Path] | None:
+    """The ignore files that apply to `paths`, by their names in the view; None where none of their rules can match."""
+    rules: dict[str, Path] = {}
+    for folder in {above for path in paths for above in ("", *folders_above(path))}:
+        name = f"{folder}/{IGNORES}" if folder else IGNORES
+        entry = view.find(name)
+        if entry is not None and entry[0].is_file() and not entry[0].is_symlink():
+            rules[name] = entry[0]
+    return rules if _may_ignore((*rules.values(), git.git_dir / EXCLUDE), paths) else None
+
+
+def _copy(rules: Mapping[str, Path], to: Path) -> None:
+    """The ignore files alone in an otherwise empty tree."""
+    for name, file in rules.items():
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        with file.open("rb") as source:
+            (to / name).write_bytes(source.read(LARGEST_IGNORES))
+
+
+def _may_ignore(files: Sequence[Path], paths: Sequence[str]) -> bool:
+    rules: set[bytes] = set()
+    for file in files:
+        with suppress(FileNotFoundError), file.open("rb") as source:
+            rules.update(source.read(LARGEST_IGNORES).splitlines())
+    return may_match(rules, [os.fsencode(path) for path in paths])
+
+
+def may_match(rules: Collection[bytes], paths: Collection[bytes]) -> bool:
+    """Whether one of these lines of ignore files could match one of these paths, or a folder above it.
+
+    Errs on one side only. The last part of a rule that matches is a pattern for the name of the file or folder; where
+    it matches no name, nothing is ignored. Wherever that is not plain to see, the answer is yes.
+    """
+    names = {name.lower() for path in paths for name in path.split(b"/")}
+    if len(rules) * len(names) > MOST_TRIED:
+        return True
+    expressions = {_expression(rule) for rule in rules if rule.strip() and not rule.startswith(b"#")}
+    if None in expressions:
+        return bool(names)
+    any_of = b"|".join(filter(None, expressions))
+    return bool(any_of) and re.search(rb"\0(?:%b)\0" % any_of, b"".join(b"\0%b\0" % name for name in names)) is not None
+
+
+def _expression(rule: bytes) -> bytes | None:
+    """A regular expression that matches whatever the last part of a rule does; None where only git can read it."""
+    pattern = rule.removesuffix(b"\r").rstrip(b" ").removeprefix(b"!").rstrip(b"/").rpartition(b"/")[2].lower()
+    signs = SIGNS.findall(pattern)
+    if b"".join(signs) != pattern or signs.count(b"*") > MOST_STARS:
+        return None
+    return b"".join(WILDCARDS.get(sign, sign if sign.startswith(b"[") else re.escape(sign)) for sign in signs)
+
+
+# ---- scan ------------------------------------------------------------------------------------------------------------
+# Checks a worktree before git touches it, and a change before it is committed. All of it is hostile input.
+#
+# A `.git` below the root makes git run programs that the worker chose (`core.fsmonitor`, `filter.clean`), so it has
+# to be found without git. Called when nothing runs in the box any more: what was checked does not change afterwards.
+
+
+MAX_DEPTH = 100
+SPECIAL_BITS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
+PLAIN = stat.S_IFREG | stat.S_IRUSR | stat.S_IWUSR
+CHECKED_BITS = stat.S_IFMT(0o177777) | SPECIAL_BITS | PLAIN
+IGNORED_BY_HFS = dict.fromkeys((*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF))
+SECRETS = {
+    "a private key": re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:\\n|\r?\n\+?)[ \"']*[A-Za-z0-9+/=]{16}"),
+    "an AWS access key": re.compile(rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
+    "a GitHub token": re.compile(rb"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{60})"),
+    "a GitLab token": re.compile(rb"\bglpat-[A-Za-z0-9_-]{20}"),
+    "an Anthropic key": re.compile(rb"\bsk-ant-[A-Za-z0-9_-]{24}"),
+    "an OpenAI key": re.compile(rb"\bsk-proj-[A-Za-z0-9_-]{24}"),
+    "a Slack token": re.compile(rb"\bxox[abprs]-[A-Za-z0-9-]{20}"),
+    "a Google key": re.compile(rb"\bAIza[0-9A-Za-z_-]{35}\b"),
+}
+HINTS = b"PRIVATE AKIA ASIA ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- sk-ant- sk-proj- xox AIza".split()
+"""Every secret holds one of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A path, and the rule it breaks."""
+
+    path: str
+    rule: str
+
+    def __str__(self) -> str:
+        return f"{printable(self.path)}: {self.rule}"
+
+
+def is_git_name(name: str) -> bool:
+    """Whether some file system or some git takes this name for `.git`."""
+    folded = name.translate(IGNORED_BY_HFS).split(":", 1)[0].casefold().rstrip(". ")
+    return folded == ".git" or re.fullmatch(r"git~\d+", folded) is not None
+
+
+def scan_tree(root: Path, *, max_files: int, whiteouts: bool = False) -> tuple[Finding, ...]:
+    """The entries of a worktree that git must not meet. Opens closed folders and files, and drops setuid bits.
+
+    With `whiteouts` for the upper folder of an overlay, where they mark removed paths.
+    """
+    findings: list[Finding] = []
+    remaining, pending = max_files, [("", 0)]
+    while pending:
+        folder, depth = pending.pop()
+        if depth > MAX_DEPTH:
+            return (*findings, Finding(folder, f"is more than {MAX_DEPTH} folders deep"))
+        try:
+            entries = _open_folder(root, folder)
+        except OSError as error:
+            findings.append(Finding(folder, f"can't be inspected: {error.strerror}"))
+            continue
+        remaining -= len(entries)
+        if remaining < 0:
+            return (*findings, Finding(folder or ".", f"there are more than {max_files} files"))
+        for entry in entries:
+            if _is_plain(entry):
+                continue
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            rule = _broken_rule(entry, path, whiteouts=whiteouts)
+            if rule is not None:
+                findings.append(Finding(path, rule))
+            elif entry.is_dir(follow_symlinks=False):
+                pending.append((path, depth + 1))
+    return tuple(findings)
+
+
+def _open_folder(root: Path, folder: str) -> list[os.DirEntry[str]]:
+    """The entries of a folder, which is made readable where it was closed."""
+    path = f"{root}/{folder}"
+    if folder:
+        mode = stat.S_IMODE(os.lstat(path).st_mode)
+        if mode & stat.S_IRWXU != stat.S_IRWXU:
+            Path(path).chmod(mode | stat.S_IRWXU)
+    with os.scandir(path) as entries:
+        return list(entries)
+
+
+def _is_plain(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is an ordinary file with an ordinary name, like most: the quick way for them."""
+    if not entry.name.isascii() or "git" in entry.name.lower():
+        return False
+    try:
+        return entry.stat(follow_symlinks=False).st_mode & CHECKED_BITS == PLAIN
+    except OSError:
+        return False
+
+
+def _broken_rule(entry: os.DirEntry[str], path: str, *, whiteouts: bool) -> str | None:
+    """Why an entry is refused. Corrects the mode of a file that is not."""
+    if is_git_name(entry.name):
+        is_pointer = path == ".git" and entry.is_file(follow_symlinks=False)
+        return None if is_pointer else "only git may use this name"
+    try:
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode):
+            mode = stat.S_IMODE(status.st_mode)
+            wanted = (mode & ~SPECIAL_BITS) | stat.S_IRUSR | stat.S_IWUSR
+            if mode != wanted:  # also keeps its time of change, by which the set-up recognises its files
+                Path(entry.path).chmod(wanted)
+            return None
+    except OSError as error:
+        return f"can't be inspected: {error.strerror}"
+    is_allowed = stat.S_ISLNK(status.st_mode) or stat.S_ISDIR(status.st_mode) or (whiteouts and is_whiteout(status))
+    return None if is_allowed else "is neither a file, a folder nor a link"
+
+
+def scan_changed(view: View, paths: Sequence[str], *, max_file_bytes: int) -> tuple[Finding, ...]:
+    """The changed paths that may not be committed. Removed paths are fine."""
+    return tuple(finding for path in paths for finding in _changed_problems(view, path, max_file_bytes))
+
+
+def _changed_problems(view: View, path: str, max_file_bytes: int) -> Iterator[Finding]:
+    if path.endswith("/"):
+        yield Finding(path, "is a repository of its own")
+        return
+    entry = view.find(path)
+    if entry is None:
+        return
+    if not path.isprintable() or os.fsencode(path).decode("utf-8", "replace") != path:
+        yield Finding(path, "has control characters in its name, or bytes that are not UTF-8")
+        return
+    status = entry[1]
+    if stat.S_ISLNK(status.st_mode):
+        if view.leads_out(path):
+            yield Finding(path, "is a link that leaves the repository")
+    elif stat.S_ISREG(status.st_mode) and status.st_size > max_file_bytes:
+        yield Finding(path, f"has {status.st_size} bytes; at most {max_file_bytes} are committed")
+
+
+def may_hold_secret(content: bytes) -> bool:
+    """Whether a patch that brings this content has to be searched for secrets."""
+    return any(hint in content for hint in HINTS)
+
+
+def secrets_in(patch: bytes) -> tuple[Finding, ...]:
+    """Keys and tokens among the added lines of a patch, by file; never the secret itself."""
+    findings: dict[Finding, None] = {}
+    for part in re.split(rb"(?m)^diff --git ", patch)[1:]:
+        named = re.search(rb"(?m)^\+\+\+ (?:\"?b/)?([^\"\n]*)", part)
+        path = os.fsdecode(named.group(1)) if named else "?"
+        added = b"\n".join(line for line in part.split(b"\n") if line.startswith(b"+"))
+        for name, pattern in SECRETS.items():
+            if pattern.search(added):
+                findings[Finding(path, f"seems to hold {name}")] = None
+    return tuple(findings)

@@ -21,8 +21,8 @@ from anyio import wait_readable
 
 from fleet.core.base.output import parse_json
 from fleet.core.state.facts import RanTests
-from worktrees.base.errors import os_errors
 from worktrees.base.fs import make_folder
+from worktrees.base.process import os_errors
 from worktrees.base.turns import background
 
 CAP = 32 * 1024 * 1024

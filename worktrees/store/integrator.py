@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fleet.core.base.ids import RunId, Sha, aside_ref, tip_ref
 from fleet.core.state.facts import Failure, Member
 from fleet.ports.worktrees import Merged
-from worktrees.base.errors import effect_error
 from worktrees.base.fs import printable
+from worktrees.base.process import effect_error
 from worktrees.git.commit_message import Person, member_of
 from worktrees.git.merge import MergeConflict, conflict_failure
 from worktrees.git.program import Git, text

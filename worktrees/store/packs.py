@@ -17,8 +17,7 @@ from fleet.core.base.ids import Sha
 from fleet.errors import FleetError
 from fleet.ports.worktrees import EffectError
 from fleet.runs.crash_points import reached
-from worktrees.base.errors import effect_error
-from worktrees.base.process import Launch, run
+from worktrees.base.process import Launch, effect_error, run
 from worktrees.git.object_format import EMPTY, GITLINK, Tree, format_pack, is_folder
 from worktrees.git.objects import Objects
 from worktrees.git.program import CAP, GRACE_S, TIMEOUT_S, Git, GitError, ask_git, command, environment, text

@@ -16,8 +16,8 @@ from anyio import to_thread
 from fleet.core.base.ids import Sha
 from fleet.errors import FleetError, UsageError
 from fleet.runs.crash_points import reached
-from worktrees.base.errors import os_errors
 from worktrees.base.fs import printable
+from worktrees.base.process import os_errors
 from worktrees.git.program import Git, fields, text
 from worktrees.target.target import Target
 

@@ -17,7 +17,7 @@ from worktrees.base.fs import printable
 from worktrees.base.process import Finished, Launch, run
 from worktrees.git import reader
 from worktrees.git.program import OWN_SETTINGS, Git, ask_git, fields, remote_command, text
-from worktrees.git.refs import swap
+from worktrees.git.repository import swap
 from worktrees.target.checkout import find_checkout, forward, refuse_unfit
 from worktrees.target.target import Target
 

@@ -29,12 +29,13 @@ from fleet.core.views.nodes_view import NodeView
 from fleet.core.views.program_view import Finding
 from fleet.errors import FleetError, first_error
 from fleet.nodes.connection import Connection, NodeRefusedError
-from fleet.nodes.frames import Frame, FrameError
 from fleet.nodes.messages import (
     PROTOCOL,
     Beat,
     Clean,
     Cleaned,
+    Frame,
+    FrameError,
     Greeting,
     Inspect,
     Inspected,

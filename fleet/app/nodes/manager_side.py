@@ -24,8 +24,7 @@ from fleet.core.state.facts import Fact, Failure, NodeLost, Report, WarningNoted
 from fleet.core.state.machines import labels_here
 from fleet.core.state.state import NodeState, RunState
 from fleet.errors import FleetError, UsageError
-from fleet.nodes.cluster import relay
-from fleet.nodes.cluster.cluster import RayCluster
+from fleet.nodes.cluster.cluster import RELAY, RayCluster
 from fleet.nodes.cluster.news import SOCKET, Host
 from fleet.nodes.connection import Connection, greet, read_greeting
 from fleet.nodes.messages import PROTOCOL, Greeting, Open
@@ -36,7 +35,7 @@ from fleet.ports.journal import Recorder
 from fleet.ports.nodes import AttemptDone, AttemptOrder, Node, NodeLiedError, OpenCalls
 from fleet.ports.worktrees import Change, EffectError
 from worktrees.base.settings import WorktreeSettings
-from worktrees.leases.intake import Arrival, IntakeError, take_in
+from worktrees.leases.commit import Arrival, IntakeError, take_in
 from worktrees.leases.run_worktrees import RunWorktrees
 from worktrees.leases.setup import LOG
 from worktrees.sandbox.checks import write_log
@@ -417,7 +416,7 @@ async def with_machines(wiring: Wiring, env: Mapping[str, str], name: str = "") 
 
 
 def _by_relay(settings: NodeSettings, *arguments: str) -> NodeSettings:
-    command = shlex.join([sys.executable, "-I", "-S", str(Path(relay.__file__)), *arguments])
+    command = shlex.join([sys.executable, "-I", "-S", str(RELAY), *arguments])
     return settings.model_copy(update={"command": command, "ray": None, "slots": None})
 
 

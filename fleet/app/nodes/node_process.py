@@ -26,7 +26,7 @@ from fleet.core.base.usage import Cost
 from fleet.core.state.facts import CheckRun, Failure
 from fleet.engine.local_node import LocalNode
 from fleet.errors import FleetError
-from fleet.nodes.call_line import Line
+from fleet.nodes.call_desk import Line
 from fleet.nodes.host import Records, Workshop
 from fleet.nodes.messages import LONGEST_TRANSCRIPT, PROTOCOL, Cleaned, Greeting, Inspected, Open
 from fleet.nodes.reports import Spool
@@ -36,7 +36,7 @@ from fleet.ports.agents import ModelUse, ServiceGate, ServiceNotice, WaitRules
 from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Tell
 from fleet.ports.worktrees import EffectError, Leasing
 from fleet.runs.run_folder import make_state_dir
-from worktrees.leases.trial_worktrees import in_use, open_node_worktrees
+from worktrees.leases.run_worktrees import in_use, open_node_worktrees
 from worktrees.sandbox.checks import take_log
 from worktrees.sandbox.resource_monitor import least_free
 from worktrees.sandbox.self_test import find_sandbox_problems

@@ -38,7 +38,6 @@ from fleet import __version__
 from fleet.app.fleet import Fleet, Order
 from fleet.app.input_files import checked_epic
 from fleet.cli import common
-from fleet.cli.acp.commands import by, parsed
 from fleet.cli.acp.people import Matter, People, matters, only_elsewhere
 from fleet.cli.acp.shown import (
     as_code,
@@ -50,6 +49,7 @@ from fleet.cli.acp.shown import (
     question_text,
     typed_text,
 )
+from fleet.cli.acp.slash_commands import by, parsed
 from fleet.cli.live.engine import Background
 from fleet.config.environment import current
 from fleet.config.load import Loaded

@@ -21,8 +21,8 @@ from acp.schema import (
 )
 
 from fleet.cli import common
-from fleet.cli.acp.commands import by
 from fleet.cli.acp.shown import question_text, review_text
+from fleet.cli.acp.slash_commands import by
 from fleet.core.base.ids import SubtaskId
 from fleet.core.policy.requests import Request, awaits_approval, is_being_revised, waiting_for_approval
 from fleet.core.state.facts import PlanApproved, PlanRejected, QuestionAnswered

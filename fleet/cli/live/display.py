@@ -14,8 +14,8 @@ from fleet.app.fleet import Fleet
 from fleet.cli import verbosity
 from fleet.cli.common import has_terminal, run_async, show, show_json
 from fleet.cli.live.engine import Background, open_exporter, refuse_unstarted, run_engine
-from fleet.cli.live.follow import RunDisplay, open_screen
 from fleet.cli.live.pages import start_pages
+from fleet.cli.live.run_display import RunDisplay, open_screen
 from fleet.cli.live.terminal_data import library_of
 from fleet.cli.verbosity import is_normal, show_note
 from fleet.config import environment

@@ -25,8 +25,7 @@ from pydantic import BaseModel
 
 from dashboards.address import parse_address
 from fleet.app.fleet import Fleet
-from fleet.cli.common import run_async, send_requests
-from fleet.cli.live.hard_stop import hard_stop
+from fleet.cli.common import hard_stop, run_async, send_requests
 from fleet.cli.live.notifier import keep_notifier
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current, user
@@ -44,7 +43,7 @@ from fleet.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from fleet.cli.live.exporter import Exporter
-    from fleet.cli.live.follow import RunDisplay
+    from fleet.cli.live.run_display import RunDisplay
 
 
 LOG = "engine.log"

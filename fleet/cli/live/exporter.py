@@ -9,9 +9,8 @@ from threading import Event, Thread
 import anyio
 
 from dashboards.address import Address
-from dashboards.metrics.collector import Exposition
 from dashboards.metrics.gauges import OpenRun, RunsSnapshot
-from dashboards.metrics.server import serving
+from dashboards.metrics.server import Exposition, serving
 from fleet.cli.live.kept_metrics import kept_metrics, was_counted
 from fleet.ports.agents import CallGauges
 from fleet.runs.follow import RunsFollower, free_bytes

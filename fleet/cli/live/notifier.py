@@ -24,7 +24,7 @@ from fleet.config.environment import current
 from fleet.config.schema import Config
 from fleet.core.history.evolve import Follower
 from fleet.core.state.facts import WarningNoted
-from fleet.core.views.causes import Cause, causes
+from fleet.core.views.question_view import Cause, causes
 from fleet.errors import FleetError, first_error
 from fleet.runs.journal import Journal
 from fleet.runs.outbox import Outbox, sending

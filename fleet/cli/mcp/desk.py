@@ -12,9 +12,9 @@ from anyio import to_thread
 from fleet.app.fleet import Fleet, Order
 from fleet.app.input_files import checked_epic
 from fleet.cli import common
+from fleet.cli.common import flags, limits_of
 from fleet.cli.live.engine import Background
 from fleet.cli.mcp import arguments as a
-from fleet.cli.options import flags, limits_of
 from fleet.cli.verbs.look import change_of
 from fleet.cli.verbs.result import report_of
 from fleet.cli.verbs.review import review_view
@@ -26,9 +26,8 @@ from fleet.core.policy.requests import waiting_for_approval
 from fleet.core.state.facts import Paused, PlanApproved, QuestionAnswered
 from fleet.core.state.state import RunState
 from fleet.core.views.base_view import View, dump_view
-from fleet.core.views.causes import needed
 from fleet.core.views.plan_views import RunPlanView
-from fleet.core.views.question_view import RequestView
+from fleet.core.views.question_view import RequestView, needed
 from fleet.core.views.run_view import run_view, status_view
 from fleet.core.views.subtask_view import subtask_view
 from fleet.errors import UsageError

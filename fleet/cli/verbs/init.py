@@ -27,8 +27,7 @@ from fleet.app.recipe_trials import (
 from fleet.app.wiring import Wiring
 from fleet.cli import common
 from fleet.cli.clock import Clock, run_with_clock
-from fleet.cli.common import HERE, AsJson, ConfigFile, Force, Repo, Sandbox, SetupNetwork, Yes
-from fleet.cli.options import flags
+from fleet.cli.common import HERE, AsJson, ConfigFile, Force, Repo, Sandbox, SetupNetwork, Yes, flags
 from fleet.config.environment import current
 from fleet.config.layer import Key
 from fleet.config.load import REPOSITORY_FILE, Loaded, load_config, set_in_file, user_file_path
@@ -36,10 +35,9 @@ from fleet.config.schema import Config
 from fleet.core.base.ids import slug
 from fleet.core.views.init_view import InitView, TrialView, TriedView, Verdict, YourKey
 from fleet.errors import UsageError
-from fleet.recipes.document import fleet_toml
 from fleet.recipes.find import Found, find_recipes
-from fleet.recipes.recipe import Recipe, together
-from fleet.recipes.remedies import private_files
+from fleet.recipes.lacking import private_files
+from fleet.recipes.recipe import Recipe, fleet_toml, together
 from fleet.recipes.tree import Tree
 from fleet.runs.run_folder import root_of
 from worktrees.sandbox.box import has_program

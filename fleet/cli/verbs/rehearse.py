@@ -9,12 +9,11 @@ import typer
 from dashboards.text.rehearsal_text import plan_line, rehearsal_lines
 from fleet.app.fleet import Fleet, Order
 from fleet.app.input_files import dump_plan
-from fleet.app.rehearse import Line, for_rehearsal, read_line, with_given_plan, write_advice
+from fleet.app.rehearsing import Line, for_rehearsal, read_line, with_given_plan, write_advice
 from fleet.cli import common
-from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, Yes
-from fleet.cli.live import past_tasks
-from fleet.cli.live import past_tasks as live
-from fleet.cli.options import flags, limits_of
+from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, Yes, flags, limits_of
+from fleet.cli.live import rehearsal
+from fleet.cli.live import rehearsal as live
 from fleet.cli.plan_editor import load_plan_argument
 from fleet.cli.verbs.begin import EXIT, Budget, PlanFile, Workers, check_output
 from fleet.config.environment import current
@@ -99,8 +98,8 @@ def rehearse(
     if for_real:
         replaying = {"--plan": plan_file, "-o": output, "--write": write, "--branch": branch}
         _refuse(replaying, "--for-real replays nothing")
-        redoing = past_tasks.Redoing(repo, last or LAST_FOR_REAL, worker, name, yes)
-        raise typer.Exit(past_tasks.begin_and_show(Fleet(loaded, current()), redoing, as_json=as_json))
+        redoing = rehearsal.Redoing(repo, last or LAST_FOR_REAL, worker, name, yes)
+        raise typer.Exit(rehearsal.begin_and_show(Fleet(loaded, current()), redoing, as_json=as_json))
     _refuse({"--budget": budget, "--yes": yes, "--base-url": base_url}, "a rehearsal costs nothing without --for-real")
     if write and root_of(repo) is None:
         raise UsageError("--write needs a worktree to put fleet.toml into")

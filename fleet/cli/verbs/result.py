@@ -13,7 +13,7 @@ from dashboards.report.document import document
 from dashboards.report.page import markdown as as_markdown
 from dashboards.report.page import page
 from dashboards.report.report_data import ReportData, report_data
-from dashboards.text.audit import audit_lines
+from dashboards.text.audit_text import audit_lines
 from dashboards.text.tables import commits_lines
 from dashboards.traces import Span, Spans, as_document, collector_address, send, trace_lines
 from fleet.cli import common

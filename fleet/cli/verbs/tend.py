@@ -7,23 +7,23 @@ from typing import Annotated
 
 import typer
 
-from dashboards.text.formats import counted, money
+from dashboards.text.formats import counted, money, untested
 from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet
 from fleet.app.pull_requests import PullRequests, Wanted
-from fleet.app.tending.branch import PullBranch, find_opened
-from fleet.app.tending.record import RecordFile
-from fleet.app.tending.tending import Tending, watch
+from fleet.app.taking import Resolving, Taking
+from fleet.app.tended_branch import PullBranch, find_opened
+from fleet.app.tending import RecordFile, Tending, watch
 from fleet.cli import common
-from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, Yes
-from fleet.cli.live.follow import work
-from fleet.cli.options import flags
+from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, Yes, flags
+from fleet.cli.live.run_display import work
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
-from fleet.core.views.pulls_view import PullsView, TendStatus, TendView
+from fleet.core.views.pulls_view import MergeView, PullsView, TendStatus, TendView
 from fleet.errors import UsageError
 from fleet.forge.open import open_forge
 from fleet.forge.place import PREFIXES, Kind
+from fleet.runs.run_folder import RunFolder, find_run
 from worktrees.store.store import open_store
 from worktrees.target.publish import remote_of
 from worktrees.target.target import inspect
@@ -212,3 +212,85 @@ def _pull_lines(view: PullsView) -> Iterator[str]:
     for pull in view.pulls:
         yield from ("", f"title: {pull.title}", "", *pull.body.splitlines())
     yield from ("", "It would run:", *(f"  {command}" for command in view.commands))
+
+
+# ---- merge -----------------------------------------------------------------------------------------------------------
+# `fleet merge`: takes the result of a run into a branch of the user's.
+
+
+def merge(
+    run: RunArgument = None,
+    named: RunName = None,
+    repo: Repo = HERE,
+    into: Annotated[
+        str | None, typer.Option("--into", metavar="BRANCH", help="A branch of yours; default: the one you are on.")
+    ] = None,
+    no_resolve: Annotated[
+        bool, typer.Option("--no-resolve", help="Call no model: what does not fit is only reported.")
+    ] = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget", metavar="USD", min=0.01, help="What resolvers may cost; default: what the run left of its own."
+        ),
+    ] = None,
+    base_url: BaseUrl = None,
+    sandbox: Sandbox = None,
+    config: ConfigFile = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take a run's result into a branch of yours.
+
+    The branch moves forward to the commits of the run, with its checkout if that has no changes. If the branch has
+    moved on since the run began, the commits are landed again on top of it: the gate and their criteria run on each of
+    them, and a worker does those again that conflict or are red there, within the budget of the run. Only if all of
+    them have landed does the branch move; else it stays as it is, and the message says why and what to do.
+
+    Exit codes: 0 taken, 1 a commit does not fit or is red, 2 usage, 3 environment, 130 interrupted: the same command
+    continues.
+
+    \b
+    Examples:
+      fleet merge                      the latest run, into the branch you are on
+      fleet merge RUN --into main
+      fleet merge --no-resolve         refuse what conflicts, and spend nothing
+      fleet merge --budget 2           let resolvers spend at most $2
+    """
+    folder = _with_result(common.run_to_change(run, named, repo, yes=yes))
+    given = flags(sandbox=sandbox, base_url=base_url)
+    state = folder.state()
+
+    def fleet(*, secrets: bool) -> Fleet:
+        """What a run does not keep is needed only where models are called."""
+        return Fleet(common.configuration_of(state, config, given, secrets=secrets), current())
+
+    taking = Taking(
+        fleet(secrets=False),
+        folder,
+        work=lambda relanding: work(fleet(secrets=not no_resolve), relanding, as_json=as_json),
+        resolving=Resolving(wanted=not no_resolve, dollars=budget),
+        say=show_note,
+    )
+    common.show_view(common.run_async(lambda: taking.take(repo, into)), _merge_lines, as_json=as_json)
+
+
+def _with_result(folder: RunFolder) -> RunFolder:
+    """The run whose result a relanding landed: it is the latest one where that did not work out."""
+    relanding = folder.state().relanding
+    return folder if relanding is None else find_run(common.state_dir(), relanding.run)
+
+
+def _merge_lines(view: MergeView) -> Iterator[str]:
+    at = f"{view.branch} is at {view.commit[:12]}"
+    if view.how == "nothing":
+        yield f"{at}; it has all commits of {view.run} already"
+        return
+    tested = ", each tested on top of what it had" if view.how == "landed again" else ""
+    less = untested(view.commits, view.commits - view.untested)
+    yield f"{at} now, with {counted(view.commits, 'commit')} of {view.run}{tested}{less}"
+    for redone in view.redone:
+        why = f": {safe(redone.why)}" if redone.why else ""
+        yield f"done again, so look at it: git show {redone.commit[:12]} ({redone.subtask}{why})"
+    if view.redone and view.cost_dollars:
+        yield f"that cost {money(view.cost_dollars)}; `fleet report {view.relanding}` has the details"

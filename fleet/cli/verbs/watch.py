@@ -10,8 +10,8 @@ import anyio
 import typer
 
 from dashboards.address import parse_address
-from dashboards.runs.replay import Replay
-from dashboards.runs.run_follower import FactFeed
+from dashboards.past import Replay
+from dashboards.run_follower import FactFeed
 from dashboards.text.event_text import event_lines
 from dashboards.text.summary import summary_lines
 from dashboards.text.tables import status_lines

@@ -13,6 +13,9 @@ from fleet.core.plans.plan import PLANNER
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Attempt
 
+# ---- audit -----------------------------------------------------------------------------------------------------------
+
+
 SHORT = 12
 
 

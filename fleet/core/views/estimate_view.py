@@ -16,7 +16,7 @@ from fleet.core.state.facts import Spread, SubtaskEstimate
 from fleet.core.state.state import RunState
 from fleet.core.state.status import progress
 from fleet.core.state.subtasks import Attempt
-from fleet.core.views.causes import needed
+from fleet.core.views.question_view import needed
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,7 +221,6 @@ class SavedPlan:
 
     plan: Plan
     left_out: tuple[tuple[SubtaskId, str], ...] = ()
-    """Each with the reason."""
 
 
 def saved_plan(state: RunState, name: str) -> SavedPlan | str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.base.usage import Cost, Spend
-from fleet.core.plans.plan_file import is_flat
+from fleet.core.plans.parameters import is_flat
 from fleet.core.policy.budget import outage_text, over_budget, run_budgets
 from fleet.core.policy.landing import is_full
 from fleet.core.policy.planner_policy import is_idle, planner_is_lost
@@ -14,12 +14,19 @@ from fleet.core.state.facts import Role, ServiceCondition, SubtaskEstimate
 from fleet.core.state.state import Outage, Review, RunState
 from fleet.core.state.status import Progress, Status, is_refused, progress, status_counts
 from fleet.core.views.base_view import BaseView, base_view
-from fleet.core.views.causes import Needed, needed
 from fleet.core.views.estimate_view import RemainingView, remaining_view, run_estimates
 from fleet.core.views.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views
 from fleet.core.views.nodes_view import NodeUseView, node_views, waiting_for_machines
 from fleet.core.views.planner_view import ROUNDED
-from fleet.core.views.question_view import QuestionView, ReviewsView, ends_in, question_view, reviews_view
+from fleet.core.views.question_view import (
+    Needed,
+    QuestionView,
+    ReviewsView,
+    ends_in,
+    needed,
+    question_view,
+    reviews_view,
+)
 
 ROLES: tuple[Role, ...] = ("planner", "worker")  # roles that every run has
 

@@ -17,9 +17,9 @@ from fleet.core.state.machines import wanted_labels
 from fleet.core.state.subtasks import Attempt, Instruction
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import WorkerBriefs
-from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
 from fleet.engine.commands.change_review import review
 from fleet.engine.commands.checks import Checks
+from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
 from fleet.engine.commands.reviews import Reviews
 from fleet.engine.internal_errors import Advice, persist
 from fleet.ports.journal import Clock, Recorder

@@ -17,10 +17,10 @@ from fleet.core.state import facts as f
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.attempts import Attempts
 from fleet.engine.commands.briefs import WorkerBriefs
-from fleet.engine.commands.budget import RunBudget
 from fleet.engine.commands.checks import Checks, NodeRecord
 from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.planner_calls import PlannerCalls
+from fleet.engine.commands.reservations import RunBudget
 from fleet.engine.commands.reviews import Reviews
 from fleet.engine.internal_errors import Advice, DiskFullError, failure_of, persist, tries_after
 from fleet.engine.local_node import LocalNode

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from fleet.core.plans.lint import Grade, grade_revision
-from fleet.core.plans.plan_file import flat_revision
+from fleet.core.plans.parameters import flat_revision
 from fleet.core.plans.revision import Revision, revise_plan, with_reviews
 from fleet.core.plans.validate import Known, Problem
 from fleet.core.policy.effects import CallPlanner
@@ -14,11 +14,10 @@ from fleet.core.state.areas import conversations, planning_of
 from fleet.core.state.machines import known_machines
 from fleet.core.state.state import RunState
 from fleet.core.state.status import for_revision
-from fleet.core.views.planner_record import find_subtasks, planner_record, subtask_report
-from fleet.core.views.planner_view import area_state, planner_state
+from fleet.core.views.planner_view import area_state, find_subtasks, planner_record, planner_state, subtask_report
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import planner_notes
-from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
+from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
 from fleet.engine.internal_errors import Advice
 from fleet.ports.agents import PlannerBrief
 from fleet.ports.journal import Recorder

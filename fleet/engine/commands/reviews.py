@@ -18,8 +18,8 @@ from fleet.core.state import facts as f
 from fleet.core.state.subtasks import Attempt
 from fleet.core.verdicts.oddities import Patch, parse_patch
 from fleet.core.verdicts.reviews import Review, ReviewRules, review_failure, settled_by, verdict
-from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
 from fleet.engine.commands.checks import run_side_by_side
+from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
 from fleet.ports.agents import BatchFound, BatchResults, DrainingError, ModelUse, ReviewBrief, Reviewer
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.worktrees import Commits

@@ -27,6 +27,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from fleet.nodes.cluster.news import LONGEST_LINE, SOCKET, Failed, Host, Hosts, Said, load_news
 from fleet.nodes.transport import LAST_WORDS_S, FdStream, Link, LinkLostError, open_command
 
+RELAY = Path(__file__).with_name("ray_relay.py")
 NOT_JOINED = "not joined yet"
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0  # between starts of the program
 LONGEST_SAID = 300

@@ -9,8 +9,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from agents.tools.fetch import LARGEST, TIME_S, Fetch, FetchError, fetch, is_public
-from agents.tools.hosts import host_problem
-from agents.tools.tool import ToolInputError, ToolOptions
+from agents.tools.tool import ToolInputError, ToolOptions, host_problem
 from tests.agents.conftest import FolderWorkspace
 
 pytestmark = pytest.mark.anyio

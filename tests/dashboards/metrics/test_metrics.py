@@ -7,8 +7,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dashboards.metrics.catalog import LABELS, METRICS, MOST_NAMES, MOST_RUNS, OTHER, WINDOWS, Metric
-from dashboards.metrics.collector import Exposition
 from dashboards.metrics.gauges import OpenRun, RunsSnapshot
+from dashboards.metrics.server import Exposition
 from dashboards.metrics.tally import Names, Recent, Tally
 from fleet.core.base.usage import Usage
 from fleet.core.history.evolve import evolve

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dashboards.runs.replay import Past
-from dashboards.runs.run_follower import WatchedRun
+from dashboards.past import Past
+from dashboards.run_follower import WatchedRun
 from fleet.core.history.evolve import SLICE, evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.state.state import RunState

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from dashboards.runs.replay import LONGEST_GAP_S, Replay
-from dashboards.runs.run_follower import WatchedRun
+from dashboards.past import LONGEST_GAP_S, Replay
+from dashboards.run_follower import WatchedRun
 from fleet.core.state import facts as f
 from fleet.core.state.facts import Fact
 from tests.dashboards.feeds import MemoryFeed

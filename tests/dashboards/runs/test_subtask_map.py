@@ -2,7 +2,7 @@
 
 import pytest
 
-from dashboards.runs.subtask_map import MARKS, STATES, subtask_map
+from dashboards.subtask_map import MARKS, STATES, subtask_map
 from fleet.core.plans.limits import Policy
 from tests.dashboards.stories import busy_story, wide_story
 from tests.fleet.core.story import Story, plan_of

@@ -1,6 +1,6 @@
 """What waits for whom, and the longest chain."""
 
-from dashboards.terminal.pages.plan import waiting
+from dashboards.terminal.pages.plan_page import waiting
 from tests.fleet.core.story import plan_of
 
 PLAN = plan_of("d needs b c", "a", "b needs a", "c needs a", "e needs d", "alone")

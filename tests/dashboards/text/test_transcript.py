@@ -1,6 +1,6 @@
 """A conversation as text: what an agent says, does and gets."""
 
-from dashboards.text.transcript import transcript_lines
+from dashboards.text.event_text import transcript_lines
 
 
 def test_the_summary_of_thinking_is_shown_as_what_an_agent_says() -> None:

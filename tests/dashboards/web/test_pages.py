@@ -13,7 +13,7 @@ from anyio import to_thread
 from dashboards.report.blocks import Document
 from dashboards.report.document import document
 from dashboards.report.report_data import ReportData
-from dashboards.web.subtask_page import MOST_LINES, diff_files
+from dashboards.web.run_page import MOST_LINES, diff_files
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.core.state.facts import Fact

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fleet.app.mcp_servers import servers_of
+from fleet.app.wiring import servers_of
 from fleet.config.load import load_config
 from fleet.config.schema import Config
 from fleet.errors import UsageError
@@ -24,7 +24,7 @@ PATIENCE_S = 300.0
 MANAGER = """
 import anyio, os, sys
 from agents.tools.mcp_connection import open_line
-from fleet.app.mcp_servers import server_settings
+from fleet.app.wiring import server_settings
 from fleet.config.schema import McpServer
 
 async def manage():

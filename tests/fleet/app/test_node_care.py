@@ -12,8 +12,7 @@ from fleet.cli.verbs.nodes import node_lines
 from fleet.config.load import default_config
 from fleet.config.schema import NodeSettings
 from fleet.errors import FleetError
-from fleet.nodes.frames import encode
-from fleet.nodes.messages import to_frame
+from fleet.nodes.messages import encode, to_frame
 from tests.fleet.nodes.conftest import GREETING
 from tests.fleet.program import fleet
 

@@ -11,8 +11,7 @@ from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.config.schema import NodeSettings
 from fleet.core.views.program_view import Finding
-from fleet.nodes.frames import encode
-from fleet.nodes.messages import to_frame
+from fleet.nodes.messages import encode, to_frame
 from tests.fleet.nodes.conftest import GREETING
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleet.app.recipe_trials import TrialOrder, try_out
-from fleet.app.tool_chains import TOOL_CHAINS, found_in, shown_by
+from fleet.app.wiring import TOOL_CHAINS, found_in, shown_by
 from fleet.config.load import load_config
 from fleet.errors import UsageError
 from tests.worktrees.conftest import make_repository

@@ -1,6 +1,6 @@
 """What options set, by the keys of the configuration and of the journal."""
 
-from fleet.cli.options import KEYS, flags, limits_of
+from fleet.cli.common import KEYS, flags, limits_of
 from fleet.config.load import load_config
 from fleet.core.state.facts import LimitsChanged
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fleet.engine.clock import SystemClock
+from fleet.engine.loop import SystemClock
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
 

@@ -2,7 +2,7 @@
 
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
-from fleet.engine.recovery import UNWRITTEN_S, loss, named
+from fleet.engine.loop import UNWRITTEN_S, loss, named
 from fleet.ports.worktrees import RecoveredCommits
 from tests.fleet.core.story import Story, plan_of
 

@@ -5,7 +5,7 @@ import anyio.lowlevel
 import pytest
 
 from fleet.core.base.usage import Cost, Usage
-from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
+from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
 from fleet.ports.agents import ModelUse
 from tests.fleet.engine.commands.test_budget import Noon, ledger
 

@@ -20,9 +20,8 @@ from anyio import Event, create_task_group, create_unix_listener
 from anyio.abc import SocketAttribute, SocketStream
 
 from fleet.core.state.facts import CheckRun, Failure, Report
-from fleet.nodes.call_line import Line
-from fleet.nodes.cluster import relay
-from fleet.nodes.cluster.cluster import connected_socket
+from fleet.nodes.call_desk import Line
+from fleet.nodes.cluster.cluster import RELAY, connected_socket
 from fleet.nodes.cluster.news import SOCKET, Host, Hosts, load_news
 from fleet.nodes.connection import Connection, greet
 from fleet.nodes.host import OrderHost, Records
@@ -45,7 +44,7 @@ from tests.fleet.core.pretend import subtask
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 MADE = "f" * 40
-PROGRAM = Path(relay.__file__)
+PROGRAM = RELAY
 STANDIN = Path(__file__).parent / "standin"
 LEASE_S = 60.0
 GREETING = Greeting(protocol=2, version="1", host="h", processors=2, memory_bytes=1, time=1.0)

@@ -9,11 +9,9 @@ from anyio import Event, create_task_group, fail_after, sleep
 
 from fleet.core.state.facts import Failure, Report
 from fleet.core.state.subtasks import Instruction
-from fleet.nodes.call_desk import Desk
-from fleet.nodes.call_line import Line, Restored, Shortened
+from fleet.nodes.call_desk import Desk, Line, Restored, Shortened
 from fleet.nodes.connection import greet
-from fleet.nodes.frames import FrameError, encode
-from fleet.nodes.messages import Call, Drop, Opened, Read, to_frame
+from fleet.nodes.messages import Call, Drop, FrameError, Opened, Read, encode, to_frame
 from fleet.nodes.remote_node import RemoteNode
 from fleet.nodes.transport import Link
 from fleet.ports.agents import (

@@ -9,16 +9,20 @@ from hypothesis import strategies as st
 
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, RanTests, Report, SetupRun
-from fleet.nodes.frames import LENGTHS, LONGEST_HEADER, Decoder, Frame, FrameError, encode
 from fleet.nodes.messages import (
+    LENGTHS,
+    LONGEST_HEADER,
     Acknowledge,
     Answer,
     Beat,
     Call,
     Cancel,
+    Decoder,
     Drop,
     Event,
     Follow,
+    Frame,
+    FrameError,
     FromManager,
     FromNode,
     Greeting,
@@ -34,6 +38,7 @@ from fleet.nodes.messages import (
     Unknown,
     dump_event,
     dump_order,
+    encode,
     from_manager,
     from_node,
     load_event,

@@ -9,8 +9,7 @@ from anyio import create_task_group, fail_after, sleep
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import Failure
 from fleet.nodes.connection import NodeRefusedError, greet
-from fleet.nodes.frames import Frame, encode
-from fleet.nodes.messages import Beat, Greeting, Open, Opened, Stored, Unknown, to_frame
+from fleet.nodes.messages import Beat, Frame, Greeting, Open, Opened, Stored, Unknown, encode, to_frame
 from fleet.nodes.serve import serve
 from fleet.nodes.transport import Link, LinkLostError
 from fleet.ports.nodes import (

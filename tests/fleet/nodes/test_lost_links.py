@@ -14,9 +14,8 @@ from anyio.lowlevel import checkpoint
 
 from fleet.core.state.facts import Fact, Report, WarningNoted
 from fleet.nodes.connection import Connection, greet
-from fleet.nodes.frames import Frame
 from fleet.nodes.handover import hand_over
-from fleet.nodes.messages import Open, to_frame
+from fleet.nodes.messages import Frame, Open, to_frame
 from fleet.nodes.remote_node import RECONNECT_S, RemoteNode
 from fleet.nodes.serve import serve
 from fleet.nodes.transport import FdStream, Link, LinkLostError

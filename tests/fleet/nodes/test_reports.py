@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.core.state.facts import CheckRun, Failure
-from fleet.nodes.frames import FrameError
+from fleet.nodes.messages import FrameError
 from fleet.nodes.reports import LONGEST_OUTPUT, MOST_CAUSES, Reports, error_of, kept
 from fleet.ports.nodes import Began, NodeFailedError, NotDone, NumberedEvent, Worked
 from fleet.ports.worktrees import SetupFailedError

@@ -11,8 +11,7 @@ from anyio import create_task_group
 
 from fleet.core.state.subtasks import Instruction
 from fleet.nodes.connection import greet
-from fleet.nodes.frames import Decoder
-from fleet.nodes.messages import Open
+from fleet.nodes.messages import Decoder, Open
 from fleet.nodes.serve import serve
 from fleet.nodes.transport import ByteStream, FdStream, Link
 from fleet.ports.agents import Asked

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from fleet.config.load import load_config
-from fleet.recipes.document import fleet_toml
 from fleet.recipes.find import find_recipes
-from fleet.recipes.recipe import Reasoned, Recipe
+from fleet.recipes.recipe import Reasoned, Recipe, fleet_toml
 from fleet.recipes.tree import Tree
 from tests.fleet.recipes.cases import CASES
 from tests.fleet.recipes.test_find import first

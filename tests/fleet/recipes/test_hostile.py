@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.recipes import ci, runners
+from fleet.recipes import runners
 from fleet.recipes.find import FAMILIES, find_recipes
 from fleet.recipes.tree import DEEPEST, LONGEST_NAME, MOST_NAMES, Tree, strings, table, usable_names
 from tests.effort import examples
@@ -69,7 +69,7 @@ def test_hostile_files_raise_nothing(name: str) -> None:
 @given(texts=st.lists(st.text(max_size=200), min_size=1, max_size=5))
 @examples(15)
 def test_any_text_raises_nothing(family: str, texts: list[str]) -> None:
-    detect = {**FAMILIES, "ci": ci.detect, "runners": runners.detect}[family]
+    detect = {**FAMILIES, "ci": runners.detect_ci, "runners": runners.detect}[family]
     files = {name: texts[number % len(texts)] for number, name in enumerate(MANIFESTS)}
     assert all(recipe.gate for recipe in detect(Tree.of(files)))
 
@@ -92,4 +92,4 @@ def test_values_of_the_wrong_type_are_empty() -> None:
 
 def test_a_command_of_ci_is_one_printable_line() -> None:
     lines = f"  - run: make test \x1b[31m\n  - run: {'pytest ' * 1_000}\n  - run: make test-all\n"
-    assert ci.commands(Tree.of({".gitlab-ci.yml": lines})) == (("make test-all", ".gitlab-ci.yml"),)
+    assert runners.commands(Tree.of({".gitlab-ci.yml": lines})) == (("make test-all", ".gitlab-ci.yml"),)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from fleet.recipes.lacking import private_files, ran_nothing, remedies, wants_network
 from fleet.recipes.recipe import Recipe
-from fleet.recipes.remedies import private_files, ran_nothing, remedies, wants_network
 from fleet.recipes.tree import Tree
 
 GATE = Recipe("make", "make test", "Makefile has a target 'test'")

@@ -14,7 +14,7 @@ from tests.worktrees import forest
 from tests.worktrees.conftest import git
 from worktrees.git.objects import Objects
 from worktrees.git.program import Git
-from worktrees.git.refs import Refs
+from worktrees.git.repository import Refs
 
 TIP = "refs/fleet/r1/tip"
 

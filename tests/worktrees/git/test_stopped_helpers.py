@@ -22,7 +22,7 @@ from worktrees.git.diff import PATCH, DiffProgram
 from worktrees.git.object_format import FILE
 from worktrees.git.objects import Objects
 from worktrees.git.program import Coprocess, CoprocessError, Git, Patience
-from worktrees.git.refs import Refs
+from worktrees.git.repository import Refs
 
 SHORT = Patience(answer_s=1.0, end_s=0.1)  # a new program needs some of it on a busy machine
 

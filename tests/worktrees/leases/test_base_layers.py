@@ -14,8 +14,7 @@ from worktrees.base.fs import wipe
 from worktrees.base.settings import LeaseKind
 from worktrees.git.diff import DiffEntry
 from worktrees.leases.base_layers import MAX_LAYERS, Base, BaseLayers, Checkout, foundation
-from worktrees.leases.ignored import BaseFiles
-from worktrees.leases.union_view import View
+from worktrees.leases.union_view import BaseFiles, View
 from worktrees.store.store import Store
 
 FILES = 400

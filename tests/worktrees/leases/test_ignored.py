@@ -15,9 +15,8 @@ from tests.effort import examples
 from tests.worktrees.conftest import Bench, added_by_git, git, make_repository, sign
 from worktrees.base.settings import LeaseKind
 from worktrees.git.program import Git
-from worktrees.leases.ignored import ignored
 from worktrees.leases.pool import Slot
-from worktrees.leases.union_view import OverlayChange, View, read_changes
+from worktrees.leases.union_view import OverlayChange, View, ignored, read_changes
 
 FILES = {
     ".gitignore": "*.log\nbuild/\n/only-here\n",

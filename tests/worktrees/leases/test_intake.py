@@ -13,7 +13,7 @@ from fleet.ports.worktrees import Change
 from fleet.runs.crash_points import listening
 from tests.worktrees.conftest import Bench, OpenBench, git, sign
 from worktrees.git.object_format import PackLimits
-from worktrees.leases.intake import Arrival, IntakeError, take_in
+from worktrees.leases.commit import Arrival, IntakeError, take_in
 
 Make = Callable[[Path], None]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.effort import examples
 from tests.worktrees.conftest import git, make_repository
-from worktrees.leases.ignored import may_match
+from worktrees.leases.union_view import may_match
 
 PARTS = st.text("abA.*?[]!^-\\ #ü\r", min_size=0, max_size=5)
 RULES = st.lists(PARTS, min_size=1, max_size=3).map("/".join)

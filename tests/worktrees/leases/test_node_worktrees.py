@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.worktrees.conftest import git, product_settings
-from worktrees.leases.trial_worktrees import NODE_PREFIX, open_node_worktrees, taken_name
+from worktrees.leases.run_worktrees import NODE_PREFIX, open_node_worktrees, taken_name
 from worktrees.store.store import Store, open_store
 from worktrees.target.target import inspect
 

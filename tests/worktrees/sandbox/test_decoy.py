@@ -10,7 +10,7 @@ from fleet.core.plans.plan import Criterion
 from fleet.ports.worktrees import Change, Lease
 from tests.worktrees.conftest import RUN, Bench, OpenBench, git, make_repository
 from worktrees.base.settings import LeaseKind
-from worktrees.sandbox.decoy import Decoys
+from worktrees.sandbox.box import Decoys
 
 
 @pytest.fixture(params=["overlay", "pool"])

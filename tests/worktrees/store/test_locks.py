@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.worktrees.conftest import make_repository
-from worktrees.store.locks import remove_stale_locks
-from worktrees.store.store import Store, open_store
+from worktrees.store.store import Store, open_store, remove_stale_locks
 from worktrees.target.target import inspect
 
 OWN, OTHER, SHARED = "refs/fleet/r1/tip.lock", "refs/fleet/r2/tip.lock", "packed-refs.lock"

@@ -3,8 +3,8 @@
 import pytest
 
 from agents.models.prices import Price, dollars, limits_of, reported_limits
-from agents.simulated.catalogue import MODELS
-from agents.simulated.catalogue import dollars as charged
+from agents.simulated.rules import MODELS
+from agents.simulated.rules import dollars as charged
 from fleet.core.base.usage import Usage
 
 MILLION = 1_000_000

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agents.models.faults import fault_of, retry_after_s
+from agents.models.exchange import fault_of, retry_after_s
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 

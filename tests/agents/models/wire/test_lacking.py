@@ -12,8 +12,7 @@ import pytest
 from agents.models.access import Access
 from agents.models.answer import Answer, CallFault, Request, parameters_of
 from agents.models.client import Client, open_client
-from agents.models.exchange import Timeouts
-from agents.models.faults import refused_capability
+from agents.models.exchange import Timeouts, refused_capability
 from agents.simulated.script import parse_script
 from agents.simulated.server import SimulatedService, serve
 from agents.tools.edit import Bash, EditTool

@@ -3,8 +3,16 @@
 import pytest
 
 from agents.simulated.admission import Rulebook
-from agents.simulated.cache import LIFETIME_S, LOOKBACK, PromptCache, PromptTokens, check_marks
-from agents.simulated.prompt import Lifetime, Piece, RequestError
+from agents.simulated.prompt import (
+    LIFETIME_S,
+    LOOKBACK,
+    Lifetime,
+    Piece,
+    PromptCache,
+    PromptTokens,
+    RequestError,
+    check_marks,
+)
 from agents.simulated.script import parse_script
 
 A, B, C = "a" * 7_996, "b" * 7_996, "c" * 7_996  # 2,000 tokens each, with the role

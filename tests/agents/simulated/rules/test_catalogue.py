@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from anthropic.types import ModelInfo
 
-from agents.simulated.catalogue import EFFORTS, MODELS, check_parameters, dollars, model_rules
 from agents.simulated.prompt import RequestError
+from agents.simulated.rules import EFFORTS, MODELS, check_parameters, dollars, model_rules
 
 OPUS, SONNET, HAIKU = (MODELS[f"claude-{line}-5-5"] for line in ("opus", "sonnet", "haiku"))
 

@@ -5,16 +5,16 @@ from collections.abc import Callable
 import pytest
 from rich.cells import cell_len
 
-from dashboards.runs.replay import Replay
-from dashboards.runs.run_follower import WatchedRun
+from dashboards.past import Replay
+from dashboards.run_follower import WatchedRun
 from dashboards.terminal.base_screen import header_lines
 from dashboards.terminal.lines import Line, Page, PageOptions, bar, fit, matches
-from dashboards.terminal.pages.agents import agents_page, nodes_page
-from dashboards.terminal.pages.cost import cost_page
-from dashboards.terminal.pages.landing import incidents_page, landing_page
-from dashboards.terminal.pages.overview import events_page, overview_page, runs_page
-from dashboards.terminal.pages.plan import graph, plan_page
-from dashboards.terminal.pages.story import check_lines, planner_lines, story_lines
+from dashboards.terminal.pages.agents_page import agents_page, nodes_page
+from dashboards.terminal.pages.cost_page import cost_page
+from dashboards.terminal.pages.landing_page import incidents_page, landing_page
+from dashboards.terminal.pages.overview_page import events_page, overview_page, runs_page
+from dashboards.terminal.pages.plan_page import graph, plan_page
+from dashboards.terminal.pages.story_page import check_lines, planner_lines, story_lines
 from dashboards.text.formats import sparkline
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.state import facts as f

@@ -6,7 +6,7 @@ import pytest
 from rich.color import Color
 from rich.style import Style
 
-from dashboards.runs.subtask_map import MARKS
+from dashboards.subtask_map import MARKS
 from dashboards.terminal.themes import DARK, DARK_16, LIGHT, LIGHT_16, LOOKS, PLAIN, Look
 
 AA = 4.5

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from agents.planner import epic_text
-from fleet.app.issue_epic import BODY, COMMENTS, epic_of
+from agents.factory import epic_text
+from fleet.app.pull_requests import BODY, COMMENTS, epic_of
 from fleet.forge.forge import Comment, Issue
 from fleet.forge.place import Place, Reference
 

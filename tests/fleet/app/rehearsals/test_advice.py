@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.rehearse import write_advice
+from fleet.app.rehearsing import write_advice
 from fleet.core.views.rehearsal_view import RehearsalView, Setting
 from fleet.errors import UsageError
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet.app.tending.messages import (
+from fleet.app.matters import (
     answer_key,
     authors,
     failed_checks,

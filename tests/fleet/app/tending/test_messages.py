@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.app.input_files import dump_plan
-from fleet.app.tending.messages import (
+from fleet.app.matters import (
     CheckMatter,
     ThreadMatter,
     answer_done,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from anyio import create_task_group, fail_after, wait_all_tasks_blocked
 
-from fleet.app.tending.record import Record, RecordFile, Round
+from fleet.app.tending import Record, RecordFile, Round
 from fleet.errors import FleetError, UsageError
 
 NAME = "gh:acme/shop#1"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fleet.app.tending.tending import pause_after, watch
+from fleet.app.tending import pause_after, watch
 from fleet.core.views.pulls_view import TendStatus, TendView
 from fleet.errors import FleetError
 from fleet.forge.program import ForgeError, NotLoggedInError, RateLimitedError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli.verbs.findings import forge_findings
+from fleet.cli.verbs.doctor import forge_findings
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Flat runs: one subtask for the whole epic."""
 
 from fleet.core.plans.limits import Policy
+from fleet.core.plans.parameters import flat_plan, flat_revision, is_flat, merge_subtasks
 from fleet.core.plans.plan import PLANNER, Plan
-from fleet.core.plans.plan_file import flat_plan, flat_revision, is_flat, merge_subtasks
 from fleet.core.plans.revision import Revision
 from fleet.core.views.planner_view import planner_state
 from fleet.core.views.run_view import status_view

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from fleet.core.plans.parameters import Filled, example_settings, fill, parameter_lines, read_parameters
+from fleet.core.plans.parameters import Filled, example_settings, fill, parameter_lines, read_parameters, read_plan
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.plan_file import read_plan
 
 PARAMETERS: dict[str, Any] = {
     "version": {"help": "which version"},

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from fleet.core.plans.parameters import parse, read_plan
 from fleet.core.plans.plan import Criterion, Estimate, Plan, Subtask, Written
-from fleet.core.plans.plan_file import parse, read_plan
 from fleet.core.plans.revision import Ask, Change, Drop, Retry, Revision, Split
 from fleet.core.plans.validate import Known, Problem
 

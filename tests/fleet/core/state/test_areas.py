@@ -9,8 +9,7 @@ from fleet.core.policy.effects import CallPlanner, RunAttempt, VerifyAttempt
 from fleet.core.state import facts as f
 from fleet.core.state.areas import allowance, area_spend, in_charge
 from fleet.core.state.status import for_revision
-from fleet.core.views.planner_record import planner_record
-from fleet.core.views.planner_view import area_state, planner_state
+from fleet.core.views.planner_view import area_state, planner_record, planner_state
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story, failure, plan_of
 

@@ -3,8 +3,8 @@
 import pytest
 
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
+from fleet.core.plans.parameters import read_plan
 from fleet.core.plans.plan import Criterion, Plan, Subtask
-from fleet.core.plans.plan_file import read_plan
 from fleet.core.plans.validate import Known, Problem
 from fleet.core.state import facts as f
 from fleet.core.state.machines import machine_problem

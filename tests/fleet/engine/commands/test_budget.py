@@ -11,7 +11,7 @@ from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.engine.commands.budget import CallMeter, Purpose, RunBudget
+from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
 from fleet.ports.agents import ModelUse
 from tests.fleet.core.story import Story, plan_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli.verbs.logs import FollowedLog
+from fleet.cli.verbs.look import FollowedLog
 from fleet.core.plans.limits import Policy
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder

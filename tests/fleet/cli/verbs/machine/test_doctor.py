@@ -13,8 +13,7 @@ from typer.main import get_command
 from fleet.app.fleet import Fleet
 from fleet.app.wiring import Wiring
 from fleet.cli.entry import app
-from fleet.cli.verbs.doctor import examine, python_finding, worker_findings
-from fleet.cli.verbs.findings import acp_findings, mcp_findings
+from fleet.cli.verbs.doctor import acp_findings, examine, mcp_findings, python_finding, worker_findings
 from fleet.config.load import Loaded, default_config, load_config
 from fleet.config.schema import McpServer
 from fleet.core.views.program_view import Finding

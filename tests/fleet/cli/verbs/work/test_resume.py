@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 
 from fleet.app.fleet import Fleet
 from fleet.cli.entry import NOT_FOR_RESUME, app, usage_error
-from fleet.cli.verbs import begin, resume
+from fleet.cli.verbs import begin
 from fleet.core.state.state import RunState
 from fleet.errors import UsageError
 from fleet.runs.journal import Journal
@@ -84,8 +84,7 @@ def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tried:
         trial.folders.append(folder)
         return 0
 
-    for module in (begin, resume):
-        monkeypatch.setattr(module, "work_and_show", started)
+    monkeypatch.setattr(begin, "work_and_show", started)
     return trial
 
 

@@ -10,8 +10,16 @@ from fleet.core.plans.plan import PLANNER, Criterion, Plan, Subtask
 from fleet.core.state import facts as f
 from fleet.core.state.state import Question, Reading, RunState
 from fleet.core.state.subtasks import Attempt
-from fleet.core.views.planner_record import OLD, PAGE, find_subtasks, planner_record, subtask_report
-from fleet.core.views.planner_view import ALL, PlannerState, planner_state
+from fleet.core.views.planner_view import (
+    ALL,
+    OLD,
+    PAGE,
+    PlannerState,
+    find_subtasks,
+    planner_record,
+    planner_state,
+    subtask_report,
+)
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story
 

@@ -3,8 +3,7 @@
 from itertools import pairwise
 
 from fleet.core.state import facts as f
-from fleet.core.views.planner_record import RESULT, planner_record, subtask_report
-from fleet.core.views.planner_view import KNOWN, SHORT, planner_state
+from fleet.core.views.planner_view import KNOWN, RECORD_RESULT, SHORT, planner_record, planner_state, subtask_report
 from tests.fleet.core.story import Story
 
 
@@ -58,7 +57,7 @@ def test_texts_of_others_are_cut_and_a_whole_report_can_be_asked_for() -> None:
     report = f.Report(status="done", summary="s" * 5_000, recommendations=("r" * 5_000,) * 20)
     lands(story, "a", report)
     entry = planner_record(story.state)[-1]
-    assert len(entry.get("result", "")) == RESULT
+    assert len(entry.get("result", "")) == RECORD_RESULT
     assert len(str(entry)) < 3_000
     full = subtask_report(story.state, "a")
     assert full is not None
@@ -72,7 +71,7 @@ def test_what_is_in_the_record_is_not_said_again_in_the_state_once_it_was_read()
     story.time_passes(10)
     lands(story, "a", f.Report(status="done", summary="s" * 5_000, recommendations=("more",)))
     news = next(subtask for subtask in planner_state(story.state, story.now)["subtasks"] if subtask["id"] == "a")
-    assert (len(news["result"]), news["recommendations"]) == (RESULT, ["more"])
+    assert (len(news["result"]), news["recommendations"]) == (RECORD_RESULT, ["more"])
     story.planner_answers()
     known = next(subtask for subtask in planner_state(story.state, story.now)["subtasks"] if subtask["id"] == "a")
     assert (known["result"], known["recommendations"]) == ("", [])

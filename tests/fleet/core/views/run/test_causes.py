@@ -2,7 +2,7 @@
 
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
-from fleet.core.views.causes import Cause, causes
+from fleet.core.views.question_view import Cause, causes
 from tests.fleet.core.story import Story, plan_of
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dashboards.runs.run_follower import WatchedRun
-from dashboards.runs.subtask_map import Span, age, marked, model_name
+from dashboards.run_follower import WatchedRun
+from dashboards.subtask_map import Span, age, marked, model_name
 from dashboards.terminal.lines import (
     BLANK,
     Column,

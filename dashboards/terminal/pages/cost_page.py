@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 
-from dashboards.runs.run_follower import WatchedRun
-from dashboards.runs.subtask_map import model_name
+from dashboards.run_follower import WatchedRun
+from dashboards.subtask_map import model_name
 from dashboards.terminal.lines import (
     BLANK,
     Column,

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
-from dashboards.runs.run_follower import FactFeed, Feed, WatchedRun
+from dashboards.run_follower import FactFeed, Feed, WatchedRun
 from fleet.core.state import facts as f
 from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState

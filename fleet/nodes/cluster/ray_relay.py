@@ -1,6 +1,6 @@
-"""A command line that gives the stream behind a socket: `python -I -S relay.py SOCKET [LINE]` sends a line first.
+"""A command line that gives the stream behind a socket: `python -I -S ray_relay.py SOCKET [LINE]` sends a line first.
 
-Or says why there is none: `relay.py --because TEXT`. Knows the standard library only, so that it starts at once.
+Or says why there is none: `ray_relay.py --because TEXT`. Knows the standard library only, so that it starts at once.
 """
 
 import os

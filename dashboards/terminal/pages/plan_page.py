@@ -6,8 +6,8 @@ from graphlib import TopologicalSorter
 
 from rich.cells import cell_len
 
-from dashboards.runs.run_follower import WatchedRun
-from dashboards.runs.subtask_map import Span, marked
+from dashboards.run_follower import WatchedRun
+from dashboards.subtask_map import Span, marked
 from dashboards.terminal.lines import (
     BLANK,
     Column,

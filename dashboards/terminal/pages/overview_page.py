@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from pathlib import PurePath
 
-from dashboards.runs.needs import needs
-from dashboards.runs.run_follower import Event, FollowedRun, WatchedRun
-from dashboards.runs.subtask_map import MARKS, Span, SubtaskMap, age, marked, subtask_map
+from dashboards.run_follower import Event, FollowedRun, WatchedRun
+from dashboards.subtask_map import MARKS, Span, SubtaskMap, age, marked, needs, subtask_map
 from dashboards.terminal.lines import (
     BLANK,
     Column,
@@ -24,7 +23,7 @@ from dashboards.terminal.lines import (
     table_row,
     wrapped,
 )
-from dashboards.terminal.pages.agents import agent_cells, agent_key, agents, columns_of
+from dashboards.terminal.pages.agents_page import agent_cells, agent_key, agents, columns_of
 from dashboards.text.formats import clock_in, count, counted, money
 from dashboards.text.safe import safe, safe_goal
 from dashboards.text.summary import next_commands, total_lines

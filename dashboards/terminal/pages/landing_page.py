@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from dashboards.runs.run_follower import TestedBatch, WatchedRun
-from dashboards.runs.subtask_map import Span, age
+from dashboards.run_follower import TestedBatch, WatchedRun
+from dashboards.subtask_map import Span, age
 from dashboards.terminal.lines import (
     BLANK,
     Column,

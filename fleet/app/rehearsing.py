@@ -37,8 +37,7 @@ from worktrees.base.settings import WorktreeSettings
 from worktrees.git.program import Git
 from worktrees.leases.leases import WorktreeLease
 from worktrees.leases.replay import Replay, ReplayIntegrator, ReplayWorktrees
-from worktrees.leases.run_worktrees import RunWorktrees
-from worktrees.leases.trial_worktrees import open_trial_worktrees
+from worktrees.leases.run_worktrees import RunWorktrees, open_trial_worktrees
 from worktrees.store.integrator import LineCommit, commits_of, last_commits, missing_objects
 from worktrees.store.store import Store, home_of, open_store
 from worktrees.target.target import Target, inspect

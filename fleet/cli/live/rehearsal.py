@@ -18,10 +18,10 @@ from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet, Order
 from fleet.app.past_runs import read_evidence
 from fleet.app.past_tasks import PastTasks, read_tasks, score, unscored
-from fleet.app.rehearse import compare, head_of, machine, try_gate, used_processor
+from fleet.app.rehearsing import compare, head_of, machine, try_gate, used_processor
 from fleet.cli.common import has_terminal, read_answer, run_async, show_view
 from fleet.cli.live.engine import run_engine
-from fleet.cli.live.follow import RunDisplay, open_screen
+from fleet.cli.live.run_display import RunDisplay, open_screen
 from fleet.cli.verbosity import show_note
 from fleet.core.base.ids import Sha, did_you_mean
 from fleet.core.state import facts as f
@@ -29,7 +29,7 @@ from fleet.core.state.facts import SubtaskEstimate
 from fleet.core.state.state import RunState
 from fleet.core.views.estimate_view import plan_estimates
 from fleet.core.views.rehearsal_view import PastTasksView, RehearsalView, past_tasks_view, rehearsal_view
-from fleet.engine.clock import SystemClock
+from fleet.engine.loop import SystemClock
 from fleet.errors import UsageError
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder, make_state_dir, new_run

@@ -4,14 +4,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from dashboards.runs.run_follower import WatchedRun
-from dashboards.runs.subtask_map import marked
+from dashboards.run_follower import WatchedRun
+from dashboards.subtask_map import marked
 from dashboards.terminal.lines import Line, Page, heading, text_page
-from dashboards.terminal.pages.overview import event_line
+from dashboards.terminal.pages.overview_page import event_line
+from dashboards.text.event_text import transcript_lines
 from dashboards.text.formats import clock_in, counted
 from dashboards.text.safe import safe, safe_block
 from dashboards.text.tables import subtask_lines
-from dashboards.text.transcript import transcript_lines
 from fleet.core.base.output import parse_json
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.state import RunState
