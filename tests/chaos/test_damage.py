@@ -7,7 +7,7 @@ import pytest
 from chaos.damage import DAMAGES
 from tests.chaos.harness import met_rows
 
-QUICK = ("journal-torn-at-40-percent", "objects-emptied-five", "refs-all-deleted", "tip-elsewhere")
+QUICK = ("journal-torn-at-40-percent", "objects-emptied-five")
 
 
 @pytest.mark.parametrize(

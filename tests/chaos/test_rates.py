@@ -18,6 +18,8 @@ from tests.fleet.core.story import Story, plan_of
 SMALL = 3
 FLAKY_ROW = 35  # chance, not the seed, decides whether its check is red
 SEED = 7
+REMEDILESS = [kind for kind in UNRECOVERABLE if kind != COMPLEX]
+"""Only `make chaos` plays the kind that is split again and again, which takes long."""
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +44,14 @@ def test_a_fault_opens_only_the_incidents_that_its_row_allows(mixed: Played) -> 
     assert {outcome.attempts for outcome in calls} == {1}
 
 
-def test_faults_without_a_remedy_end_with_a_question_to_a_human(tmp_path: Path) -> None:
-    """Only `make chaos` plays the kind that is split again and again, which takes long."""
-    quick = [kind for kind in UNRECOVERABLE if kind != COMPLEX]
-    verdicts = play_unrecoverable(tmp_path, 1, SEED, quick)
+@pytest.mark.parametrize(
+    "kinds", [REMEDILESS[:3], pytest.param(REMEDILESS[3:], marks=pytest.mark.thorough)], ids=("three", "others")
+)
+def test_faults_without_a_remedy_end_with_a_question_to_a_human(tmp_path: Path, kinds: list[str]) -> None:
+    verdicts = play_unrecoverable(tmp_path, 1, SEED, kinds)
     assert [verdict for verdict in verdicts if not verdict.honest] == []
-    assert len(verdicts) == len(quick) == 9
+    assert len(verdicts) == len(kinds)
+    assert len(REMEDILESS) == 9
 
 
 @pytest.mark.thorough

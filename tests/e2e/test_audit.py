@@ -61,6 +61,7 @@ def test_each_commit_has_its_chain_and_git_agrees(gated: Stage, repository: Path
     shown.says("(simulated model)", "version 1 by", "FAILED   grep -qx two two.txt", "| all is well", "audit passed")
 
 
+@pytest.mark.thorough
 def test_whatever_is_changed_afterwards_is_reported_as_a_problem(
     gated: Stage, repository: Path, order: tuple[str, ...]
 ) -> None:

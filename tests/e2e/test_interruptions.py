@@ -190,6 +190,7 @@ def test_a_run_is_paused_and_continues_on_request(stage: Stage, repository: Path
     assert stage.status(stage.run_name)["agents"]["limit"] == 3
 
 
+@pytest.mark.thorough
 def test_a_run_rests_in_its_hours_and_continues_without_them(stage: Stage, repository: Path, model: Serve) -> None:
     now = datetime.now()  # noqa: DTZ005 - hours of the day are local
     hours = f"{now - timedelta(hours=2):%H:%M}-{now + timedelta(hours=2):%H:%M}"

@@ -83,6 +83,7 @@ def test_a_review_and_a_red_check_are_worked_on_once_and_what_stays_red_is_given
     assert "fleet tend 1 --rounds 2" in report
 
 
+@pytest.mark.thorough
 def test_strangers_labels_words_and_ends_are_respected_without_a_run(begin: Begin) -> None:
     scene = begin()
     forge, number = scene.forge, scene.number

@@ -102,6 +102,7 @@ def test_closing_the_terminal_does_not_end_the_run(stage: Stage, repository: Pat
     everything_landed(stage, repository)
 
 
+@pytest.mark.thorough
 def test_the_screen_shows_how_a_run_ended(stage: Stage, order: tuple[str, ...]) -> None:
     with at_a_terminal(stage, *order, "--yes") as terminal:
         terminal.shows("fleet merge")

@@ -17,6 +17,7 @@ from worktrees.sandbox.overlay_mount import TAG, Manager, end_orphans, manager_o
 MANAGER = Path(__file__).parents[1] / "manager.py"
 ROOT = Path(__file__).parents[3]
 DELAYS_S = [number * 0.006 for number in range(16)]
+FEW = DELAYS_S[::5]
 PATIENCE_S = 300.0
 
 
@@ -64,10 +65,13 @@ def wait_for(path: Path) -> None:
     assert path.exists()
 
 
+@pytest.mark.parametrize("delays", [FEW, pytest.param(DELAYS_S, marks=pytest.mark.thorough)], ids=["few", "all"])
 @pytest.mark.parametrize("goes_first", [False, True], ids=["at any moment", "once it runs"])
-def test_no_kill_of_the_manager_leaves_a_command_running(tmp_path: Path, *, goes_first: bool) -> None:
+def test_no_kill_of_the_manager_leaves_a_command_running(
+    tmp_path: Path, *, goes_first: bool, delays: list[float]
+) -> None:
     hidden = "(setsid sleep 97531 &); trap '' TERM HUP INT; touch ran; sleep 97531"
-    for number, delay in enumerate(DELAYS_S):
+    for number, delay in enumerate(delays):
         with manager(tmp_path / str(number), hidden) as (process, tag):
             if goes_first:
                 wait_for(tmp_path / str(number) / "tree" / "ran")

@@ -107,6 +107,7 @@ IN_THE_CONFIGURATION: Mapping[str, tuple[str, ...]] = {
     "--otlp": ("--otlp", "http://127.0.0.1:9"),
 }
 """Options that set keys of the configuration: the engine is started with the same one again."""
+QUICK = {"--base-url", "--allow-red-base", "--config", "--workers"}
 IN_THE_JOURNAL: Mapping[str, tuple[tuple[str, ...], Callable[[RunState], object], object]] = {
     "--repo": ((), lambda state: Path(state.repository).name, "work"),
     "--base": (("--base", "other"), lambda state: state.base_name, "other"),
@@ -134,7 +135,10 @@ def test_every_option_of_run_is_remembered_or_has_a_reason() -> None:
     assert NOT_FOR_RESUME.keys() == _options("run") - _options("resume")
 
 
-@pytest.mark.parametrize("option", IN_THE_CONFIGURATION)
+@pytest.mark.parametrize(
+    "option",
+    [pytest.param(each, marks=[] if each in QUICK else pytest.mark.thorough) for each in IN_THE_CONFIGURATION],
+)
 def test_an_option_is_as_it_was(tried: Tried, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "more.toml").write_text('[box]\nnetwork = true\n[models]\nworker = "other"\n', encoding="utf-8")
