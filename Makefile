@@ -88,7 +88,7 @@ cheats: $(READY) ## try to buy verdicts, by runner, with honest work beside it; 
 
 claude-code: $(READY) .claude-code/.$(CLAUDE_CODE) ## install Claude Code into .claude-code, test its worker with it, and let it drive the fleet by MCP and by the skill (npm is needed)
 	@echo "claude-code: the worker's tests, with the real program and the simulated model"
-	@$(BARE) $(BIN)/pytest tests/contract tests/e2e/test_workers.py -k "claude or example" --claude-code .claude-code/node_modules/.bin/claude
+	@$(BARE) $(BIN)/pytest -m "" tests/contract tests/e2e/test_workers.py -k "claude or example" --claude-code .claude-code/node_modules/.bin/claude
 	@echo "claude-code: it drives the fleet through fleet mcp"
 	@$(BARE) $(BIN)/python -B -m chaos.claude_mcp --claude .claude-code/node_modules/.bin/claude
 	@echo "claude-code: it drives the fleet with skills/fleet/SKILL.md alone"
@@ -99,8 +99,8 @@ acp-agents: $(READY) ## install Claude Code and OpenCode as ACP agents into .acp
 	@mkdir -p .acp-agents
 	@npm install --silent --no-save --no-audit --no-fund --prefix .acp-agents $(ACP_AGENTS)
 	@echo "acp-agents: the worker's tests with Claude Code, and an attempt with OpenCode; the model is simulated"
-	@$(BARE) $(BIN)/pytest tests/contract/test_workers.py -k acp --acp-agent claude-agent-acp --acp-agents .acp-agents
-	@$(BARE) $(BIN)/pytest tests/contract/test_workers.py -k "acp and in_full" --acp-agent opencode --acp-agents .acp-agents
+	@$(BARE) $(BIN)/pytest -m "" tests/contract/test_workers.py -k acp --acp-agent claude-agent-acp --acp-agents .acp-agents
+	@$(BARE) $(BIN)/pytest -m "" tests/contract/test_workers.py -k "acp and in_full" --acp-agent opencode --acp-agents .acp-agents
 
 .claude-code/.$(CLAUDE_CODE):
 	@command -v npm >/dev/null || { echo "claude-code: npm is needed: apt-get install npm" >&2; exit 1; }
@@ -179,7 +179,7 @@ types: $(READY) ## check the types (mypy --strict)
 
 coverage: $(READY) ## measure the branches of fleet/core that its own tests take: at least 95 %
 	@echo "coverage: fleet/core"
-	@$(BARE) $(BIN)/coverage run -m pytest -qq tests/fleet/core
+	@$(BARE) $(BIN)/coverage run -m pytest -qq -m "" tests/fleet/core
 	@$(BIN)/coverage report
 
 check: format-check lint types coverage test-all ## check everything: format, lint, types, coverage of the core, all tests
