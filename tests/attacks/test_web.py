@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -112,66 +112,82 @@ async def test_62_a_request_that_another_page_could_send_with_the_cookie(
     assert not await attack("with")
 
 
-async def test_63_another_program_of_this_machine_knocks_without_a_token(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def attack(name: str) -> list[bool]:
+class Anyone(Access):
+    """Takes every secret for a session's."""
+
+    def session(self, secret: str) -> Session | None:
+        del secret
+        return ROOT
+
+
+class AnySession(Access):
+    """Takes every session for one that may do everything."""
+
+    def session(self, secret: str) -> Session | None:
+        return ROOT if super().session(secret) else None
+
+
+class ReusedLinks(Access):
+    """Takes every link, and as often as it is used."""
+
+    def start_session(self, token: str) -> tuple[str, str] | None:
+        del token
+        return self.new_secret("decide"), "/"
+
+
+class Unending(Access):
+    """Ends no session."""
+
+    def revoke(self, id_: str) -> bool:
+        del id_
+        return True
+
+
+async def test_63_another_program_of_this_machine_knocks_without_a_token(tmp_path: Path) -> None:
+    async def attack(name: str, kind: type[Access]) -> list[bool]:
         feed = MemoryFeed(story().facts)
-        async with site(tmp_path / name, feed) as server:
+        async with site(tmp_path / name, feed, kind=kind) as server:
             guess = {"Cookie": f"fleet-{server.address.port}=guess", "Authorization": "Bearer guess"}
             pages = [await ask(server, "GET", path, **guess) for path in ("/", "/runs/r", "/runs/r/report", "/metrics")]
             await ask(server, "POST", PAUSE, **JSON, **guess)
         return [*(status == 200 for status, _ in pages), paused(feed)]
 
-    with monkeypatch.context() as undefended:
-        undefended.setattr(Access, "session", lambda *_: ROOT)
-        assert await attack("without") == [True] * 5
-    assert await attack("with") == [False] * 5
+    assert await attack("without", Anyone) == [True] * 5
+    assert await attack("with", Access) == [False] * 5
 
 
-async def test_64_a_link_is_found_in_a_history_or_a_log_and_used_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def attack(name: str) -> list[int]:
-        async with site(tmp_path / name, MemoryFeed(story().facts)) as server:
+async def test_64_a_link_is_found_in_a_history_or_a_log_and_used_again(tmp_path: Path) -> None:
+    async def attack(name: str, kind: type[Access]) -> list[int]:
+        async with site(tmp_path / name, MemoryFeed(story().facts), kind=kind) as server:
             path = server.link("decide").partition(str(server.address))[2]
             return [(await ask(server, "GET", path))[0] for _ in range(2)]
 
-    with monkeypatch.context() as undefended:
-        undefended.setattr(Access, "start_session", lambda self, _: (self.new_secret("decide"), "/"))
-        assert await attack("without") == [200, 200]
-    assert await attack("with") == [200, 401]
+    assert await attack("without", ReusedLinks) == [200, 200]
+    assert await attack("with", Access) == [200, 401]
 
 
 @pytest.mark.parametrize(("role", "path"), [("read", PAUSE), ("read", "/access/link"), ("scrape", PAUSE)])
-async def test_65_who_may_only_read_decides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: Any, path: str
-) -> None:
-    async def attack(name: str) -> int:
-        async with site(tmp_path / name, MemoryFeed(story().facts)) as server:
+async def test_65_who_may_only_read_decides(tmp_path: Path, role: Any, path: str) -> None:
+    async def attack(name: str, kind: type[Access]) -> int:
+        async with site(tmp_path / name, MemoryFeed(story().facts), kind=kind) as server:
             cookie = f"fleet-{server.address.port}={server.access.new_secret(role)}"
             return (await ask(server, "POST", path, **JSON, Cookie=cookie))[0]
 
-    with monkeypatch.context() as undefended:
-        real = Access.session
-        undefended.setattr(Access, "session", lambda *given: ROOT if real(*given) else None)
-        assert await attack("without") == 200
-    assert await attack("with") == 403
+    assert await attack("without", AnySession) == 200
+    assert await attack("with", Access) == 403
 
 
 async def test_66_the_token_of_a_scraper_opens_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def attack(name: str) -> list[bool]:
-        async with site(tmp_path / name, MemoryFeed(story().facts)) as server:
+    async def attack(name: str, kind: type[Access]) -> list[bool]:
+        async with site(tmp_path / name, MemoryFeed(story().facts), kind=kind) as server:
             token = server.access.new_secret("scrape")
             asked = [{"Cookie": f"fleet-{server.address.port}={token}"}, {"Authorization": f"Bearer {token}"}]
             return [(await ask(server, "GET", "/runs/r", **headers))[0] == 200 for headers in asked]
 
     with monkeypatch.context() as undefended:
         undefended.setattr(access.Guard, "_secret", _any_secret)
-        real = Access.session
-        undefended.setattr(Access, "session", lambda *given: ROOT if real(*given) else None)
-        assert await attack("without") == [True, True]
-    assert await attack("with") == [False, False]
+        assert await attack("without", AnySession) == [True, True]
+    assert await attack("with", Access) == [False, False]
 
 
 def _any_secret(_: access.Guard, request: Any) -> str:
@@ -179,14 +195,12 @@ def _any_secret(_: access.Guard, request: Any) -> str:
     return next(str(secret) for secret in secrets if secret)
 
 
-async def test_67_a_page_stays_open_after_its_session_was_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_67_a_page_stays_open_after_its_session_was_ended(tmp_path: Path) -> None:
     """What happens after that is sent to it."""
 
-    async def attack(name: str, end: Callable[[WebServer, str], object]) -> str:
+    async def attack(name: str, kind: type[Access]) -> str:
         run = Story(plan=plan_of("one", "two"))
-        async with site(tmp_path / name, MemoryFeed(run.facts)) as server:
+        async with site(tmp_path / name, MemoryFeed(run.facts), kind=kind) as server:
             secret = server.access.new_secret("read")
             cookie = f"fleet-{server.address.port}={secret}"
             given = {"Host": str(server.address), "Cookie": cookie, "Connection": "close"}
@@ -196,7 +210,7 @@ async def test_67_a_page_stays_open_after_its_session_was_ended(
                 with anyio.fail_after(30):
                     while "two" not in heard:
                         heard += (await stream.receive()).decode()
-                    end(server, secret)
+                    revoke(server, secret)
                     run.attempt_fails("two")
                     heard = ""
                     while "two failed" not in heard:
@@ -211,10 +225,8 @@ async def test_67_a_page_stays_open_after_its_session_was_ended(
         assert session is not None
         assert server.access.revoke(session.id)
 
-    with monkeypatch.context() as undefended:
-        undefended.setattr(Access, "revoke", lambda *_: True)
-        assert "two failed" in await attack("without", revoke)
-    assert "two failed" not in await attack("with", revoke)
+    assert "two failed" in await attack("without", Unending)
+    assert "two failed" not in await attack("with", Access)
 
 
 async def test_68_a_browser_says_who_decided_and_when(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

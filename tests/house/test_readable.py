@@ -39,7 +39,7 @@ BROAD_EXCEPTS: dict[str, int] = {
 # How often the tests of a file replace an attribute. All others give an object what it needs as an argument.
 PATCHES: dict[str, int] = {
     # an attack has to succeed without its defence, which nothing in the product can switch off
-    "tests/attacks/test_web.py": 10,
+    "tests/attacks/test_web.py": 5,
     "tests/attacks/test_web_browser.py": 6,
     # the machine's: the callbacks of the event loop, the clock of a whole program, its input and its arguments
     "tests/agents/held.py": 1,

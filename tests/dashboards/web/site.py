@@ -92,8 +92,9 @@ async def site(
     hosts: tuple[str, ...] = (),
     port: int = 0,
     address: Address | None = None,
+    kind: type[Access] = Access,
 ) -> AsyncIterator[WebServer]:
-    access = Access(folder / "sessions.json", lambda: now)
+    access = kind(folder / "sessions.json", lambda: now)
     serves = serving(
         MemoryLibrary(feeds),
         access,
