@@ -423,11 +423,36 @@ class ReportData:
 
 def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportData | None:
     """The report of a run; None if it has not started."""
-    talks = Talks()
-    state, timeline, landed_at, clock = _fold(facts, talks)
-    if state is None:
-        return None
-    now = now if alive else state.last_at
+    told = _Told()
+    state = told.take_all(facts)
+    return _report_data(state, told, now if alive else state.last_at, alive=alive) if state is not None else None
+
+
+@dataclass(slots=True)
+class _Told:
+    """What only the facts say. Times are in seconds at work."""
+
+    timeline: Timeline = field(default_factory=Timeline)
+    talks: Talks = field(default_factory=Talks)
+    landed_at: dict[SubtaskId, float] = field(default_factory=dict)
+    clock: list[Point] = field(default_factory=list)
+    """The time of each fact."""
+
+    def take_all(self, facts: Iterable[f.Fact]) -> RunState | None:
+        """The state after all facts; None if there are none."""
+        state: RunState | None = None
+        for fact in facts:
+            state = evolve(state, fact)
+            self.timeline.take(fact, state)
+            self.talks.take(fact, state)
+            self.clock.append((fact.at, state.seconds(fact.at)))
+            if isinstance(fact, f.BatchTested):
+                self.landed_at.update((member.subtask, self.clock[-1][1]) for member in fact.landed)
+        self.clock.sort()
+        return state
+
+
+def _report_data(state: RunState, told: _Told, now: float, *, alive: bool) -> ReportData:
     counts, dollars = incident_counts(state.incidents), state.spent.dollars
     return ReportData(
         run=state.run,
@@ -460,7 +485,7 @@ def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportDa
         closed=counts.closed,
         dollars=dollars,
         dollars_a_landed=dollars / state.commits if dollars is not None and state.commits else None,
-        landed=_landed(state, landed_at),
+        landed=_landed(state, told.landed_at),
         proof=proof_of(state),
         open=_open(state, now),
         questions=[question_view(state, question, now, alive=alive) for question in state.open_questions()],
@@ -473,34 +498,18 @@ def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportDa
         tried=_tried(state, counts),
         kinds=[ClassCounts(kind, row.opened, row.recovered, row.unrecovered) for kind, row in counts.by_class.items()],
         spending=[_spending(role, spend) for role, spend in spend_by_role(state).items()],
-        incidents=[_span(incident, clock) for incident in state.incidents],
+        incidents=[_span(incident, told.clock) for incident in state.incidents],
         stories=incident_views(state, now),
-        timeline=timeline,
+        timeline=told.timeline,
         estimates=run_estimates(state),
         reviews=reviews_view(state),
-        talks=talks.talks(),
-        talks_left_out=len(talks.left_out),
-        spans=attempt_spans(state, lambda at: _seconds_at(at, clock)),
+        talks=told.talks.talks(),
+        talks_left_out=len(told.talks.left_out),
+        spans=attempt_spans(state, lambda at: _seconds_at(at, told.clock)),
         waves=plan_waves(state, now),
         needs=needed(state, now, alive=alive),
         ends_in_s=ends_in(state, now) if alive else None,
     )
-
-
-def _fold(
-    facts: Iterable[f.Fact], talks: Talks
-) -> tuple[RunState | None, Timeline, dict[SubtaskId, float], list[Point]]:
-    """The state, the timeline, when each subtask landed, and the time of each fact, both in seconds at work."""
-    state: RunState | None = None
-    timeline, landed_at, clock = Timeline(), dict[SubtaskId, float](), list[Point]()
-    for fact in facts:
-        state = evolve(state, fact)
-        timeline.take(fact, state)
-        talks.take(fact, state)
-        clock.append((fact.at, state.seconds(fact.at)))
-        if isinstance(fact, f.BatchTested):
-            landed_at.update((member.subtask, clock[-1][1]) for member in fact.landed)
-    return state, timeline, landed_at, sorted(clock)
 
 
 def _landed(state: RunState, landed_at: dict[SubtaskId, float]) -> list[LandedSubtask]:

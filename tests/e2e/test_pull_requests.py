@@ -41,6 +41,13 @@ def kept(stage: Stage) -> str:
     return "".join(file.read_bytes().decode("latin-1") for file in files)
 
 
+PARTS = (
+    *("Closes #1", "What landed", "How it was proven", "Needs attention", "Cost", "How to undo it"),
+    "one.txt",
+)
+"""What the text of a pull request has."""
+
+
 def test_an_issue_becomes_one_draft_that_follows_its_run(
     here: Stage, repository: Path, forge: ScriptedForge, model: Serve
 ) -> None:
@@ -69,16 +76,7 @@ def test_an_issue_becomes_one_draft_that_follows_its_run(
     pull = forge.pull(view["number"])
     assert (view["done"], pull["draft"], pull["head"], pull["base"]) == ("opened", True, "fleet/r", "main")
     assert forge.head("fleet/r") == git(repository, "rev-parse", "fleet/r") == view["commit"]
-    for part in (
-        "Closes #1",
-        "What landed",
-        "How it was proven",
-        "Needs attention",
-        "Cost",
-        "How to undo it",
-        "one.txt",
-    ):
-        assert part in pull["body"]
+    assert [part for part in PARTS if part not in pull["body"]] == []
     assert "Write one, fixes (see #7) for @ann" in git(forge.remote, "log", "--format=%s", "main..fleet/r").splitlines()
     for part in ("@ann", "#7", "</issue>", str(repository), "<b>"):
         assert part not in pull["body"]

@@ -78,6 +78,10 @@ def test_each_kind_of_failure_meets_its_remedy(stage: Stage, repository: Path, m
     assert one == {"schema_version": 1, **incidents["wrong"]}
     assert [step["attempts"][0]["outcome"] for step in one["remedies"]] == ["landed"]
     stage.fleet("show", "r", "--incident", "77").ended(2).says("r has no incident 77: it has 5")
+    _is_shown_by_attempts(stage)
+
+
+def _is_shown_by_attempts(stage: Stage) -> None:
     stage.fleet("show", "wrong", "--run", "r").ended(0).says("FAILED    grep -qx wrong wrong.txt", "guidance")
     stage.fleet("logs", "wrong", "--run", "r", "--attempt", "1").ended(0).says("something else")
     stage.fleet("logs", "wrong", "--run", "r", "--attempt", "7").ended(2).says("attempt 7 of wrong has no log")

@@ -7,7 +7,7 @@ import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-LONGEST_MODULE, LONGEST_FUNCTION, FULLEST_FOLDER = 700, 70, 25
+LONGEST_MODULE, LONGEST_FUNCTION, FULLEST_FOLDER = 700, 60, 25
 
 SMALL, FEWEST = 60, 4
 MOST_SMALL, MOST_NEARLY_EMPTY, MOST_COMMON_NAMES = 0, 1, 18

@@ -2,7 +2,7 @@
 
 import re
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -282,21 +282,53 @@ def run(
       fleet run epic.md --review auto --web --not-between 22:00-07:00
       fleet run --plan plan.toml --workers 8 --estimate
     """
-    _check_arguments(epic, plan_file, plan_only=plan_only, only_estimate=only_estimate, sets=sets)
+    asked = _Asked(epic, plan_file, sets, review, yes=yes, plan_only=plan_only, only_estimate=only_estimate)
     limits = limits_of(workers=workers, budget=budget, minutes=minutes, tokens=tokens, attempts=attempts)
     how = {"sandbox": sandbox, "setup_network": setup_network, "flat": flat, "not_between": not_between}
     given = flags(limits, base_url=base_url, metrics=metrics, otlp=otlp, allow_red_base=allow_red_base, **how)
-    loaded = common.configuration(repo, config, given)
-    fleet, epic_ = Fleet(loaded, current()), _read_epic(epic)
+    fleet = Fleet(common.configuration(repo, config, given), current())
     display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json, web=web)
-    reviewing = reviewing_of(review, yes=yes, by_human=display.interactive or loaded.config.run.review)
-    order = Order(goal=epic_.goal, repository=repo, base=base, name=name, review=reviewing, issue=epic_.issue)
-    if plan_file is not None:
-        order = _with_plan(order, load_plan_argument(fleet.wiring.known, plan_file, sets, repo), plan_file)
-    if only_estimate:
-        return common.show_view(_estimate(loaded, order), run_estimate_lines, as_json=as_json)
-    if plan_only:
-        return _write_plan(loaded, order, None, as_json=as_json)
+    _begin(fleet, asked, Order(goal="", repository=repo, base=base, name=name), display)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What to work on, how far, and who approves the plan. Raises `UsageError` where options contradict each other."""
+
+    epic: str | None
+    plan_file: str | None
+    sets: list[str] | None
+    review: str | None
+    yes: bool
+    plan_only: bool
+    only_estimate: bool
+
+    def __post_init__(self) -> None:
+        if (self.epic is None) == (self.plan_file is None):
+            raise UsageError(
+                'give either an epic (text, a file, or -) or --plan PLAN: fleet run "Add a health endpoint"'
+            )
+        if self.sets and self.plan_file is None:
+            raise UsageError("--set sets a parameter of a plan", hint="name the plan with --plan")
+        if self.plan_only and self.epic is None:
+            raise UsageError("--plan-only writes a plan, --plan runs one", hint="use one of them")
+        if self.plan_only and self.only_estimate:
+            raise UsageError("--plan-only calls the planner, --estimate calls nothing", hint="use one of them")
+
+
+def _begin(fleet: Fleet, asked: _Asked, order: Order, display: Display) -> None:
+    """Estimate, plan or run what was asked for; the order says where, and under which name."""
+    epic, loaded = _read_epic(asked.epic), fleet.loaded
+    by_human = display.interactive or fleet.config.run.review
+    reviewing = reviewing_of(asked.review, yes=asked.yes, by_human=by_human)
+    order = replace(order, goal=epic.goal, issue=epic.issue, review=reviewing)
+    if asked.plan_file is not None:
+        plan = load_plan_argument(fleet.wiring.known, asked.plan_file, asked.sets, order.repository)
+        order = _with_plan(order, plan, asked.plan_file)
+    if asked.only_estimate:
+        return common.show_view(_estimate(loaded, order), run_estimate_lines, as_json=display.as_json)
+    if asked.plan_only:
+        return _write_plan(loaded, order, None, as_json=display.as_json)
     folder = common.run_async(lambda: fleet.create(order))
     raise typer.Exit(exit_code(work_and_show(fleet, folder, display)))
 
@@ -333,19 +365,6 @@ def reviewing_of(review: str | None, *, yes: bool, by_human: bool) -> Reviewing:
             return "none" if yes else "human" if by_human else "auto"
         case _:
             raise UsageError(f"--review {review}: use human, auto or none")
-
-
-def _check_arguments(
-    epic: str | None, plan_file: str | None, *, plan_only: bool, only_estimate: bool, sets: list[str] | None
-) -> None:
-    if (epic is None) == (plan_file is None):
-        raise UsageError('give either an epic (text, a file, or -) or --plan PLAN: fleet run "Add a health endpoint"')
-    if sets and plan_file is None:
-        raise UsageError("--set sets a parameter of a plan", hint="name the plan with --plan")
-    if plan_only and epic is None:
-        raise UsageError("--plan-only writes a plan, --plan runs one", hint="use one of them")
-    if plan_only and only_estimate:
-        raise UsageError("--plan-only calls the planner, --estimate calls nothing", hint="use one of them")
 
 
 def exit_code(ending: Ending | int | None) -> int:

@@ -96,13 +96,11 @@ def rehearse(
     options = flags(limits_of(workers=workers, budget=budget), sandbox=sandbox, gate=gate, base_url=base_url)
     loaded = common.configuration(repo, config, options)
     if for_real:
-        replaying = {"--plan": plan_file, "-o": output, "--write": write, "--branch": branch}
-        _refuse(replaying, "--for-real replays nothing")
+        _refuse({"--plan": plan_file, "-o": output, "--write": write, "--branch": branch}, "--for-real replays nothing")
         redoing = rehearsal.Redoing(repo, last or LAST_FOR_REAL, worker, name, yes)
         raise typer.Exit(rehearsal.begin_and_show(Fleet(loaded, current()), redoing, as_json=as_json))
     _refuse({"--budget": budget, "--yes": yes, "--base-url": base_url}, "a rehearsal costs nothing without --for-real")
-    if write and root_of(repo) is None:
-        raise UsageError("--write needs a worktree to put fleet.toml into")
+    root = _root_to_write_to(repo) if write else None
     fleet = Fleet(for_rehearsal(loaded), current())
     line = _line(fleet, repo, plan_file, last=last or LAST)
     if output is not None:
@@ -112,9 +110,15 @@ def rehearse(
     if view is None:
         raise typer.Exit(EXIT[None])
     common.show_view(view, rehearsal_lines, as_json=as_json)
-    if write and (root := root_of(repo)) is not None:
+    if root is not None:
         typer.echo(write_advice(root / "fleet.toml", view, gate=fleet.config.checks.gate), err=as_json)
     raise typer.Exit(0 if view.succeeded else 1)
+
+
+def _root_to_write_to(repo: Path) -> Path:
+    if (root := root_of(repo)) is None:
+        raise UsageError("--write needs a worktree to put fleet.toml into")
+    return root
 
 
 def _write_plan(line: Line, output: Path, *, force: bool) -> None:

@@ -36,20 +36,21 @@ Only = Annotated[
     list[str] | None,
     typer.Option("--only", metavar="SUBTASK", help="Only this subtask; may be repeated.", autocompletion=subtask_ids),
 ]
+PlanInstead = Annotated[
+    str | None,
+    typer.Option(
+        "--plan",
+        metavar="PLAN",
+        help="Approve this plan instead: a file, or a name of the library.",
+        autocompletion=plan_names,
+    ),
+]
 NOT_APPROVED = 1  # the exit code where a person was asked and did not say yes
 
 
 def approve(
     run: RunArgument = None,
-    plan: Annotated[
-        str | None,
-        typer.Option(
-            "--plan",
-            metavar="PLAN",
-            help="Approve this plan instead: a file, or a name of the library.",
-            autocompletion=plan_names,
-        ),
-    ] = None,
+    plan: PlanInstead = None,
     sets: Sets = None,
     edit: Annotated[bool, typer.Option("--edit", "-e", help="Edit the plan in $EDITOR first.")] = False,
     only: Only = None,

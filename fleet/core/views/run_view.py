@@ -263,14 +263,7 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
         attempts=state.attempts,
         commits=state.commits,
         commits_tested=commits_tested(state),
-        landing=LandingView(
-            batches=state.landing.batches,
-            red=state.landing.red,
-            gate_runs=sum(tried.gate_runs for tried in state.landing.tested),
-            queued=len(state.landing.queue),
-            testing=len(state.landing.open_batches),
-            full=is_full(state),
-        ),
+        landing=_landing_view(state),
         incidents=incident_counts(state.incidents),
         tokens={role: tokens_view(spend) for role, spend in spending.items()},
         cost_dollars=state.spent.dollars,
@@ -306,6 +299,17 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
         planner=_planner_health(state, now),
         estimates=run_estimates(state),
         remaining=remaining_view(state, now, alive=alive),
+    )
+
+
+def _landing_view(state: RunState) -> LandingView:
+    return LandingView(
+        batches=state.landing.batches,
+        red=state.landing.red,
+        gate_runs=sum(tried.gate_runs for tried in state.landing.tested),
+        queued=len(state.landing.queue),
+        testing=len(state.landing.open_batches),
+        full=is_full(state),
     )
 
 
