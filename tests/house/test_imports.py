@@ -4,7 +4,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatch
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
@@ -14,6 +14,9 @@ import pytest
 
 from tests.house.doorways import DOORWAYS, ENVIRONMENT, NOT_LIKE_THEIR_DISTRIBUTION, READS_ENVIRONMENT
 from tests.house.rooms import EVERYTHING, MAY_IMPORT
+
+LONGEST_CHAIN = 32
+"""Modules, the first and the last one counted. It goes down with every layer that goes."""
 
 OURS = {"fleet", "agents", "worktrees", "dashboards"}
 
@@ -49,6 +52,19 @@ def test_no_room_imports_itself_through_others(imports: Mapping[str, frozenset[s
             found = {_room_of(name, rooms) for name in names if not _is_anywhere(name)}
             below[room] |= found - {room, ""}
     assert list(TopologicalSorter(below).static_order()), "a CycleError names the rooms"
+
+
+def test_no_chain_of_imports_is_longer_than_it_was(product: Mapping[str, ast.Module]) -> None:
+    """From module to module, wherever in it the import is; those for the type checker alone are left out."""
+    below = {path: frozenset(_imported_paths(path, tree, product)) for path, tree in product.items()}
+    known = dict[str, tuple[str, ...]]()
+    longest = max((_longest_chain(path, below, known) for path in below), key=len)
+    assert len(longest) <= LONGEST_CHAIN, "\n".join(longest)
+
+
+def test_the_longest_chain_ends_at_a_circle() -> None:
+    below = {"a": frozenset("bc"), "b": frozenset("c"), "c": frozenset("ad"), "d": frozenset[str]()}
+    assert _longest_chain("a", below, {}) == ("a", "b", "c", "d")
 
 
 def test_a_circle_of_rooms_would_be_seen() -> None:
@@ -251,3 +267,41 @@ def _below(module: str, prefix: str) -> bool:
 def _import_name(requirement: str) -> str:
     name = re.split(r"[\s<>=!~\[;]", requirement, maxsplit=1)[0].lower()
     return NOT_LIKE_THEIR_DISTRIBUTION.get(name, name.replace("-", "_"))
+
+
+def _imported_paths(path: str, tree: ast.Module, product: Mapping[str, ast.Module]) -> Iterator[str]:
+    """The other files that a module imports."""
+    for node in _without_types(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            module = name.replace(".", "/")
+            owner = module.rpartition("/")[0]
+            candidates = (f"{module}.py", f"{module}/__init__.py", f"{owner}.py", f"{owner}/__init__.py")
+            found = next((each for each in candidates if each in product), path)
+            if found != path:
+                yield found
+
+
+def _without_types(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes that are run."""
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)):
+            yield child
+            yield from _without_types(child)
+
+
+def _longest_chain(
+    path: str, below: Mapping[str, frozenset[str]], known: dict[str, tuple[str, ...]], above: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """The longest chain from a module on; one that is above it begins no chain again."""
+    if path not in known:
+        chains = (
+            _longest_chain(each, below, known, (*above, path)) for each in sorted(below[path]) if each not in above
+        )
+        known[path] = (path, *max(chains, key=len, default=()))
+    return known[path]

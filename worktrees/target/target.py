@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from fleet.core.audit.attribution import UNKNOWN, Attributed, FleetCommits, Revert, fleet_commits
-from fleet.core.audit.audit import Branch, Commit
+from fleet.core.audit.commits import Branch, Commit
 from fleet.core.base.ids import Sha, did_you_mean, is_slug
 from fleet.errors import UsageError
 from worktrees.base.fs import printable

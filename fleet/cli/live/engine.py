@@ -26,7 +26,6 @@ from pydantic import BaseModel
 from dashboards.address import parse_address
 from fleet.app.fleet import Fleet
 from fleet.cli.common import hard_stop, run_async, send_requests
-from fleet.cli.live.notifier import keep_notifier
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded
@@ -76,7 +75,10 @@ async def run_engine(
             tasks.start_soon(display.follow)
         if exporter is not None:
             tasks.start_soon(exporter.watch_loop)
-        tasks.start_soon(keep_notifier, fleet, folder)
+        if fleet.config.notify.channels:
+            from fleet.cli.live.notifier import keep_notifier  # noqa: PLC0415 - few runs have a channel
+
+            tasks.start_soon(keep_notifier, fleet, folder)
         tasks.start_soon(keep_hours, fleet.config.run.not_between, folder)
         on_fact = display.take if display is not None else None
         state = await fleet.run(folder, stop=stop, watcher=exporter, on_fact=on_fact)

@@ -13,11 +13,11 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import typer
 
-from fleet.app.fleet import Fleet
 from fleet.app.notifications import courier_of, routes_of
 from fleet.cli.common import send_requests
 from fleet.config.environment import current
@@ -29,6 +29,9 @@ from fleet.errors import FleetError, first_error
 from fleet.runs.journal import Journal
 from fleet.runs.outbox import Outbox, sending
 from fleet.runs.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from fleet.app.fleet import Fleet
 
 LOG = "notifier.log"
 POLL_S = 0.5
@@ -96,9 +99,7 @@ def note_given_up(folder: RunFolder, text: str) -> None:
 
 
 async def keep_notifier(fleet: Fleet, folder: RunFolder) -> None:
-    """See to it that a notifier runs as long as the engine does, if there is a channel to notify."""
-    if not fleet.config.notify.channels:
-        return
+    """See to it that a notifier runs as long as the engine does."""
     try:
         routes_of(fleet.config, fleet.environ)
     except FleetError as error:

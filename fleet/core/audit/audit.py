@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fleet.core.audit.chains import Chain, JournalChains
-from fleet.core.base.ids import RunId, Sha, SubtaskId
+from fleet.core.audit.commits import Branch, Commit
+from fleet.core.base.ids import RunId, Sha
 from fleet.core.plans.plan import PLANNER
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Attempt
@@ -17,33 +18,6 @@ from fleet.core.state.subtasks import Attempt
 
 
 SHORT = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A commit as git has it, and the values of its trailers."""
-
-    id: Sha
-    tree: Sha
-    parents: tuple[Sha, ...]
-    subject: str
-    run: RunId | None
-    subtask: SubtaskId | None
-    attempt: int | None
-    worker: str | None
-    model: str | None
-    sound: bool = True
-    """Whether its content matches its id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """The result branch as git has it: the commits above the base, oldest first."""
-
-    tip: Sha | None
-    """None if the branch does not exist."""
-    commits: tuple[Commit, ...]
-    has_base: bool = True
 
 
 @dataclass(frozen=True, slots=True)

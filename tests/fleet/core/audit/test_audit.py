@@ -9,6 +9,7 @@ from dashboards.text.audit_text import audit_lines
 from fleet.core.audit.audit import Audit, Branch, Commit, audit_run
 from fleet.core.audit.audit_view import audit_view
 from fleet.core.audit.chains import read_facts
+from fleet.core.audit.commits import Branch, Commit
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.core.views.base_view import dump_view
