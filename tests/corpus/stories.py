@@ -10,7 +10,7 @@ from fleet.core.state import facts as f
 from tests.dashboards.hostile import ASKED, FINDING, HOSTILE, VOTE, poisoned
 from tests.dashboards.stories import busy_story, commit, ended_story, works
 from tests.fleet.core.pretend import Pretend
-from tests.fleet.core.story import WHO, Story, failure, plan_of
+from tests.fleet.core.story import WHO, Story, connected, failure, plan_of
 
 STEPS = 4_000
 RED = f.CheckRun(
@@ -271,13 +271,10 @@ def machines() -> Story:
     labelled = plan_of("x", "y", labels=("gpu",)).subtasks
     plan = Plan(goal="g", subtasks=(*plan_of("a", "b").subtasks, *labelled))
     story = Story(Policy(machines=Machines(offers=offers)), plan)
-    node = f.NodeConnected(
-        at=0, node="small", version="1", host="s.example", processors=4, memory_bytes=8, workers=4, checks=2
-    )
-    big = {"node": "big", "host": "b.example", "workers": 1, "labels": ("gpu",), "skew_s": -3.5, "lands": True}
-    story.happens(node.model_copy(update=big), node)
+    big = connected("big", host="b.example", memory_bytes=8, checks=2, labels=("gpu",), skew_s=-3.5, lands=True)
+    story.happens(big, connected("small", host="s.example", memory_bytes=8, workers=4, checks=2))
     for id_, where in (("a", "small"), ("b", "small"), ("x", "big")):
-        story.happens(f.WorkerStarted(at=0, subtask=id_, number=1, node=where))
+        story.worker_starts(id_, where)
     commit(story, "a")
     story.happens(f.AttemptVerified(at=1, subtask="a", number=1, checks=(GREEN.model_copy(update={"node": "big"}),)))
     story.attempt_fails("b", "infrastructure")

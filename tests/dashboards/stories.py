@@ -4,7 +4,7 @@ from fleet.core.base.usage import Usage
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.plans.plan import Plan
 from fleet.core.state import facts as f
-from tests.fleet.core.story import Story, plan_of
+from tests.fleet.core.story import Story, connected, plan_of
 
 CHECKS = (
     f.CheckRun(criterion="It greets", command="pytest tests/greet", passed=True, seconds=1.2, output="2 passed"),
@@ -56,22 +56,9 @@ def busy_story() -> Story:
 
 
 def works(story: Story, id_: str, turn: int, doing: str) -> None:
-    number = story.current(id_).number
-    story.happens(f.WorkerStarted(at=story.now, subtask=id_, number=number))
-    story.happens(
-        f.ModelCalled(
-            at=story.now,
-            role="worker",
-            model="claude-haiku-5-5",
-            usage=Usage(input=4000, output=300),
-            dollars=0.05,
-            seconds=1.5,
-            subtask=id_,
-            attempt=number,
-            turn=turn,
-            doing=doing,
-        )
-    )
+    usage = Usage(input=4000, output=300)
+    story.worker_starts(id_)
+    story.model_is_called(id_, 0.05, model="claude-haiku-5-5", usage=usage, seconds=1.5, turn=turn, doing=doing)
 
 
 def commit(story: Story, id_: str) -> None:
@@ -108,21 +95,7 @@ def nodes_story() -> Story:
     story = Story(Policy(machines=Machines(offers=offers)), plan)
     for node in ("big", "idle"):
         labels = offers[node].labels
-        story.happens(
-            f.NodeConnected(
-                at=0,
-                node=node,
-                version="1",
-                host=f"{node}.example",
-                processors=4,
-                memory_bytes=1,
-                workers=1,
-                checks=1,
-                labels=labels,
-                lands=True,
-                skew_s=2.5,
-            )
-        )
+        story.happens(connected(node, host=f"{node}.example", labels=labels, lands=True, skew_s=2.5))
     story.happens(
         f.NodeDrained(at=0, node="idle", by="ada"),
         f.NodeLost(at=0, node="gone", why="no route to host"),

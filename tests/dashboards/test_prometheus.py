@@ -24,7 +24,7 @@ from fleet.runs.run_folder import RunFolder, all_runs
 from tests.dashboards.metrics.test_metrics import series_of
 from tests.dashboards.stories import busy_story
 from tests.docs.verbs import commands_in, problem_with
-from tests.fleet.core.story import Story, plan_of
+from tests.fleet.core.story import Story, connected, plan_of
 from tests.tools import ROOT, environment, run_tool, tool
 
 SHIPPED = ROOT / "dashboards" / "prometheus"
@@ -232,7 +232,7 @@ def test_every_panel_shows_something_as_shipped(tmp_path: Path) -> None:
         working(folder),
         exporting(lambda: all_runs(state_dir), state_dir, Address("127.0.0.1", 0)) as exporter,
     ):
-        journal.append([*facts[:split], GREETING.model_copy(update={"at": begun + 1})])
+        journal.append([*facts[:split], connected("builder", at=begun + 1, workers=4)])
         with prometheus(exporter.address, tmp_path) as server:
             assert answer(server, "fleet_runs_begun_total") == 2
             journal.append([*facts[split:], planning])
@@ -243,11 +243,6 @@ def test_every_panel_shows_something_as_shipped(tmp_path: Path) -> None:
             assert silent == {}
             rows = ask(server, "fleet_run_info")
     assert {(row["metric"]["run"], row["metric"]["state"]) for row in rows} == {("r", "running"), ("ended", "landed")}
-
-
-GREETING = f.NodeConnected(
-    at=0, node="builder", version="1", host="builder", processors=4, memory_bytes=1, workers=4, checks=4
-)
 
 
 def shows_something(server: Address, query: str) -> bool:

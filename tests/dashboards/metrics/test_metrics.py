@@ -17,7 +17,7 @@ from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.ports.agents import CallGauges, RemainingQuota
 from tests.fleet.core.pretend import Pretend
-from tests.fleet.core.story import Story, plan_of
+from tests.fleet.core.story import Story, connected, plan_of
 
 Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -236,7 +236,7 @@ def test_a_tally_of_another_version_loads_as_far_as_it_is_known(story: Story) ->
 def test_more_nodes_than_series_are_counted_together() -> None:
     story = Story(plan=plan_of("a"))
     for number in range(MOST_NAMES + 5):
-        story.happens(greeting(f"n{number:02}"))
+        story.happens(connected(f"n{number:02}"))
     story.happens(f.NodeLost(at=0, node=f"n{MOST_NAMES + 4:02}", why="gone"))
     text = scraped(story)
     series = {labels["node"] for name, labels, _ in read(text) if name == "fleet_node_up"}
@@ -246,7 +246,3 @@ def test_more_nodes_than_series_are_counted_together() -> None:
     resting = scraped(story, alive=False)
     assert value(resting, "fleet_nodes", state="connected") == 0
     assert "fleet_node_up{" not in resting
-
-
-def greeting(node: str) -> f.NodeConnected:
-    return f.NodeConnected(at=0, node=node, version="1", host="h", processors=2, memory_bytes=1, workers=2, checks=1)

@@ -132,20 +132,7 @@ def test_markup_in_an_event_is_shown_and_not_obeyed() -> None:
 
 def test_markup_in_what_an_agent_does_is_shown_and_not_obeyed() -> None:
     story = Story(plan=plan_of("a"))
-    story.happens(
-        f.ModelCalled(
-            at=0,
-            role="worker",
-            model="m",
-            usage=story.state.spent.usage,
-            dollars=0,
-            seconds=1,
-            subtask="a",
-            attempt=1,
-            turn=2,
-            doing=f"[/bad] [bold]{HOSTILE}",
-        )
-    )
+    story.model_is_called("a", turn=2, doing=f"[/bad] [bold]{HOSTILE}")
     assert "turn 2  [/bad] [bold]" in "\n".join(frames(story.state, (120, 24))[0])
 
 

@@ -21,7 +21,7 @@ def write_run(state_dir: Path, name: str, repository: Path, **changes: object) -
     """A run in which one attempt failed for fifty cents, and the next one landed."""
     story = Story(plan=plan_of("api", failure_action="retry"))
     for _ in range(2):
-        story.happens(f.WorkerStarted(at=story.now, subtask="api", number=story.current("api").number))
+        story.worker_starts("api")
         story.model_is_called("api", dollars=0.5)
         if story.current("api").number == 1:
             story.attempt_fails("api")

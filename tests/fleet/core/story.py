@@ -34,6 +34,11 @@ def failure(kind: f.FailureKind = "check", summary: str = "red") -> f.Failure:
     return f.Failure(kind=kind, summary=summary, evidence=f"{summary}, it says")
 
 
+def connected(node: str, **fields: object) -> f.NodeConnected:
+    told = {"at": 0.0, "version": "1", "host": "h", "processors": 4, "memory_bytes": 1, "workers": 1, "checks": 1}
+    return f.NodeConnected.model_validate({**told, "node": node, **fields})
+
+
 @dataclass
 class Story:
     """Facts in their order, and what is true after each. Every fact is followed by what policy decides."""
@@ -96,22 +101,13 @@ class Story:
         number = self.current(id_).number
         self.happens(f.AttemptFailed(at=self.now, subtask=id_, number=number, failure=failure(kind), report=report))
 
-    def model_is_called(self, id_: str, dollars: float | None = 0.01) -> None:
-        number = self.current(id_).number
-        self.happens(
-            f.ModelCalled(
-                at=self.now,
-                role="worker",
-                model="m",
-                usage=Usage(input=10, output=1),
-                dollars=dollars,
-                seconds=1.0,
-                subtask=id_,
-                attempt=number,
-                turn=1,
-                doing="bash",
-            )
-        )
+    def worker_starts(self, id_: str, node: str = "") -> None:
+        self.happens(f.WorkerStarted(at=self.now, subtask=id_, number=self.current(id_).number, node=node))
+
+    def model_is_called(self, id_: str, dollars: float | None = 0.01, **fields: object) -> None:
+        usage, about = Usage(input=10, output=1), {"subtask": id_, "attempt": self.current(id_).number}
+        called = f.ModelCalled(at=self.now, role="worker", model="m", usage=usage, dollars=dollars, seconds=1.0, turn=1)
+        self.happens(called.model_copy(update={"doing": "bash", **about, **fields}))
 
     def work_is_done(self, *ids: str) -> None:
         """Committed, and its checks pass: it waits for landing."""

@@ -102,14 +102,10 @@ def rungs_taken(story: Story) -> list[tuple[str | None, str | None, str]]:
     return [(fact.model, fact.effort, fact.choice.why if fact.choice else "") for fact in started]
 
 
-def worker_starts(story: Story, id_: str) -> None:
-    story.happens(f.WorkerStarted(at=story.now, subtask=id_, number=story.current(id_).number))
-
-
 def test_after_a_failure_that_more_thought_may_mend_the_next_rung_takes_it_without_the_planner() -> None:
     story = Story(RUNGS, plan_of("api"))
     for _ in range(2):
-        worker_starts(story, "api")
+        story.worker_starts("api")
         story.attempt_fails("api")
     assert rungs_taken(story) == [
         ("small", "low", "order"),
@@ -117,7 +113,7 @@ def test_after_a_failure_that_more_thought_may_mend_the_next_rung_takes_it_witho
         ("large", "high", "climbed"),
     ]
     assert story.facts_of(f.PlannerCalled) == []
-    worker_starts(story, "api")
+    story.worker_starts("api")
     story.attempt_fails("api")
     assert len(story.facts_of(f.PlannerCalled)) == 1, "above the last rung the planner decides"
 
@@ -125,7 +121,7 @@ def test_after_a_failure_that_more_thought_may_mend_the_next_rung_takes_it_witho
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - ABILITY - {"configuration", "spent", "ambiguous", "internal"}))
 def test_what_no_rung_could_mend_does_not_climb(kind: f.FailureKind) -> None:
     story = Story(RUNGS, plan_of("api", failure_action="retry"))
-    worker_starts(story, "api")
+    story.worker_starts("api")
     story.attempt_fails("api", kind)
     story.time_passes_to_the_next_wake()
     assert rungs_taken(story) == [("small", "low", "order"), ("small", "low", "again")]
@@ -141,7 +137,7 @@ def test_a_check_that_fails_before_any_work_says_nothing_about_the_rung() -> Non
 def test_a_rung_that_is_named_is_always_the_first_and_failures_still_climb() -> None:
     named = Policy(rungs={"coder": Ladder(rungs=LADDER.rungs, first=1)})
     story = Story(named, plan_of("api"))
-    worker_starts(story, "api")
+    story.worker_starts("api")
     story.attempt_fails("api")
     assert rungs_taken(story) == [("large", "low", "named"), ("large", "high", "climbed")]
 
@@ -149,7 +145,7 @@ def test_a_rung_that_is_named_is_always_the_first_and_failures_still_climb() -> 
 @pytest.mark.parametrize("chosen", [{"model": "own"}, {"effort": "max"}])
 def test_a_model_or_an_effort_of_the_plan_is_taken_as_it_is(chosen: dict[str, str]) -> None:
     story = Story(RUNGS, plan_of("api", **chosen))
-    worker_starts(story, "api")
+    story.worker_starts("api")
     story.attempt_fails("api")
     [first] = story.facts_of(f.AttemptStarted)
     assert (first.model, first.effort, first.choice) == (chosen.get("model"), chosen.get("effort"), None)
@@ -158,17 +154,17 @@ def test_a_model_or_an_effort_of_the_plan_is_taken_as_it_is(chosen: dict[str, st
 
 def test_without_rungs_nothing_is_chosen_and_nothing_climbs() -> None:
     story = Story(Policy(), plan_of("api"))
-    worker_starts(story, "api")
+    story.worker_starts("api")
     story.attempt_fails("api")
     assert rungs_taken(story) == [(None, None, "")]
 
 
 def test_what_attempts_of_the_run_led_to_is_evidence_for_the_next() -> None:
     story = Story(RUNGS.model_copy(update={"workers": 1}), plan_of("a", "b needs a"))
-    worker_starts(story, "a")
+    story.worker_starts("a")
     story.model_is_called("a", dollars=0.5)
     story.attempt_fails("a")
-    worker_starts(story, "a")
+    story.worker_starts("a")
     story.landed("a")
     [failed, done] = story.state.tallies.values()
     assert (failed.landed, failed.failed, failed.priced, failed.dollars) == (0, {"check": 1}, 1, 0.5)

@@ -5,7 +5,7 @@ import pytest
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.policy.requests import REQUEST, Request, request_problem
 from fleet.core.state import facts as f
-from tests.fleet.core.story import Story, plan_of
+from tests.fleet.core.story import Story, connected, plan_of
 
 WHO = "ada"
 
@@ -123,11 +123,8 @@ def with_nodes() -> Story:
     """One connected, one lost, one banned, and one of the configuration that was not tried yet."""
     offers = {"": MachineOffer(), "well": MachineOffer(), "later": MachineOffer()}
     story = Story(Policy(machines=Machines(offers=offers)), plan_of("a"))
-    greeting = f.NodeConnected(
-        at=0, node="well", version="1", host="h", processors=1, memory_bytes=1, workers=1, checks=1
-    )
     story.happens(
-        greeting,
+        connected("well"),
         f.NodeLost(at=0, node="lost", why="no route"),
         f.NodeLost(at=0, node="liar", why="it is not used any more: a pack bomb", banned=True),
         f.NodeDrained(at=0, node="lost", by=WHO),

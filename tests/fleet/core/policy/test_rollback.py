@@ -30,7 +30,7 @@ def story_of(plan: Plan, undo: Plan | None, **more: object) -> Story:
 
 def begins(story: Story, *ids: str) -> None:
     for id_ in ids:
-        story.happens(f.WorkerStarted(at=story.now, subtask=id_, number=story.current(id_).number))
+        story.worker_starts(id_)
 
 
 def is_done_unchanged(story: Story, id_: str, **result: object) -> None:

@@ -10,6 +10,7 @@ from fleet.core.state import facts as f
 from fleet.core.state.machines import machine_problem
 from fleet.core.views.nodes_view import node_views
 from tests.fleet.core.story import WHO, Story, plan_of
+from tests.fleet.core.story import connected as node_connected
 
 GPU = MachineOffer(labels=("gpu",), lands=True)
 MACHINES = Machines(
@@ -20,19 +21,7 @@ MACHINES = Machines(
 def connected(
     node: str = "builder", workers: int = 1, labels: tuple[str, ...] = ("gpu",), part_of: str = ""
 ) -> f.NodeConnected:
-    return f.NodeConnected(
-        at=0,
-        node=node,
-        version="1",
-        host="h",
-        processors=4,
-        memory_bytes=1,
-        workers=workers,
-        checks=1,
-        labels=labels,
-        lands=True,
-        part_of=part_of,
-    )
+    return node_connected(node, workers=workers, labels=labels, lands=True, part_of=part_of)
 
 
 def story_of(*plain: str, machines: Machines = MACHINES) -> Story:

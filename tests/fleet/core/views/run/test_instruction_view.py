@@ -11,15 +11,11 @@ def given(subtask: str = "api", text: str = "use UTC", *, interrupt: bool = Fals
     return f.InstructionGiven(at=1, subtask=subtask, text=text, by="ada", interrupt=interrupt)
 
 
-def working(story: Story) -> None:
-    story.happens(f.WorkerStarted(at=story.now, subtask="api", number=story.current("api").number))
-
-
 def test_the_phase_of_the_attempt_decides_who_reads_it() -> None:
     story = Story(plan=plan_of("api", "docs needs api"))
     assert when_read(story.state, "docs") == "attempt 1 reads it when it starts"
     assert when_read(story.state, "api") == "attempt 1 reads it when it starts"
-    working(story)
+    story.worker_starts("api")
     assert when_read(story.state, "api") == "attempt 1 reads it after the tools that it runs now"
     assert when_read(story.state, "api", interrupt=True) == "attempt 1 is interrupted and reads it at once"
     story.attempt_fails("api")
@@ -36,7 +32,7 @@ def test_finished_work_is_not_told_any_more() -> None:
 def test_a_program_reads_nothing_while_it_runs() -> None:
     story = Story(Policy(programs=("coder",)), plan_of("api"))
     assert when_read(story.state, "api") == "attempt 1 reads it when it starts"
-    working(story)
+    story.worker_starts("api")
     told = (
         "attempt 1 is a program, which reads nothing while it runs; attempt 2 reads it when it starts, if there is one"
     )
@@ -46,7 +42,7 @@ def test_a_program_reads_nothing_while_it_runs() -> None:
 def test_an_agent_with_turns_reads_it_between_two_of_them() -> None:
     story = Story(Policy(by_turns=("coder",)), plan_of("api"))
     assert when_read(story.state, "api") == "attempt 1 reads it when it starts"
-    working(story)
+    story.worker_starts("api")
     assert when_read(story.state, "api") == "attempt 1 reads it once its turn has ended"
     assert when_read(story.state, "api", interrupt=True) == "attempt 1 is interrupted and reads it at once"
 
@@ -61,7 +57,7 @@ def test_the_parts_of_a_split_subtask_are_told_instead() -> None:
 
 def test_an_instruction_names_the_attempts_that_read_it() -> None:
     story = Story(plan=plan_of("api"))
-    working(story)
+    story.worker_starts("api")
     story.happens(given(), f.InstructionRead(at=2, subtask="api", number=1, count=1), given(text="and French"))
     first, second = instruction_views(story.of("api"))
     assert (first.read_by, second.read_by) == ((1,), ())

@@ -9,7 +9,7 @@ from fleet.core.state import facts as f
 from fleet.core.views.incident_view import EVIDENCE, excerpt
 from fleet.core.views.planner_view import planner_state
 from fleet.core.views.run_view import run_word, status_view
-from tests.fleet.core.story import Story, plan_of
+from tests.fleet.core.story import Story, connected, plan_of
 
 
 def test_the_planner_reads_who_reported_since_it_was_last_asked() -> None:
@@ -68,8 +68,7 @@ def test_evidence_is_cut_to_its_end_at_a_line() -> None:
 
 def test_a_status_lists_the_first_of_very_many_nodes() -> None:
     story = Story(plan=plan_of("a"))
-    node = f.NodeConnected(at=0, node="", version="1", host="h", processors=4, memory_bytes=8, workers=4, checks=2)
-    story.happens(*(node.model_copy(update={"node": f"n{number:02}"}) for number in range(MOST_NODES + 3)))
+    story.happens(*(connected(f"n{number:02}") for number in range(MOST_NODES + 3)))
     lines = status_lines(status_view(story.state, 0.0, alive=True))
     assert sum("at work" in line for line in lines) == MOST_NODES
     assert any(line.strip() == "and 3 more: fleet status r --json" for line in lines)
