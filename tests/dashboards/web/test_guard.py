@@ -46,6 +46,8 @@ async def test_a_name_that_was_allowed_is_answered(tmp_path: Path) -> None:
         assert (await someone.get("/", {"Host": "fleet.example"}))[0] == 200
         headers = {"Host": "fleet.example", "Origin": "https://fleet.example"}
         assert (await someone.decide("/runs/r/requests/paused", headers))[0] == 200
+        for host in ("evil.example", "fleet.example.evil.example", "10.0.0.1"):
+            assert (await someone.get("/", {"Host": host}))[0] == 403
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ def test_what_needs_a_label_starts_only_where_a_machine_with_it_has_a_slot() -> 
     assert running(story) == ["a", "b"]
     assert waits(story, "x") == "waits for a machine with the label gpu: node builder is out: not connected yet"
     assert waits(story, "a") == ""
+    never = waits(Story(Policy(machines=MACHINES), plan_of("z", labels=("tpu",))), "z")
+    assert never.startswith("needs a machine with the label tpu, and none has it: ")
     story.happens(connected())
     assert running(story) == ["a", "b", "x"]
     assert waits(story, "y") == "waits for a free slot on a machine with the label gpu: builder (1 of 1 in use)"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fleet.core import views
+from fleet.core.state.facts import Report
 from fleet.core.views.base_view import SCHEMA_VERSION, dump_view
 
 
@@ -36,12 +37,15 @@ class _Inner:
 class _Outer:
     inner: tuple[_Inner, ...]
     by_name: dict[str, _Inner]
+    report: Report
 
 
 def test_a_dump_has_the_version_and_the_views_in_it() -> None:
-    dumped = dump_view(_Outer((_Inner("check"),), {"a": _Inner("bounds")}))
-    assert json.loads(json.dumps(dumped)) == {
+    report = Report(status="done", summary="did it", needs=("a key",))
+    dumped = dump_view(_Outer((_Inner("check"),), {"a": _Inner("bounds")}, report))
+    assert dumped == {
         "schema_version": SCHEMA_VERSION,
         "inner": [{"class": "check"}],
         "by_name": {"a": {"class": "bounds"}},
+        "report": json.loads(report.model_dump_json()),
     }
