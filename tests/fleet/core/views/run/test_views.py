@@ -7,6 +7,7 @@ from dashboards.text.tables import MOST_NODES, status_lines, subtask_lines
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.state import facts as f
 from fleet.core.views.incident_view import EVIDENCE, excerpt
+from fleet.core.views.nodes_view import waiting_for_machines
 from fleet.core.views.planner_view import planner_state
 from fleet.core.views.run_view import run_word, status_view
 from fleet.core.views.subtask_view import subtask_view
@@ -80,10 +81,13 @@ def test_a_plan_says_which_machine_a_subtask_needs() -> None:
     assert any("on a machine with gpu, big" in line for line in lines)
 
 
-def test_a_subtask_says_which_machine_it_waits_for() -> None:
+def test_a_subtask_says_which_machine_it_waits_for_until_the_run_ends() -> None:
     offers = {"": MachineOffer(), "big": MachineOffer(labels=("gpu",), lands=True)}
     story = Story(Policy(machines=Machines(offers=offers)), plan_of("x", "y", labels=("gpu",)))
     story.happens(connected("big", labels=("gpu",), lands=True))
     lines = subtask_lines(subtask_view(story.state, story.state.spec("y"), 0.0))
     assert "  labels  gpu" in lines
     assert "  WAITING waits for a free slot on a machine with the label gpu: big (1 of 1 in use)" in lines
+    story.happens(f.RunEnded(at=0, ending="cancelled", why="so"))
+    assert waiting_for_machines(story.state, 0.0) == {}
+    assert subtask_view(story.state, story.state.spec("y"), 0.0).waits_for == ""
