@@ -1,4 +1,4 @@
-"""`fleet nodes` as a person uses it: the list, a check of one, what is wrong and what to do, and a clean-up."""
+"""`fleet nodes` and `fleet doctor` about nodes: the list, a check of one, what is wrong and what to do, a clean-up."""
 
 import json
 import sys
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.nodes.care import clean_node, look_at, look_at_nodes, probe_finding
+from fleet import __version__
+from fleet.app.nodes.care import clean_node, look_at, look_at_nodes, node_findings, probe_finding
 from fleet.app.wiring import Wiring
 from fleet.cli.verbs.nodes import node_lines
 from fleet.config.load import default_config
@@ -32,6 +33,9 @@ def node_command(tmp_path: Path, request: pytest.FixtureRequest) -> str:
 
 async def test_a_node_is_checked_with_an_order_and_keeps_nothing_of_it(tmp_path: Path, node_command: str) -> None:
     given = wiring(one=node_command)
+    [greeted] = [each async for each in node_findings(given)]
+    assert (greeted.what, greeted.ok, greeted.fix) == ("node one", True, "")
+    assert "processors" in greeted.says
     found = await probe_finding(given, "one")
     assert found.ok, found
     assert "a check ran in a box there" in found.says
@@ -55,7 +59,9 @@ async def test_a_node_that_does_not_answer_is_listed_with_the_reason(command: st
     assert not view.ok
     assert why in view.problem
     assert "nodes.gone" in view.fix
-    assert (await probe_finding(wiring(gone=command), "gone")).ok is False
+    [greeted] = [each async for each in node_findings(wiring(gone=command))]
+    for finding in (greeted, await probe_finding(wiring(gone=command), "gone")):
+        assert (finding.ok, why in finding.says, "nodes.gone" in finding.fix) == (False, True, finding is greeted)
     with pytest.raises(FleetError, match="node gone"):
         await clean_node(wiring(gone=command), "gone")
     lines = node_lines([view])
@@ -63,11 +69,23 @@ async def test_a_node_that_does_not_answer_is_listed_with_the_reason(command: st
     assert "nodes.gone" in lines[3]
 
 
-async def test_a_node_of_another_version_is_shown_with_it_and_asked_nothing(tmp_path: Path) -> None:
-    (tmp_path / "greeting").write_bytes(encode(to_frame(GREETING)))
-    view = await look_at(wiring(old=f"cat {tmp_path}/greeting"), "old")
-    assert (view.ok, view.version, view.workers, view.repositories) == (False, GREETING.version, 2, None)
-    assert "install fleet" in view.fix
+@pytest.mark.parametrize(
+    ("changed", "why", "fix"),
+    [
+        ({}, "it runs fleet 1", "install fleet"),
+        ({"version": __version__, "problems": ("no bubblewrap",)}, "no bubblewrap", "fleet doctor"),
+    ],
+)
+async def test_a_node_of_another_version_or_with_a_problem_is_shown_with_it_and_asked_nothing(
+    changed: dict[str, object], why: str, fix: str, tmp_path: Path
+) -> None:
+    greeting = GREETING.model_copy(update=changed)
+    (tmp_path / "greeting").write_bytes(encode(to_frame(greeting)))
+    given = wiring(old=f"cat {tmp_path}/greeting")
+    view = await look_at(given, "old")
+    assert (view.ok, view.version, view.workers, view.repositories) == (False, greeting.version, 2, None)
+    [finding] = [each async for each in node_findings(given)]
+    assert (finding.ok, why in finding.says, fix in finding.fix, fix in view.fix) == (False, True, True, True)
 
 
 # ---- the command line

@@ -58,6 +58,7 @@ async def test_a_rule_that_raises_is_not_asked_more_than_twice_and_the_trace_is_
     told, ended = [fact for fact in fleet.memory.facts if isinstance(fact, f.WarningNoted | f.RunEnded)]
     assert isinstance(told, f.WarningNoted)
     assert "Traceback (most recent call last)" in told.evidence
+    assert "in ask" in told.evidence, "the rule that raised"
     assert isinstance(ended, f.RunEnded)
 
 

@@ -5,13 +5,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
 from fleet.core.plans.plan import Criterion
 from fleet.core.plans.revision import Revision
-from fleet.core.policy import decide as policy
 from fleet.core.state import facts as f
 from fleet.core.state.failures import HOW_TO_REPORT
 from fleet.core.state.state import RunState
@@ -176,20 +174,6 @@ async def test_a_result_branch_that_can_not_be_moved_is_not_tried_a_third_time()
     state = await with_broken_landing(fleet, left).run()
     assert (state.ending, state.commits, left[state.run]) == ("partial", 1, 97)
     assert "KeyError" in state.publish_problem
-
-
-async def test_a_rule_that_raises_stops_no_other_and_the_run_ends_with_its_trace() -> None:
-    def form_batches(state: RunState, now: float) -> Any:
-        raise KeyError(state.run, now)
-
-    rules = tuple(form_batches if rule.__name__ == "_form_batches" else rule for rule in policy.RULES)
-    fleet = FakeFleet(plan_of("a", "b"), policy_rules=rules)
-    state = await fleet.run()
-    assert (state.ending, fleet.worker.paid) == ("failed", {"a": 1, "b": 1})
-    assert "decided (form_batches): KeyError" in state.ending_why
-    assert "`fleet resume" in state.ending_why
-    [told] = [fact for fact in fleet.memory.facts if isinstance(fact, f.WarningNoted)]
-    assert "in form_batches" in told.evidence
 
 
 async def test_a_check_that_always_raises_sets_its_subtask_aside() -> None:
