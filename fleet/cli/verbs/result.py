@@ -20,9 +20,8 @@ from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Force, Otlp, Repo, RunArgument, RunName, reading
 from fleet.cli.verbosity import show_note
 from fleet.core.audit.attribution import commits_view
-from fleet.core.audit.audit import audit_run
+from fleet.core.audit.audit import audit_run, read_facts
 from fleet.core.audit.audit_view import audit_view
-from fleet.core.audit.chains import read_facts
 from fleet.core.views.base_view import dump_view
 from fleet.errors import FleetError, UsageError
 from fleet.runs.journal import Journal

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from fleet.core.audit.audit import Audit, Entry
-from fleet.core.audit.chains import AttemptStart, Chain
+from fleet.core.audit.audit import AttemptStart, Audit, Chain, Entry
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.plans.limits import Reviewing
 from fleet.core.plans.plan import Subtask

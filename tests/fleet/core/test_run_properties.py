@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.core.audit.audit import audit_run
-from fleet.core.audit.chains import read_facts
+from fleet.core.audit.audit import audit_run, read_facts
 from fleet.core.audit.commits import Branch, Commit
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy, ReviewRules

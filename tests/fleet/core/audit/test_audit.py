@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from dashboards.text.audit_text import audit_lines
-from fleet.core.audit.audit import Audit, audit_run
+from fleet.core.audit.audit import Audit, audit_run, read_facts
 from fleet.core.audit.audit_view import audit_view
-from fleet.core.audit.chains import read_facts
 from fleet.core.audit.commits import Branch, Commit
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f

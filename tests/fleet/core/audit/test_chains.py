@@ -2,7 +2,7 @@
 
 from hypothesis import given
 
-from fleet.core.audit.chains import read_facts
+from fleet.core.audit.audit import read_facts
 from fleet.core.base.ids import SubtaskId
 from fleet.core.history.evolve import evolve
 from fleet.core.state import facts as f

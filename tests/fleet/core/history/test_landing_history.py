@@ -1,6 +1,6 @@
 """What git lost and the journal names is taken back, and done again: no human is needed, no attempt used up."""
 
-from fleet.core.audit.chains import read_facts
+from fleet.core.audit.audit import read_facts
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.effects import Publish, RunAttempt
 from fleet.core.state import facts as f
