@@ -26,8 +26,7 @@ from bench.meters import UnlimitedMeter, product_agents
 from fleet.core.base.usage import Usage
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Subtask
-from fleet.core.plans.revision import Revision
-from fleet.core.plans.validate import Problem
+from fleet.core.plans.revision import Problem, Revision
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.views.planner_view import planner_record, planner_state

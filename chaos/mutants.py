@@ -32,7 +32,7 @@ from fleet.engine.commands.reservations import RunBudget
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal
 from scripts.frame import Figure, Table, add_names, command_line, exit_with, temporary_folder
-from worktrees.git.commit_message import Person
+from worktrees.git.object_format import Person
 from worktrees.git.program import Git
 from worktrees.git.repository import Refs
 from worktrees.leases import run_worktrees

@@ -10,8 +10,7 @@ from agents.models.answer import Block
 from agents.models.text import capped
 from agents.tools.tool import Arguments, Finished, ToolResult, parse_arguments, plain_schema, strict_declaration
 from fleet.core.plans.parameters import parse
-from fleet.core.plans.revision import Revision
-from fleet.core.plans.validate import Problem
+from fleet.core.plans.revision import Problem, Revision
 from fleet.core.state.facts import Failure, Finding
 from fleet.core.verdicts.oddities import Patch
 

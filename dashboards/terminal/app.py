@@ -18,10 +18,10 @@ from dashboards.run_follower import FollowedRun, Library, OtherRuns, WatchedRun
 from dashboards.subtask_map import needs
 from dashboards.terminal.actions import SubtaskActions, TextDialog, text_width
 from dashboards.terminal.base_screen import BaseScreen
+from dashboards.terminal.lines import DARK, DARK_16, LIGHT, LIGHT_16, LOOKS, PLAIN, Painted, Palette
 from dashboards.terminal.main_screen import OVERVIEW, RUNS, TITLES, MainScreen
 from dashboards.terminal.pages.landing_page import story_text
 from dashboards.terminal.subtask_screen import SubtaskScreen
-from dashboards.terminal.themes import DARK, DARK_16, LIGHT, LIGHT_16, LOOKS, PLAIN, Painted, Palette
 
 # ---- keys ------------------------------------------------------------------------------------------------------------
 # Every key, in one place: the help, the command palette and docs/terminal.md show these tables.

@@ -18,9 +18,8 @@ from textual.widgets import Input
 from dashboards.past import Replay
 from dashboards.run_follower import WatchedRun
 from dashboards.subtask_map import Need, Span, age, marked, needs
-from dashboards.terminal.lines import Line, Page, PageOptions, bar, clipped, fit, joined, line_width
+from dashboards.terminal.lines import Line, Page, PageOptions, Painted, bar, clipped, fit, joined, line_width
 from dashboards.terminal.listing import Listing
-from dashboards.terminal.themes import Painted
 from dashboards.text.formats import money, rate, sparkline
 from dashboards.text.safe import safe, safe_goal
 from fleet.core.base.ids import SubtaskId

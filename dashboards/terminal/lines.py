@@ -3,20 +3,19 @@
 Knows neither Textual nor markup of any kind; text from outside was made safe before it gets here.
 """
 
-import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import groupby, zip_longest
-from operator import itemgetter
+from typing import Protocol, cast
 
 from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
 from rich.style import Style
-from rich.syntax import Syntax, SyntaxTheme
+from textual.strip import Strip
+from textual.theme import BUILTIN_THEMES, Theme
+from textual.widget import Widget
 
 from dashboards.subtask_map import Span
-from dashboards.text.safe import safe_block
 
 Line = tuple[Span, ...]
 Rows = Sequence[tuple[str, Line]]
@@ -254,184 +253,252 @@ def table_page(
     )
 
 
-# ---- patch -----------------------------------------------------------------------------------------------------------
-# A patch as coloured lines. A line is coloured only once it is in sight, so that a long patch opens at once.
+# ---- themes ----------------------------------------------------------------------------------------------------------
+# Our themes: light and dark in true colour, and in the 16 colours that a terminal names itself.
+#
+# One colour, `attention`, means that a person must act; nothing else has it. Every text has a contrast of 4.5 at
+# least.
 
 
-LONGEST = 400  # characters of a line that are coloured; the rest stays plain
-LINES = 50_000
-TONES = {
-    "Keyword": "keyword",
-    "String": "string",
-    "Comment": "comment",
-    "Number": "number",
-    "Function": "name",
-    "Class": "name",
-}
-"""The tone of a token, by the last part of its name that is listed here."""
-
-
-class Tones(SyntaxTheme):
-    """Marks tokens with our tones instead of colours: which colours those are depends on the screen."""
-
-    @classmethod
-    def get_style_for_token(cls, token_type: Sequence[str]) -> Style:
-        tone = next((TONES[part] for part in reversed(tuple(map(str, token_type))) if part in TONES), "")
-        return Style(meta={"tone": tone})
-
-    @classmethod
-    def get_background_style(cls) -> Style:
-        return Style()
-
-
-def patch_page(patch: str, *, is_split: bool = False) -> Page:
-    """A page of a unified diff, or of both sides beside each other. All of it is untrusted text."""
-    lines = safe_block(patch, lines=LINES).split("\n")
-    files = _files(lines)
-    coloured = _colouring()
-    if is_split:
-        return side_by_side_page(lines, files, coloured)
-    return Page(
-        keys=("-",) * len(lines),
-        draw=lambda index, _: coloured(lines[index], files[index]),
-        empty="No changes.",
-        is_text=True,
-        plain=lambda index: lines[index],
-    )
-
-
-def _files(lines: Sequence[str]) -> list[str]:
-    """The file that each line belongs to; empty for the lines above a file's first hunk."""
-    names, name, in_hunk = [], "", False
-    for line in lines:
-        if line.startswith("diff --git "):
-            name, in_hunk = line.rpartition(" b/")[2], False
-        elif line.startswith("@@"):
-            in_hunk = True
-        names.append(name if in_hunk else "")
-    return names
-
-
-def _colouring() -> Callable[[str, str], Line]:
-    @lru_cache(maxsize=2_000)
-    def coloured(line: str, file: str) -> Line:
-        if line.startswith("diff --git "):
-            return ((line, "head"),)
-        if line.startswith("@@"):
-            return ((line, "hunk"),)
-        if not file:
-            return ((line, "dim"),)
-        sign, code = line[:1], line[1:]
-        tone = {"+": "added", "-": "removed"}.get(sign, "")
-        return ((f"{sign} ", tone), *_tokens(code, file, removed=sign == "-"))
-
-    return coloured
-
-
-def _tokens(code: str, file: str, *, removed: bool) -> Line:
-    syntax = _syntax(file.rpartition("/")[2])
-    if syntax is None or removed or len(code) > LONGEST:
-        return ((code, "removed" if removed else ""),)
-    text = syntax.highlight(code)
-    tones = [""] * len(code)
-    for span in text.spans:
-        if isinstance(span.style, Style) and (tone := span.style.meta.get("tone")):
-            tones[span.start : span.end] = [tone] * (min(span.end, len(code)) - span.start)
-    return tuple(
-        ("".join(char for char, _ in group), tone)
-        for tone, group in groupby(zip(code, tones, strict=True), key=itemgetter(1))
-    )
-
-
-@lru_cache(maxsize=256)
-def _syntax(name: str) -> Syntax | None:
-    """The highlighter for a file of this name; None for an unknown kind of file."""
-    lexer = Syntax.guess_lexer(name)
-    return None if lexer == "default" else Syntax("", lexer, theme=Tones(), tab_size=4)
-
-
-# ---- side by side ----------------------------------------------------------------------------------------------------
-# A patch in two columns: the old lines with their numbers beside the new ones.
-
-
-HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)")
-NUMBER = 5  # cells of a line's number
-MIDDLE = " │ "
+Tone = str
+"""What a piece of text is about: `busy`, `good`, `attention`; never a colour."""
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """A line of one side: its number, and the line with its sign."""
+class Look:
+    """A theme, and the style of each tone in Rich's words."""
 
-    number: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Two lines beside each other; what belongs to both is `whole`."""
-
-    file: str
-    whole: str | None = None
-    old: Side | None = None
-    new: Side | None = None
+    theme: Theme
+    tones: Mapping[Tone, str]
+    cursor: str
+    """The style of the row under the cursor."""
+    keeps_tones: bool = True
+    """Whether that row keeps the colours of its text."""
 
 
-def side_by_side_page(lines: Sequence[str], files: Sequence[str], coloured: Callable[[str, str], Line]) -> Page:
-    """A page of the lines of a unified diff. `coloured` gives the colours of a line with its sign."""
-    rows = list(_rows(lines, files))
-
-    def draw(index: int, width: int) -> Line:
-        row = rows[index]
-        if row.whole is not None:
-            return coloured(row.whole, row.file)
-        half = (width - len(MIDDLE)) // 2
-        return (*_half(row.old, row.file, half, coloured), (MIDDLE, "dim"), *_half(row.new, row.file, half, coloured))
-
-    return Page(
-        keys=("-",) * len(rows),
-        draw=draw,
-        empty="No changes.",
-        is_text=True,
-        plain=lambda index: _plain(rows[index]),
+def _look(
+    name: str,
+    *,
+    dark: bool,
+    ink: str,
+    dim: str,
+    paper: str,
+    panel: str,
+    cursor: str,
+    busy: str,
+    check: str,
+    queue: str,
+    good: str,
+    bad: str,
+    attention: str,
+) -> Look:
+    theme = Theme(
+        name,
+        primary=busy,
+        secondary=check,
+        accent=busy,
+        warning=attention,
+        error=bad,
+        success=good,
+        foreground=ink,
+        background=paper,
+        surface=paper,
+        panel=panel,
+        dark=dark,
+        text_alpha=1.0,
     )
+    tones = {
+        "busy": busy,
+        "check": check,
+        "queue": queue,
+        "good": good,
+        "bad": f"bold {bad}",
+        "attention": f"bold {attention}",
+        "alert": f"bold {paper} on {attention}",
+        "accent": busy,
+        "dim": dim,
+        "comment": dim,
+        "added": good,
+        "removed": bad,
+        "hunk": busy,
+        "keyword": f"bold {busy}",
+        "string": good,
+        "number": queue,
+        "name": check,
+        "bold": "bold",
+        "head": "bold",
+    }
+    return Look(theme, tones, f"on {cursor}")
 
 
-def _half(side: Side | None, file: str, width: int, coloured: Callable[[str, str], Line]) -> Line:
-    if side is None:
-        return ((" " * width, ""),)
-    return ((f"{side.number:>{NUMBER}} ", "dim"), *clipped(coloured(side.text, file), width - NUMBER - 1))
+DARK = _look(
+    "fleet-dark",
+    dark=True,
+    ink="#e6edf3",
+    dim="#9aa5b1",
+    paper="#12161c",
+    panel="#1b2129",
+    cursor="#2a3646",
+    busy="#6cb0ff",
+    check="#4fd1d9",
+    queue="#cfa8ff",
+    good="#5fd39a",
+    bad="#ff8f85",
+    attention="#ffc14d",
+)
+LIGHT = _look(
+    "fleet-light",
+    dark=False,
+    ink="#1c2128",
+    dim="#4d5661",
+    paper="#ffffff",
+    panel="#eef1f4",
+    cursor="#dbe7f6",
+    busy="#0a56b3",
+    check="#07606e",
+    queue="#6f2da8",
+    good="#0b6640",
+    bad="#a8221b",
+    attention="#7d4600",
+)
 
 
-def _plain(row: Row) -> str:
-    return row.whole or "\n".join(side.text for side in (row.old, row.new) if side is not None)
+def _named(name: str, *, dark: bool, tones: Mapping[Tone, str]) -> Look:
+    """A theme in the colours of the terminal. A row under the cursor is reversed, in one colour."""
+    # a light terminal's yellow, green and cyan can't be read as text: bold stands for them there
+    theme = Theme(
+        name,
+        primary="ansi_bright_cyan" if dark else "ansi_blue",
+        accent="ansi_bright_cyan" if dark else "ansi_blue",
+        warning="ansi_bright_yellow" if dark else "ansi_default",
+        error="ansi_bright_red" if dark else "ansi_red",
+        success="ansi_bright_green" if dark else "ansi_default",
+        foreground="ansi_default",
+        background="ansi_default",
+        surface="ansi_default",
+        panel="ansi_default",
+        boost="ansi_default",
+        dark=dark,
+        ansi=True,
+        variables=BUILTIN_THEMES["ansi-dark" if dark else "ansi-light"].variables,
+    )
+    common = {"alert": "black on bright_yellow", "dim": "", "comment": "", "bold": "bold", "head": "bold underline"}
+    return Look(theme, {**tones, **common}, "reverse", keeps_tones=False)
 
 
-def _rows(lines: Sequence[str], files: Sequence[str]) -> Iterator[Row]:
-    old = new = 0
-    removed, added, current = list[Side](), list[Side](), ""
-    for line, file in zip(lines, files, strict=True):
-        sign = line[:1] if file and not line.startswith("@@") else ""
-        if sign == "-":
-            removed.append(Side(old, line))
-            old, current = old + 1, file
-            continue
-        if sign == "+":
-            added.append(Side(new, line))
-            new, current = new + 1, file
-            continue
-        yield from _changed(removed, added, current)
-        removed, added = [], []
-        if sign == " ":
-            yield Row(file, old=Side(old, line), new=Side(new, line))
-            old, new = old + 1, new + 1
-            continue
-        if (numbers := HUNK.match(line)) is not None:
-            old, new = int(numbers[1]), int(numbers[2])
-        yield Row(file, whole=line)
-    yield from _changed(removed, added, current)
+DARK_16 = _named(
+    "fleet-dark-16",
+    dark=True,
+    tones={
+        "busy": "bright_cyan",
+        "check": "cyan",
+        "queue": "bright_magenta",
+        "good": "bright_green",
+        "bad": "bold bright_red",
+        "attention": "bold bright_yellow",
+        "accent": "bright_cyan",
+        "added": "bright_green",
+        "removed": "bright_red",
+        "hunk": "bright_cyan",
+        "keyword": "bold",
+        "string": "bright_green",
+        "number": "bright_magenta",
+        "name": "cyan",
+    },
+)
+LIGHT_16 = _named(
+    "fleet-light-16",
+    dark=False,
+    tones={
+        "busy": "blue",
+        "check": "blue",
+        "queue": "blue",
+        "good": "bold",
+        "bad": "bold red",
+        "attention": "black on bright_yellow",
+        "accent": "blue",
+        "added": "bold",
+        "removed": "red",
+        "hunk": "blue",
+        "keyword": "bold",
+        "string": "",
+        "number": "",
+        "name": "bold",
+    },
+)
+PLAIN = Look(
+    DARK.theme,
+    {
+        "bad": "bold",
+        "attention": "bold",
+        "alert": "bold reverse",
+        "keyword": "bold",
+        "bold": "bold",
+        "head": "bold underline",
+        "dim": "dim",
+        "comment": "dim",
+    },
+    "reverse",
+    keeps_tones=False,
+)
+"""Without colours (`NO_COLOR`): bold, dim, underlined and reversed."""
+LOOKS: Mapping[str, Look] = {look.theme.name: look for look in (DARK, LIGHT, DARK_16, LIGHT_16)}
 
 
-def _changed(removed: Sequence[Side], added: Sequence[Side], file: str) -> Iterator[Row]:
-    for one, other in zip_longest(removed, added):
-        yield Row(file, old=one, new=other)
+# ---- palette ---------------------------------------------------------------------------------------------------------
+# The style of each tone in the current theme, and what draws with it.
+
+
+class Palette:
+    """The styles of one look."""
+
+    def __init__(self, look: Look) -> None:
+        self._styles = {tone: Style.parse(style) for tone, style in look.tones.items()}
+        self._cursor, self._keeps_tones = Style.parse(look.cursor), look.keeps_tones
+        self._combined: dict[Style, dict[str, Style]] = {}
+
+    def strip(self, line: Line, width: int, base: Style) -> Strip:
+        """A line on the screen, in exactly `width` cells."""
+        return Strip(self.segments(line, width, base), width)
+
+    def segments(
+        self, line: Line, width: int, base: Style, *, selected: bool = False, until: int | None = None
+    ) -> list[Segment]:
+        """The pieces of a line, in exactly `width` cells together. Only the cells before `until` are selected."""
+        if selected and until is not None and until < width:
+            left, right = split_at(line, until)
+            return [*self.segments(left, until, base, selected=True), *self.segments(right, width - until, base)]
+        keeps_tones = True
+        if selected:
+            base, keeps_tones = base + self._cursor, self._keeps_tones
+        taken = line_width(line)
+        if taken > width:
+            line = (*clipped(line, width - 1), ("…", "dim")) if width > 1 else clipped(line, width)
+            taken = width
+        styles = self._styles_on(base) if keeps_tones else {}
+        segments = [Segment(text, styles.get(tone, base)) for text, tone in line]
+        return [*segments, Segment(" " * (width - taken), base)] if taken < width else segments
+
+    def _styles_on(self, base: Style) -> dict[str, Style]:
+        """The style of each tone above another style. There are few of those, and thousands of pieces in a second."""
+        if base not in self._combined:
+            self._combined[base] = {tone: base + style for tone, style in self._styles.items()}
+        return self._combined[base]
+
+
+class HasPalette(Protocol):
+    """The application: it changes its palette with the theme."""
+
+    palette: Palette
+
+
+class Painted(Widget):
+    """A widget that is drawn in the colours of the application's palette."""
+
+    @property
+    def palette(self) -> Palette:
+        return cast("HasPalette", self.app).palette
+
+    def repaint(self) -> None:
+        """Draw all of it again, in other colours."""
+        self.refresh()

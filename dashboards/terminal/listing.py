@@ -12,8 +12,7 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 
-from dashboards.terminal.lines import Line, Page, column_at, matches, page_of
-from dashboards.terminal.themes import Painted
+from dashboards.terminal.lines import Line, Page, Painted, column_at, matches, page_of
 
 GUTTER = 2
 MARK = "◆"  # of a row that is marked

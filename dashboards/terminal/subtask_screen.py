@@ -10,8 +10,9 @@ from textual.binding import Binding, BindingType
 
 from dashboards.run_follower import WatchedRun
 from dashboards.terminal.base_screen import END, BaseScreen, Button
-from dashboards.terminal.lines import Page, PageOptions, patch_page, text_page
+from dashboards.terminal.lines import Page, PageOptions, text_page
 from dashboards.terminal.pages.story_page import TranscriptTail, check_lines, planner_lines, story_lines
+from dashboards.terminal.patch import patch_page
 from dashboards.text.safe import safe
 from fleet.core.state.state import RunState
 from fleet.core.state.status import phase

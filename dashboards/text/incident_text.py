@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from dashboards.text.formats import counted, duration, kind_mark, money, rate
-from dashboards.text.safe import safe, safe_block, safe_goal
+from dashboards.text.formats import counted, duration, money, rate
+from dashboards.text.safe import safe, safe_block
 from fleet.core.base.output import advice
 from fleet.core.state.facts import CheckRun, Strategy
 from fleet.core.state.failures import how
 from fleet.core.views.base_view import BaseView
 from fleet.core.views.incident_view import IncidentAttempt, IncidentCounts, IncidentView, RateCounts, RemedyView
-from fleet.core.views.run_view import RunView
 
 BRIEF, FULL = 6, 24  # lines of evidence
 TEXT = 300
@@ -22,22 +21,6 @@ STRATEGIES: Mapping[Strategy, str] = {
     "human": "human",
 }
 """The name of each strategy, wherever a person reads it."""
-
-
-def run_lines(view: RunView, *, logs: str = "") -> Iterator[str]:
-    """What `fleet show RUN` prints: the recovery rates, the base and every incident."""
-    yield f"{safe(view.run)}  {view.state}{kind_mark(view)}"
-    yield f"  goal       {safe_goal(view.goal, limit=100)}"
-    subtasks = ", ".join(f"{count} {name}" for name, count in view.subtasks.items())
-    yield f"  subtasks   {subtasks or 'none planned yet'}"
-    yield from rates_lines(view.rates)
-    if view.why:
-        yield f"  because    {safe(view.why, limit=TEXT)}"
-    if base := list(base_lines(view.base_check, logs=logs)):
-        yield from ("", "On the base, before anything was done", *(f"  {line}" for line in base))
-    for story in view.incidents:
-        yield ""
-        yield from story_lines(story, evidence=BRIEF)
 
 
 def rates_lines(rates: IncidentCounts) -> Iterator[str]:

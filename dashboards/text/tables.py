@@ -6,7 +6,7 @@ from itertools import islice
 
 from dashboards.text.event_text import waiting_line
 from dashboards.text.formats import count, counted, duration, kind_mark, listed, moment, money, untested
-from dashboards.text.incident_text import rates_lines, story_lines
+from dashboards.text.incident_text import BRIEF, base_lines, rates_lines, story_lines
 from dashboards.text.plan_review import estimate_rows
 from dashboards.text.review_text import ends_text, needs_text, question_lines, reviews_line
 from dashboards.text.safe import safe, safe_block, safe_goal
@@ -16,7 +16,7 @@ from fleet.core.state.state import TestedBatch
 from fleet.core.views.nodes_view import NodeUseView
 from fleet.core.views.policy_document import PolicyView, RungView
 from fleet.core.views.question_view import InstructionView
-from fleet.core.views.run_view import LimitsView, StatusView
+from fleet.core.views.run_view import LimitsView, RunView, StatusView
 from fleet.core.views.subtask_view import AttemptView, SubtaskView
 
 NAMES = 8  # subtasks in a line
@@ -170,6 +170,22 @@ def policy_lines(policy: PolicyView) -> list[str]:
         *columns([("LIMIT", "VALUE", "WHAT IT LIMITS, AND WHAT HAPPENS THEN"), *limits]),
         *(["", *columns(rungs)] if (rungs := rung_rows(policy.rungs)) else []),
     ]
+
+
+def run_lines(view: RunView, *, logs: str = "") -> Iterator[str]:
+    """What `fleet show RUN` prints: the recovery rates, the base and every incident."""
+    yield f"{safe(view.run)}  {view.state}{kind_mark(view)}"
+    yield f"  goal       {safe_goal(view.goal, limit=100)}"
+    subtasks = ", ".join(f"{count} {name}" for name, count in view.subtasks.items())
+    yield f"  subtasks   {subtasks or 'none planned yet'}"
+    yield from rates_lines(view.rates)
+    if view.why:
+        yield f"  because    {safe(view.why, limit=TEXT)}"
+    if base := list(base_lines(view.base_check, logs=logs)):
+        yield from ("", "On the base, before anything was done", *(f"  {line}" for line in base))
+    for story in view.incidents:
+        yield ""
+        yield from story_lines(story, evidence=BRIEF)
 
 
 # ---- a subtask ------------------------------------------------------------------------------------------------------

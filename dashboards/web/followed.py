@@ -1,12 +1,16 @@
 """The runs as all pages see them: each journal is read once, however many browsers look at it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from anyio import lowlevel
+from jinja2 import Environment
+from markupsafe import Markup
 
 from dashboards.past import Past
 from dashboards.run_follower import FollowedRun, Library, WatchedRun
+from dashboards.subtask_map import needs
 from dashboards.web.access import note_bug
 from fleet.errors import FleetError
 
@@ -122,3 +126,95 @@ class FollowedRuns:
         self._runs[name] = None
         self._pasts.pop(name, None)
         return True
+
+
+# ---- page ------------------------------------------------------------------------------------------------------------
+# What a page is made of, and what all pages know.
+
+
+class NoSuchPageError(Exception):
+    """There is no page at this address; the message says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A page as it is now."""
+
+    title: str
+    parts: Mapping[str, Markup]
+    """By the id of the element that holds it."""
+    is_live: bool = True
+    """Whether it changes by itself, with time or with the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What pages are made from, for one reader."""
+
+    runs: FollowedRuns
+    templates: Environment
+    may_decide: bool
+    query: Mapping[str, str]
+    at: int | None = None
+    """The place of the fact at which a run is shown; None: as it is now."""
+
+    @property
+    def then(self) -> str:
+        """What links to other pages of the run end with, so that they show the same moment."""
+        return f"?at={self.at}" if self.at is not None else ""
+
+    def part(self, name: str, **values: object) -> Markup:
+        """The part that a template draws."""
+        template = self.templates.get_template(f"parts/{name}.html")
+        moment = {"then": self.then, "and_then": self.then.replace("?", "&")}
+        return Markup(template.render(may_decide=self.may_decide, **moment, **values))  # noqa: S704 - it escapes
+
+    def waiting(self) -> int:
+        """How many things wait for a person, in all runs."""
+        return sum(len(needs(run)) for run in self.runs.latest())
+
+
+def repository_name(run: FollowedRun) -> str:
+    return run.state.repository.rstrip("/").rpartition("/")[2] if run.state is not None else ""
+
+
+# ---- opening ---------------------------------------------------------------------------------------------------------
+# The run that a page is about: as it is now, or as it was at one of its facts.
+
+
+LOAD_S = 3.0  # a longer journal goes on loading while its page is open
+PAST_S = 1.0  # a longer journal is read further each time that a page of its past is asked for
+NUMBER = 9  # digits
+
+
+async def opened(reader: Reader, name: str) -> WatchedRun:
+    """The run with a name, as far as it can be read at once. Raises `NoSuchPageError`."""
+    run = reader.runs.watched(name)
+    if run is None:
+        raise NoSuchPageError(f"There is no run {name}.")
+    await reader.runs.load(run, LOAD_S)
+    return run
+
+
+async def opened_then(reader: Reader, name: str) -> tuple[Reader, WatchedRun]:
+    """The run at the fact `at` of the query, and a reader whose links stay there and who decides nothing."""
+    run = await opened(reader, name)
+    if "at" not in reader.query:
+        return reader, run
+    past = await read_past(reader, run)
+    if not len(past):
+        return reader, run
+    at = place(reader.query["at"], past)
+    return replace(reader, at=at, may_decide=False), past.at(at)
+
+
+async def read_past(reader: Reader, run: WatchedRun) -> Past:
+    past = reader.runs.past(run)
+    await reader.runs.read_past(past, PAST_S)
+    return past
+
+
+def place(text: str, past: Past) -> int:
+    """The fact that is asked for; the last one unless the text says otherwise."""
+    number = int(text) if text.isdecimal() and len(text) <= NUMBER else len(past)
+    return min(max(1, number), len(past))

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from dashboards.run_follower import FollowedRun, WatchedRun
 from dashboards.subtask_map import Need, needs
-from dashboards.web.rendering import Reader, Shown, repository_name
+from dashboards.web.followed import Reader, Shown, repository_name
 from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.plan import Plan, Subtask
 from fleet.core.plans.revision import Drop, Revision, revision_between

@@ -17,8 +17,7 @@ from dashboards.run_follower import WatchedRun
 from dashboards.subtask_map import State, state_sets, subtask_map
 from dashboards.text.event_text import transcript_lines
 from dashboards.text.plan_review import estimate_rows
-from dashboards.web.inbox import items_of
-from dashboards.web.rendering import (
+from dashboards.web.followed import (
     NoSuchPageError,
     Reader,
     Shown,
@@ -28,6 +27,7 @@ from dashboards.web.rendering import (
     read_past,
     repository_name,
 )
+from dashboards.web.inbox import items_of
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
 from fleet.core.plans.plan import waves

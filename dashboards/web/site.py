@@ -34,9 +34,9 @@ from dashboards.web.access import (
     note_bug,
     refusal,
 )
-from dashboards.web.followed import FollowedRuns
+from dashboards.web.followed import FollowedRuns, NoSuchPageError, Reader, Shown, opened
 from dashboards.web.inbox import board_page, inbox_page
-from dashboards.web.rendering import NoSuchPageError, Reader, Shown, environment, opened, version_of
+from dashboards.web.rendering import environment, version_of
 from dashboards.web.run_page import graph_part, is_wide, replay_page, run_page, subtask_page, subtasks_page
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json

@@ -36,8 +36,8 @@ from fleet.core.plans.limits import HERE, Policy, Reviewing
 from fleet.core.plans.parameters import flat_plan
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.replay import REPLAYER
-from fleet.core.plans.validate import Known
-from fleet.core.policy.landing import missing_rollback
+from fleet.core.plans.revision import Known
+from fleet.core.policy.requests import missing_rollback
 from fleet.core.state import facts as f
 from fleet.core.state.facts import CancelRequested, RunReopened
 from fleet.core.state.state import RunState

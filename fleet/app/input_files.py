@@ -31,9 +31,8 @@ from fleet.core.plans.parameters import (
     value_text,
 )
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.revision import Revision, SubtaskStatuses, revise_plan
-from fleet.core.plans.validate import Known, Problem
-from fleet.core.policy.landing import missing_rollback
+from fleet.core.plans.revision import Known, Problem, Revision, SubtaskStatuses, revise_plan
+from fleet.core.policy.requests import missing_rollback
 from fleet.core.state import facts as f
 from fleet.core.state.facts import IssueSource
 from fleet.errors import UsageError

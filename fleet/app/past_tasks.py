@@ -12,14 +12,13 @@ from pathlib import Path
 from anyio import sleep_forever
 
 from fleet.core.base.ids import Sha
-from fleet.core.base.paths import matches, path_problem
+from fleet.core.base.paths import is_test, matches, path_problem
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.replay import Described, past_subtask_id, task_plan
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.core.verdicts.summaries import is_test
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.local_node import LocalNode
@@ -29,8 +28,7 @@ from fleet.ports.worktrees import EffectError
 from worktrees.base.settings import WorktreeSettings
 from worktrees.git.diff import Diff
 from worktrees.git.repository import Repository
-from worktrees.leases.past_work import PastWork
-from worktrees.leases.run_worktrees import RunWorktrees, open_trial_worktrees
+from worktrees.leases.run_worktrees import PastWork, RunWorktrees, open_trial_worktrees
 from worktrees.store.integrator import LineCommit, last_commits, merged_messages
 from worktrees.store.store import open_store
 from worktrees.target.target import Target, inspect

@@ -30,7 +30,7 @@ from fleet.forge.program import ForgeError, redact
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
-from worktrees.git.commit_message import committer_of, without_closing_words
+from worktrees.git.object_format import committer_of, without_closing_words
 from worktrees.store.integrator import StoreIntegrator, landed_since
 from worktrees.store.replay import Replay, commits_above
 from worktrees.store.store import Store, open_store

@@ -22,7 +22,7 @@ from fleet.errors import FleetError
 from fleet.ports.worktrees import Signature
 from fleet.runs.run_folder import RunFolder, runs_by_start, runs_dir
 from worktrees.base.fs import as_text
-from worktrees.git.commit_message import RUN, member_of, parse_trailers
+from worktrees.git.object_format import RUN, member_of, parse_trailers
 from worktrees.store.integrator import StoreIntegrator
 from worktrees.store.replay import put_candidate
 

@@ -36,7 +36,7 @@ from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal, locked_message
 from fleet.runs.run_folder import RunFolder
 from worktrees.base.fs import printable
-from worktrees.git.commit_message import RUN, Person, committer_of, member_of, one_line, parse_trailers
+from worktrees.git.object_format import RUN, Person, committer_of, member_of, one_line, parse_trailers
 from worktrees.git.program import text
 from worktrees.store.integrator import StoreIntegrator, landed_since
 from worktrees.store.replay import Replay, Replayed, commits_above

@@ -18,7 +18,7 @@ from fleet.forge.open import open_forge
 from fleet.forge.place import Place, place_of_remote, pull_reference
 from fleet.runs.crash_points import reached
 from fleet.runs.run_folder import FirstFact, RunFolder, runs_by_start
-from worktrees.git.commit_message import RUN, TASK, parse_trailers
+from worktrees.git.object_format import RUN, TASK, parse_trailers
 from worktrees.git.program import text
 from worktrees.store.store import Store
 from worktrees.target.publish import Remote, push, remote_urls

@@ -26,7 +26,7 @@ from fleet.core.base.ids import did_you_mean
 from fleet.core.plans.limits import Ladder, Machines, Policy, Rung, parse_rung
 from fleet.core.plans.lint import Grade, grade_plan
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.validate import Known
+from fleet.core.plans.revision import Known
 from fleet.core.state.state import RunState
 from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules
 from fleet.engine.commands.checks import Gate

@@ -27,7 +27,16 @@ from fleet.app.input_files import (
     replace_text,
 )
 from fleet.app.wiring import Wiring
-from fleet.cli.common import check_request, configuration_of, has_terminal, make_request, show, show_json, state_dir
+from fleet.cli.common import (
+    check_output,
+    check_request,
+    configuration_of,
+    has_terminal,
+    make_request,
+    show,
+    show_json,
+    state_dir,
+)
 from fleet.cli.completion import repository_of, run_names
 from fleet.config.environment import current, editor, user
 from fleet.config.toml import read_text
@@ -35,8 +44,7 @@ from fleet.core.history.evolve import evolve
 from fleet.core.plans.lint import grade_plan
 from fleet.core.plans.parameters import example_settings, read_parameters
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.revision import revision_between
-from fleet.core.plans.validate import Known
+from fleet.core.plans.revision import Known, revision_between
 from fleet.core.state.facts import PlanRevised
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
@@ -246,3 +254,21 @@ def find_plan(name: str, repo: Path) -> Path | RunFolder:
     if source is None:
         raise UsageError(f"{plans.unknown(name)}, nor a run", hint="see `fleet plans list` and `fleet runs`")
     return source
+
+
+def check_plan_output(output: Path, *, force: bool) -> None:
+    """Raise `UsageError` if the plan can't be written there, before the planner costs anything."""
+    if output.suffix not in {".json", ".toml"}:
+        raise UsageError(f"{output}: a plan file ends in .json or .toml")
+    check_output(output, force=force)
+
+
+PlanFile = Annotated[
+    str | None,
+    typer.Option(
+        "--plan",
+        metavar="PLAN",
+        help="Run this plan: a file, or a name of the library.",
+        autocompletion=plan_names,
+    ),
+]

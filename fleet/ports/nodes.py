@@ -11,8 +11,8 @@ from typing import Protocol
 
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
+from fleet.core.state.fact_parts import Instruction
 from fleet.core.state.facts import CheckRun, Failure, Report, SetupRun
-from fleet.core.state.subtasks import Instruction
 from fleet.ports.agents import AttemptCalls, Meter, Sign, WorkerBrief
 from fleet.ports.journal import Recorder
 from fleet.ports.worktrees import Change, EffectError, Signature

@@ -9,8 +9,7 @@ import pytest
 
 from agents.factory import epic_text
 from fleet.core.plans.plan import Effort
-from fleet.core.plans.revision import Revision
-from fleet.core.plans.validate import Problem
+from fleet.core.plans.revision import Problem, Revision
 from fleet.core.state.facts import Failure
 from fleet.ports.agents import PlannerBrief
 from tests.agents.conftest import Body, FakeMeter, Files, Script, agents_for, says, text, use

@@ -8,7 +8,7 @@ import pytest
 
 from fleet.core.plans.parameters import read_plan
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.validate import Known
+from fleet.core.plans.revision import Known
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Stage, landed, script, subtask, untouched
 

@@ -18,8 +18,7 @@ from fleet.core.base.usage import Cost, Usage
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan
-from fleet.core.plans.revision import Revision
-from fleet.core.plans.validate import Problem
+from fleet.core.plans.revision import Problem, Revision
 from fleet.core.policy.decide import RULES, Rule
 from fleet.core.policy.requests import Request
 from fleet.core.state import facts as f

@@ -14,8 +14,8 @@ from agents.simulated.behaviours import Fault, Until, Work
 from agents.simulated.script import Script, parse_script
 from agents.tools.registry import PLANNER_TOOLS
 from agents.workers.registry import WORKERS
+from fleet.cli.common import EXIT
 from fleet.cli.entry import BugError, InterruptedByUserError, app
-from fleet.cli.verbs.begin import EXIT
 from fleet.config.load import defaults_file
 from fleet.core.plans.plan import FailureAction, Plan
 from fleet.core.plans.revision import Revision, SubtaskStatuses, revise_plan

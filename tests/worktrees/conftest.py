@@ -112,7 +112,7 @@ class Bench:
 
     async def commit_slot(self, slot: Slot, base: str, *, touches: tuple[str, ...] = ()) -> Change | Failure:
         """The same for a slot of the pool."""
-        changes = await find_slot_changes(slot, self.settings, max_files=self.settings.max_files)
+        changes = await find_slot_changes(slot.git, slot.tree, self.settings, max_files=self.settings.max_files)
         if isinstance(changes, Failure):
             return changes
         store, settings = self.worktrees.store, self.settings

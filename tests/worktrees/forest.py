@@ -10,8 +10,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import strategies as st
 
 from tests.worktrees.conftest import git
-from worktrees.git.commit_message import Person
-from worktrees.git.object_format import EXECUTABLE, FILE, GITLINK, LINK, Node
+from worktrees.git.object_format import EXECUTABLE, FILE, GITLINK, LINK, Node, Person
 from worktrees.git.objects import Objects
 
 ADA, BOB = Person("Ada", "ada@example.org"), Person("Bob", "bob@example.org")

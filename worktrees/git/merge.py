@@ -17,9 +17,8 @@ from fleet.core.base.ids import Sha
 from fleet.core.state.facts import Failure
 from worktrees.base.fs import printable
 from worktrees.base.process import effect_error
-from worktrees.git.commit_message import one_line
 from worktrees.git.diff import differing_names
-from worktrees.git.object_format import DEEPEST, Node, Tree, folder_node, is_folder
+from worktrees.git.object_format import DEEPEST, Node, Tree, folder_node, is_folder, one_line
 from worktrees.git.objects import Objects
 from worktrees.git.program import Git, text
 

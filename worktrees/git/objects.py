@@ -27,7 +27,6 @@ from anyio import CapacityLimiter, to_thread
 from fleet.core.base.ids import Sha
 from fleet.runs.crash_points import reached
 from worktrees.base.process import effect_error
-from worktrees.git.commit_message import Person
 from worktrees.git.object_format import (
     EMPTY,
     ID,
@@ -37,6 +36,7 @@ from worktrees.git.object_format import (
     TREE,
     Commit,
     Node,
+    Person,
     Tree,
     format_tree,
     object_id,

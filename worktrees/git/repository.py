@@ -19,20 +19,21 @@ from fleet.core.base.ids import Sha
 from fleet.ports.worktrees import EffectError
 from fleet.runs.crash_points import reached
 from worktrees.base.process import effect_error
-from worktrees.git.check_out import check_out_by_git, check_out_in_process, colliding_names
-from worktrees.git.commit_message import Person
 from worktrees.git.diff import (
     ENTRIES,
     PATCH,
     Diff,
     DiffEntry,
     DiffProgram,
+    check_out_by_git,
+    check_out_in_process,
+    colliding_names,
     diff_by_program,
     diff_in_process,
     parse_entries,
 )
 from worktrees.git.merge import MergeConflict, is_on_line, merge_in_process, merge_trees
-from worktrees.git.object_format import ID, REF, Commit, signed_now
+from worktrees.git.object_format import ID, REF, Commit, Person, signed_now
 from worktrees.git.objects import Objects
 from worktrees.git.program import PATIENCE, Coprocess, CoprocessError, Git, Patience, text
 from worktrees.git.write_tree import (

@@ -22,14 +22,22 @@ from fleet.ports.worktrees import Change, Signature
 from fleet.runs.crash_points import reached
 from worktrees.base.fs import as_text, printable
 from worktrees.base.settings import WorktreeSettings
-from worktrees.git.commit_message import author_of, committer_of, compose
 from worktrees.git.diff import Diff, DiffEntry
 from worktrees.git.large_files import raw_large_files
-from worktrees.git.object_format import PackError, PackLimits, check_pack, is_folder, parse_commit, parse_tree
+from worktrees.git.object_format import (
+    PackError,
+    PackLimits,
+    author_of,
+    check_pack,
+    committer_of,
+    compose,
+    is_folder,
+    parse_commit,
+    parse_tree,
+)
 from worktrees.git.program import Git, text
 from worktrees.git.repository import Repository
 from worktrees.git.write_tree import PathChange, changes_in, source_content
-from worktrees.leases.pool import Slot
 from worktrees.leases.union_view import (
     BaseFiles,
     Finding,
@@ -52,16 +60,16 @@ STATUS = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=a
 
 
 async def find_slot_changes(
-    slot: Slot, settings: WorktreeSettings, *, max_files: int
+    git: Git, tree: Path, settings: WorktreeSettings, *, max_files: int
 ) -> tuple[PathChange, ...] | Failure:
-    """Scan a slot, and list what `git add --all` would take: changed, removed and new files that are not ignored."""
-    findings = await to_thread.run_sync(lambda: scan_tree(slot.tree, max_files=max_files))
+    """Scan a registered worktree; list what `git add --all` would take: changed, removed and new files."""
+    findings = await to_thread.run_sync(lambda: scan_tree(tree, max_files=max_files))
     if findings:
         return _unfit_tree(findings)
-    paths = tuple(entry[3:] for entry in (await slot.git(*STATUS)).split(b"\0") if entry)
-    names, view = tuple(map(os.fsdecode, paths)), View((slot.tree,))
+    paths = tuple(entry[3:] for entry in (await git(*STATUS)).split(b"\0") if entry)
+    names, view = tuple(map(os.fsdecode, paths)), View((tree,))
     findings = await to_thread.run_sync(lambda: scan_changed(view, names, max_file_bytes=settings.max_file_bytes))
-    return _unfit_change(findings) if findings else await to_thread.run_sync(changes_in, slot.tree, paths)
+    return _unfit_change(findings) if findings else await to_thread.run_sync(changes_in, tree, paths)
 
 
 async def find_overlay_changes(

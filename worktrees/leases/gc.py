@@ -14,7 +14,7 @@ from fleet.core.base.ids import RunId, Sha, attempt_ref, base_ref, kept_ref, run
 from worktrees.base.fs import make_folder, size_of, wipe
 from worktrees.git.diff import PATCH
 from worktrees.git.program import Git, text
-from worktrees.leases.overlay import FOLDER
+from worktrees.leases.overlay import OVERLAYS
 from worktrees.leases.pool import remove_slots
 from worktrees.store.integrator import landed_since
 from worktrees.store.store import Store, lost_repository, slots_dir, stores_dir, try_lock
@@ -115,7 +115,7 @@ async def _parts(folder: Path) -> tuple[Part, ...]:
 
 def _leftovers(folder: Path) -> Iterator[tuple[str, Path]]:
     for path in _subfolders(folder):
-        if path.name == FOLDER:
+        if path.name == OVERLAYS:
             for group in _subfolders(path):
                 kind = OVERLAY_KINDS.get(group.name, "overlay leftovers")
                 yield from ((kind, each) for each in _subfolders(group))

@@ -18,9 +18,8 @@ from worktrees.base.settings import WorktreeSettings
 from worktrees.base.turns import background
 from worktrees.git.program import Git
 from worktrees.git.write_tree import PathChange
-from worktrees.leases.base_layers import choose_kind
 from worktrees.leases.commit import commit_changes, find_overlay_changes, find_slot_changes
-from worktrees.leases.overlay import Overlays
+from worktrees.leases.overlay import Overlays, choose_kind
 from worktrees.leases.pool import Pool, remove_slots
 from worktrees.leases.setup import Included, Setup
 from worktrees.sandbox.box import Box, Decoys, Place
@@ -121,7 +120,7 @@ class Leases:
                 slot = await stack.enter_async_context(self.pool.lease(base))
                 place = await self._with_decoy(slot.place, base, slot.admin / "index", exact=True)
                 max_files = self.pool.max_files(slot)
-                find_changes = partial(find_slot_changes, slot, self.box.settings, max_files=max_files)
+                find_changes = partial(find_slot_changes, slot.git, slot.tree, self.box.settings, max_files=max_files)
             else:
                 leased = await stack.enter_async_context(self.overlays.lease(base))
                 place = await self._with_decoy(leased.place, base, leased.index, exact=leased.exact)

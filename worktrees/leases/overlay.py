@@ -2,30 +2,439 @@
 
 import heapq
 import os
-from collections.abc import AsyncIterator, Iterator
+import shutil
+import stat
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from anyio import CancelScope, Lock, move_on_after, to_thread
+from anyio import CancelScope, Event, Lock, move_on_after, to_thread
 
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.base.paths import folders_above
+from fleet.errors import FleetError
 from fleet.ports.worktrees import EffectError
 from fleet.runs.crash_points import reached
 from worktrees.base.fs import make_folder, remove_small, wipe
 from worktrees.base.process import os_errors
-from worktrees.base.settings import WorktreeSettings
-from worktrees.git.program import Git
-from worktrees.leases.base_layers import Base, BaseLayers
+from worktrees.base.settings import LeaseKind, WorktreeSettings
+from worktrees.git.diff import Diff
+from worktrees.git.object_format import ATTRIBUTES, EXECUTABLE, FILE, GITLINK, LINK, TREE
+from worktrees.git.objects import Objects
+from worktrees.git.program import Git, fields
 from worktrees.leases.setup import Setup
-from worktrees.leases.union_view import OPAQUE, BaseFiles, ignored, is_opaque, is_whiteout
-from worktrees.sandbox.box import Place, port_environment
-from worktrees.sandbox.overlay_mount import UPPER, VIEW, Overlay
+from worktrees.leases.union_view import (
+    OPAQUE,
+    BaseFiles,
+    OverlayChange,
+    View,
+    ignored,
+    is_opaque,
+    is_whiteout,
+    read_changes,
+)
+from worktrees.sandbox.box import Box, Place, port_environment
+from worktrees.sandbox.overlay_mount import OPTIONS, UPPER, VIEW, Overlay
 from worktrees.store.store import Store, slots_dir
 
-FOLDER = "overlays"
+# ---- base layers -----------------------------------------------------------------------------------------------------
+# What overlays are built on: checkouts that many leases share, and diff layers that lead from one to a commit near
+# it.
+#
+# A checkout costs as much as the repository, so there are few. A commit near one gets a diff layer above it, with the
+# few files that differ. When none is near, an idle checkout moves to the commit by the difference. Neither a checkout
+# nor a layer changes while a lease uses it.
+
+
+OVERLAYS = "overlays"  # the folder of the leases that are overlay mounts
+NEAR = 1_000  # paths that a diff layer may have: one of 500 costs a twelfth of moving a checkout of 10,000 files
+NEAR_PART = 50  # or this part of the checkout's paths, if that is more
+MAX_LAYERS = 8  # above a checkout: each is one more place to look for a file
+ANCESTORS = 100  # commits that are looked back for one that has a base
+IDLE_LAYERS = 4  # kept for the next lease on the same commit; the tip is leased again and again
+IDLE_CHECKOUTS = 1
+
+
+@dataclass(slots=True, eq=False)
+class Checkout:
+    """All files of a commit, read-only by agreement: workers see it through an overlay."""
+
+    home: Path
+    name: str
+    base: "Base | None" = None
+    """None while it moves; one that never arrived is checked out from scratch."""
+    gitlinks: frozenset[str] = frozenset()
+    files: int = 0
+    converts: bool = False
+    """Whether attributes may make files differ from their blobs."""
+
+    @property
+    def tree(self) -> Path:
+        return self.home / self.name / "tree"
+
+    @property
+    def index(self) -> Path:
+        return self.home / self.name / "index"
+
+
+@dataclass(slots=True, eq=False)
+class Base:
+    """The files of one commit: a checkout, or diff layers above one."""
+
+    below: BaseFiles
+    checkout: Checkout
+    layers: tuple[str, ...] = ()
+    """The uppermost first."""
+    parent: "Base | None" = None
+    entries: int = 0
+    """Of its own layer."""
+    tenants: int = 0
+    """Leases, and layers that are being made above it."""
+    children: int = 0
+
+    @property
+    def lowers(self) -> tuple[str, ...]:
+        return (*self.layers, f"{self.checkout.name}/tree")
+
+
+@dataclass(slots=True)
+class BaseLayers:
+    """The checkouts and diff layers of one run."""
+
+    home: Path
+    store: Store
+    near: int = NEAR
+    near_part: int = NEAR_PART
+    max_layers: int = MAX_LAYERS
+    idle_layers: int = IDLE_LAYERS
+    _bases: dict[Sha, Base] = field(default_factory=dict)
+    """The longest unused first."""
+    _newest: Base | None = None
+    _checkouts: list[Checkout] = field(default_factory=list)
+    _under_way: dict[Sha, Event] = field(default_factory=dict)
+    _moving: Lock = field(default_factory=lambda: Lock(fast_acquire=True))
+    _made: int = 0
+    _trash: list[str] = field(default_factory=list)
+
+    async def take(self, commit: Sha) -> Base:
+        """The base for a commit; it stays as it is until `leave`. Raises `EffectError`."""
+        while (base := self._existing(commit)) is None:
+            if (under_way := self._under_way.get(commit)) is not None:
+                await under_way.wait()
+                continue
+            self._under_way[commit] = under_way = Event()
+            try:
+                base = self._newest = self._bases[commit] = await self._build(commit)
+                break
+            finally:
+                del self._under_way[commit]
+                under_way.set()
+        base.tenants += 1
+        return base
+
+    def leave(self, base: Base) -> None:
+        base.tenants -= 1
+        commit = base.below.commit
+        if self._bases.get(commit) is base:
+            self._bases[commit] = self._bases.pop(commit)  # to the end: used last
+
+    def _existing(self, commit: Sha) -> Base | None:
+        """The base for a commit. Checkouts that someone deleted are dropped first, with every base above them."""
+        base = self._bases.get(commit)
+        lost = {checkout for checkout in self._checkouts if checkout.base and not checkout.tree.is_dir()}
+        if base is not None and not all((self.home / name).is_dir() for name in base.lowers):
+            lost.add(base.checkout)
+        for checkout in lost:
+            self._drop(checkout)
+        return self._bases.get(commit)
+
+    async def _build(self, commit: Sha) -> Base:
+        await self._tidy()
+        tried = set[Base]()
+        base = await self._above_another(commit, tried)
+        if base is not None:
+            return base
+        async with self._moving:
+            base = await self._above_another(commit, tried)  # above the checkout that moved meanwhile
+            if base is not None:
+                return base
+            idle = next((checkout for checkout in self._checkouts if self._is_idle(checkout)), None)
+            return await self._move(idle or self._new_checkout(), commit)
+
+    async def _above_another(self, commit: Sha, tried: set[Base]) -> Base | None:
+        """The base for a commit as a layer above the first candidate that is near."""
+        while (parent := next((base for base in self._candidates(commit) if base not in tried), None)) is not None:
+            tried.add(parent)
+            parent.tenants += 1
+            try:
+                base = await self._layer_above(parent, commit)
+            finally:
+                parent.tenants -= 1
+            if base is not None and base.checkout in self._checkouts:
+                parent.children += 1
+                return base
+        return None
+
+    def _candidates(self, commit: Sha) -> Iterator[Base]:
+        """What a new layer could be built on, the likely nearest first."""
+        for base in (self._base_of_ancestor(commit), self._newest):
+            if base is not None:
+                yield foundation(base, self.max_layers)
+        yield from (checkout.base for checkout in reversed(self._checkouts) if checkout.base is not None)
+
+    def _base_of_ancestor(self, commit: Sha) -> Base | None:
+        """The base of the nearest commit before this one that has a base: that of an attempt, or the tip before."""
+        for _ in range(ANCESTORS):
+            known = self.store.repository.objects.cached_commit(commit)
+            if known is None or not known.parents:
+                break
+            commit = known.parents[0]
+            if commit in self._bases:
+                return self._bases[commit]
+        return None
+
+    async def _layer_above(self, parent: Base, commit: Sha) -> Base | None:
+        """The base for a commit as a layer above another base, if the two are near."""
+        checkout, layers, view = parent.checkout, parent.layers, parent.below.view
+        self._made += 1
+        folder = self.home / f"layers/{self._made}"
+        most = max(self.near, checkout.files // self.near_part)
+        old = parent.below.commit
+        diff = await make_diff_layer(self.store, folder, old, commit, most=most, converts=checkout.converts)
+        if diff is None:
+            return None
+        if diff.entries:
+            layers, view = (f"layers/{folder.name}", *layers), View((folder, *view.layers))
+        gitlinks = parent.below.gitlinks.difference(diff.paths) | diff.gitlinks
+        return Base(BaseFiles(commit, view, gitlinks), checkout, layers, parent, len(diff.entries))
+
+    def _new_checkout(self) -> Checkout:
+        self._made += 1
+        checkout = Checkout(self.home, f"bases/{self._made}")
+        self._checkouts.append(checkout)
+        return checkout
+
+    async def _move(self, checkout: Checkout, commit: Sha) -> Base:
+        """Move a checkout that no lease uses."""
+        self._trash += self._forget(self._bases_on(checkout))
+        await self._empty_trash()
+        before, checkout.base = checkout.base, None
+        with CancelScope(shield=True):  # a checkout that stopped halfway is of no use
+            await self._check_out(checkout, commit, before.below.commit if before else None)
+        checkout.base = Base(BaseFiles(commit, View((checkout.tree,)), checkout.gitlinks), checkout)
+        return checkout.base
+
+    async def _check_out(self, checkout: Checkout, commit: Sha, before: Sha | None) -> None:
+        git, env = Git(self.store.git_dir, checkout.tree), {"GIT_INDEX_FILE": str(checkout.index)}
+        if before is not None and (await self.store.repository.diff(before, commit)).changes_attributes:
+            before = None
+        if before is not None:
+            answer = await git.ask("read-tree", "-m", "-u", before, commit, env=env)
+            before = before if answer.exit_code == 0 else None
+        if before is None:
+            await wipe(checkout.tree.parent)
+            await to_thread.run_sync(make_folder, checkout.tree)
+            await git("read-tree", "--reset", "-u", commit, env=env)
+            await to_thread.run_sync((checkout.tree / ".git").touch)  # the mount point of the decoy's pointer
+        listed = fields(await git("ls-files", "-z", "--stage", env=env))
+        checkout.files = len(listed)
+        checkout.gitlinks = frozenset(line.split("\t", 1)[1] for line in listed if line.startswith(f"{GITLINK} "))
+        checkout.converts = any(line.endswith(ATTRIBUTES) for line in listed)
+
+    async def _tidy(self) -> None:
+        """Remove what no lease uses, except for the little that is likely to be needed again."""
+        unused = [base for base in self._bases.values() if base.layers and not base.tenants and not base.children]
+        self._trash += self._forget(unused[: -self.idle_layers])
+        idle = [checkout for checkout in self._checkouts if checkout.base is not None and self._is_idle(checkout)]
+        for checkout in idle[:-IDLE_CHECKOUTS]:
+            self._drop(checkout)
+        await self._empty_trash()
+
+    async def _empty_trash(self) -> None:
+        while self._trash:
+            await to_thread.run_sync(partial(shutil.rmtree, self.home / self._trash.pop(), ignore_errors=True))
+
+    def _bases_on(self, checkout: Checkout) -> list[Base]:
+        return [base for base in self._bases.values() if base.checkout is checkout]
+
+    def _is_idle(self, checkout: Checkout) -> bool:
+        return not any(base.tenants for base in self._bases_on(checkout))
+
+    def _drop(self, checkout: Checkout) -> None:
+        """Use a checkout for no new lease. It is removed, with the layers above it, unless a lease still uses it."""
+        is_idle = self._is_idle(checkout)
+        layers = self._forget(self._bases_on(checkout))
+        self._checkouts = [other for other in self._checkouts if other is not checkout]
+        if is_idle:
+            self._trash += [checkout.name, *layers]
+
+    def _forget(self, bases: Sequence[Base]) -> list[str]:
+        """Use these bases for no new lease. Returns the folders of the layers that were theirs alone."""
+        layers = []
+        for base in bases:
+            del self._bases[base.below.commit]
+            if base.parent is not None:
+                base.parent.children -= 1
+                if base.layers != base.parent.layers:
+                    layers.append(base.layers[0])
+        while self._newest is not None and self._bases.get(self._newest.below.commit) is not self._newest:
+            self._newest = self._newest.parent
+        return layers
+
+
+def foundation(newest: Base, max_layers: int = MAX_LAYERS) -> Base:
+    """What the next layer is put on: the newest base, or one below it where that has all the layers it may have.
+
+    The new layer then replaces the upper ones as far as they are together larger than the next one below. So a file
+    that changed is written a few times, and not with every eighth layer from then on.
+    """
+    base, replaced = newest, 0
+    if len(newest.layers) >= max_layers:
+        while base.parent is not None and (len(base.layers) >= max_layers or base.entries < replaced):
+            replaced += base.entries
+            base = base.parent
+    return base
+
+
+# ---- diff layer ------------------------------------------------------------------------------------------------------
+# Diff layers: a diff layer above the files of one commit shows those of another.
+#
+# It holds the files that differ and a whiteout for each that was removed. It is written in process, in time
+# proportional to the difference; where attributes convert files during a checkout, git writes them itself.
+
+
+async def make_diff_layer(store: Store, layer: Path, old: Sha, new: Sha, *, most: int, converts: bool) -> Diff | None:
+    """Make the folder of the layer from one commit to another, unless their files are the same; returns the diff.
+
+    None where they differ in more than `most` paths, or in how files are converted. `converts`: whether any file is.
+    """
+    repository = store.repository
+    diff = await repository.diff(old, new)
+    if len(diff.entries) > most or diff.changes_attributes:
+        return None
+    if diff.entries:
+        await repository.check_out(layer, new, diff.files, converts=converts)
+        await repository.run(partial(_add_folders_and_whiteouts, repository.objects, layer, new, diff))
+    return diff
+
+
+def _hidden(objects: Objects, commit: Sha, removed: Sequence[str]) -> tuple[str, ...]:
+    """The paths to hide: removed files, or their whole folder where nothing of it remains."""
+    trees: dict[str, Sha | None] = {"": objects.tree_of(commit)}
+
+    def tree_at(folder: str) -> Sha | None:
+        if folder not in trees:
+            parent_folder, _, name = folder.rpartition("/")
+            parent = tree_at(parent_folder)
+            node = objects.tree(parent).get(os.fsencode(name)) if parent is not None else None
+            trees[folder] = node[1].hex() if node is not None and node[0] == TREE else None
+        return trees[folder]
+
+    outermost = (next((above for above in folders_above(path) if tree_at(above) is None), path) for path in removed)
+    return tuple(dict.fromkeys(outermost))
+
+
+def _add_folders_and_whiteouts(objects: Objects, layer: Path, commit: Sha, diff: Diff) -> None:
+    """Add the folders of submodules, and whiteouts for what was removed."""
+    for path in diff.gitlinks:
+        make_folder(layer / path)
+    for path in _need_whiteout(layer, _hidden(objects, commit, diff.removed)):
+        make_folder((layer / path).parent)
+        os.mknod(layer / path, stat.S_IFCHR | 0o600, os.makedev(0, 0))
+
+
+def _need_whiteout(layer: Path, hidden: Sequence[str]) -> Iterator[str]:
+    """The paths that the layer does not hide already, by a file where a folder was or a folder where a file was."""
+    for path in hidden:
+        above = [layer / folder for folder in folders_above(path)]
+        below_a_file = any(folder.is_symlink() or (folder.exists() and not folder.is_dir()) for folder in above)
+        if not below_a_file and not os.path.lexists(layer / path):
+            yield path
+
+
+# ---- probe -----------------------------------------------------------------------------------------------------------
+# Tests whether leases can be overlays here by making one: it depends on the kernel, containers and file systems.
+
+
+LIMIT_S = 60.0
+BELOW = {"edited": "1\n", "gone": "1\n", "folder/old": "1\n", "moved/inner": "1\n", "kept/deep/file": "1\n", ".git": ""}
+EDIT = """
+echo 2 > edited && chmod +x edited && rm gone && rm -r folder && mkdir folder && echo 1 > folder/new && mv moved there \
+&& ln -s edited link && echo 2 > kept/deep/other
+"""
+VERIFY = 'test "$(cat edited folder/new there/inner kept/deep/file)" = "$(printf "2\\n1\\n1\\n1")" && test ! -e gone'
+CHANGES = (
+    OverlayChange("edited", "file", EXECUTABLE),
+    OverlayChange("folder", "opaque"),
+    OverlayChange("folder/new", "file", FILE),
+    OverlayChange("gone", "deleted"),
+    OverlayChange("kept/deep/other", "file", FILE),
+    OverlayChange("link", "link", LINK),
+    OverlayChange("moved", "deleted"),
+    OverlayChange("there/inner", "file", FILE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenKind:
+    """How worktrees are leased, and why."""
+
+    kind: LeaseKind
+    why: str
+
+
+async def choose_kind(settings: WorktreeSettings, folder: Path, *, options: str = OPTIONS) -> ChosenKind:
+    """Overlays where they work in `folder`, unless the configuration says otherwise. Raises `FleetError`."""
+    if settings.lease == "pool":
+        return ChosenKind("pool", "as configured")
+    problem = await _find_problem(settings, folder, options)
+    if problem is None:
+        return ChosenKind("overlay", "tested: changes are found, and the shared files stay as they are")
+    if settings.lease == "overlay":
+        raise FleetError(f"worktrees can't be overlays here: {problem}; set [worktrees] lease to auto or pool")
+    return ChosenKind("pool", f"overlays don't work here: {problem}")
+
+
+async def _find_problem(settings: WorktreeSettings, folder: Path, options: str) -> str | None:
+    """Why overlays don't work in `folder`; None where they do."""
+    if settings.sandbox == "none":
+        return "they are mounted in the sandbox, which is switched off"
+    try:
+        make_folder(folder)
+        with TemporaryDirectory(prefix="trial-", dir=folder, ignore_cleanup_errors=True) as home:
+            limits = replace(settings.limits, free_bytes=0)  # a full disk says nothing about overlays
+            return await _try_overlay(Box(replace(settings, limits=limits)), Path(home), options)
+    except OSError as error:
+        return str(error)
+    except EffectError as error:
+        return f"{error}: {error.failure.evidence.strip()}"
+
+
+async def _try_overlay(box: Box, home: Path, options: str) -> str | None:
+    for name, content in BELOW.items():
+        make_folder((home / "below" / name).parent)
+        (home / "below" / name).write_text(content, encoding="utf-8")
+    overlay = Overlay(home, ("below",), "lease", options)
+    overlay.make()
+    make_folder(overlay.view)
+    place = Place(overlay.view, home / "scratch", "trial", overlay)
+    for script in (EDIT, VERIFY):
+        done = await box.run(place, ("sh", "-c", script), timeout_s=LIMIT_S, cap=4096)
+        if done.exit_code != 0:
+            return f"a command failed in it: {done.text.strip()[-500:]}"
+    if read_changes(overlay.upper) != CHANGES:
+        return "its changes can't be read from outside"
+    untouched = all((home / "below" / name).read_text(encoding="utf-8") == content for name, content in BELOW.items())
+    return None if untouched else "it changes the files below it"
+
+
+# ---- overlay ---------------------------------------------------------------------------------------------------------
+
+
 SMALL = 500  # files and folders of a lease that are removed in process
 CLEANUP_S = 30.0  # how long removing a larger one may take; the rest is removed when the run stops
 
@@ -45,7 +454,7 @@ class Overlays:
     """The overlays of one run."""
 
     def __init__(self, store: Store, run: RunId, settings: WorktreeSettings, setup: Setup) -> None:
-        self.home = slots_dir(store, run) / FOLDER
+        self.home = slots_dir(store, run) / OVERLAYS
         self.base_layers = BaseLayers(self.home, store)
         self._setup_layers = SetupLayers(self.home, store.git, setup, self.base_layers)
         self._run, self._settings = run, settings

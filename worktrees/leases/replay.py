@@ -16,8 +16,8 @@ from fleet.core.state.facts import CheckRun, Failure, Member, RehearsalNote, Set
 from fleet.ports.agents import Workspace
 from fleet.ports.worktrees import Change, Integrator, Lease, Merged, Signature
 from worktrees.base.fs import as_text, printable
-from worktrees.git.commit_message import author_of, committer_of, compose
 from worktrees.git.diff import Diff
+from worktrees.git.object_format import author_of, committer_of, compose
 from worktrees.git.repository import Repository
 from worktrees.leases.run_worktrees import RunWorktrees
 from worktrees.store.integrator import LineCommit

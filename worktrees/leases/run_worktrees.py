@@ -2,20 +2,20 @@
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
 
 from anyio import CancelScope, to_thread
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId, attempt_ref
-from fleet.core.state.facts import SetupRun
+from fleet.core.state.facts import Member, SetupRun
 from fleet.errors import FleetError
 from fleet.ports.agents import Repository
-from fleet.ports.worktrees import Change, EffectError, Lease, NamedCommits, RecoveredCommits
+from fleet.ports.worktrees import Change, EffectError, Integrator, Lease, Merged, NamedCommits, RecoveredCommits
 from worktrees.base.fs import make_folder
 from worktrees.base.settings import WorktreeSettings
-from worktrees.git.commit_message import committer_of
+from worktrees.git.object_format import Person, committer_of
 from worktrees.leases.gc import DIFF_CAP
 from worktrees.leases.leases import Leases, open_leases
 from worktrees.leases.pool import remove_slots
@@ -224,3 +224,76 @@ async def open_node_worktrees(store: Store, settings: WorktreeSettings, base: Sh
 def in_use(store: Store) -> bool:
     """Whether a connection has worktrees of this store."""
     return is_taken(store, NODE_PREFIX)
+
+
+# ---- past work -------------------------------------------------------------------------------------------------------
+# The engine's worktrees, commits and integration branch where workers do commits of history again.
+#
+# Every attempt starts from the parent of its commit, so each result is judged on the tree it was made on, and none
+# depends on another. What lands is a copy of the result on top of whatever landed before: the integration branch
+# holds them in a row, each with exactly the tree of the result. No agent ever sees such a copy.
+
+
+@dataclass(slots=True)
+class PastWork:
+    """Satisfies `Worktrees`, `Commits` and `Integrator`."""
+
+    worktrees: RunWorktrees
+    integrator: Integrator
+    base: Sha
+    """The parent of the oldest commit: the only tree that comes before all of them."""
+    starts: frozenset[Sha]
+    """The parents of all commits."""
+    committer: Person
+    _results: dict[Sha, Sha] = field(default_factory=dict)
+    """The result that each copy on the integration branch is of."""
+
+    # ---- worktrees
+
+    def lease(self, base: Sha) -> AbstractAsyncContextManager[Lease]:
+        return self._lease(self._results.get(base, base))
+
+    @asynccontextmanager
+    async def _lease(self, base: Sha) -> AsyncIterator[Lease]:
+        async with self.worktrees.lease(base) as lease:
+            yield lease
+
+    async def pinned(self, run: RunId, subtask: SubtaskId, attempt: int) -> Change | None:
+        return await self.worktrees.pinned(run, subtask, attempt)
+
+    async def restored(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
+        return await self.worktrees.restored(self._results.get(commit, commit), base, paths)
+
+    def finished_setups(self) -> tuple[SetupRun, ...]:
+        return self.worktrees.finished_setups()
+
+    # ---- commits
+
+    def at(self, commit: Sha) -> Repository:
+        """The files that attempts start from. Of the tip, which may be of a later commit, those of the base."""
+        return self.worktrees.at(commit if commit in self.starts else self.base)
+
+    async def tree(self, commit: Sha) -> Sha:
+        return await self.worktrees.tree(commit)
+
+    async def diff(self, base: Sha, commit: Sha) -> str:
+        return await self.worktrees.diff(base, commit)
+
+    # ---- the integration branch
+
+    async def merge(self, tip: Sha, members: Sequence[Member]) -> Merged:
+        """Each result as it is, in a row."""
+        landed = list[Member]()
+        repository = self.worktrees.store.repository
+        for member in members:
+            tree = (await repository.commit(member.commit)).tree
+            tip = await repository.copy_commit(member.commit, tree, tip, committer=self.committer)
+            self._results[tip] = member.commit
+            landed.append(member.model_copy(update={"commit": tip}))
+        return Merged(tip=tip, landed=tuple(landed), conflicts=())
+
+    async def advance(self, run: RunId, *, new: Sha, old: Sha) -> bool:
+        return await self.integrator.advance(run, new=new, old=old)
+
+    async def landed_since(self, run: RunId, old: Sha) -> tuple[Member, ...]:
+        return await self.integrator.landed_since(run, old)

@@ -12,8 +12,8 @@ from fleet.core.state.facts import Failure, Member
 from fleet.ports.worktrees import Merged
 from worktrees.base.fs import printable
 from worktrees.base.process import effect_error
-from worktrees.git.commit_message import Person, member_of
 from worktrees.git.merge import MergeConflict, conflict_failure
+from worktrees.git.object_format import Person, member_of
 from worktrees.git.program import Git, text
 from worktrees.git.repository import MergedTree, Repository
 from worktrees.store.store import Store

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.state.facts import Failure, Member
 from fleet.ports.worktrees import Merged, Signature
-from worktrees.git.commit_message import Person, compose
+from worktrees.git.object_format import Person, compose
 from worktrees.git.program import text
 from worktrees.store.integrator import NOTHING_LEFT, StoreIntegrator
 from worktrees.target.signing import Signing, put_taken

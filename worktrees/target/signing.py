@@ -10,8 +10,7 @@ from typing import Literal
 
 from fleet.core.base.ids import Sha
 from fleet.errors import UsageError
-from worktrees.git.commit_message import Person
-from worktrees.git.object_format import Commit
+from worktrees.git.object_format import Commit, Person
 from worktrees.git.program import Git, signing_environment, text, user_setting
 
 Format = Literal["", "openpgp", "ssh", "x509"]

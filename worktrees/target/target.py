@@ -15,17 +15,20 @@ from fleet.core.base.ids import Sha, did_you_mean, is_slug
 from fleet.errors import UsageError
 from worktrees.base.fs import printable
 from worktrees.git import reader
-from worktrees.git.commit_message import (
+from worktrees.git.object_format import (
     ASSISTED,
+    ATTRIBUTES,
     LONGEST_SUBJECT,
     RUN,
     TASK,
     WORKER,
     attempt_number,
+    object_id,
     one_line,
+    parse_commit,
+    parse_signature,
     parse_trailers,
 )
-from worktrees.git.object_format import ATTRIBUTES, object_id, parse_commit, parse_signature
 from worktrees.git.program import Git, fields, find_repository, text
 from worktrees.git.reader import read
 from worktrees.git.stand_in import StandIn, make_stand_in

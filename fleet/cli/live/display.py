@@ -14,9 +14,8 @@ from fleet.app.fleet import Fleet
 from fleet.cli import verbosity
 from fleet.cli.common import has_terminal, run_async, show, show_json
 from fleet.cli.live.engine import Background, open_exporter, refuse_unstarted, run_engine
-from fleet.cli.live.pages import start_pages
 from fleet.cli.live.run_display import RunDisplay, open_screen
-from fleet.cli.live.terminal_data import library_of
+from fleet.cli.live.terminal_data import library_of, start_pages
 from fleet.cli.verbosity import is_normal, show_note
 from fleet.config import environment
 from fleet.core.state import facts as f
@@ -156,3 +155,17 @@ def open_full_screen(
             speed=speed,
             light=light,
         ).run()
+
+
+# ---- relanding -------------------------------------------------------------------------------------------------------
+# Works on a run that lands a result again, and shows its events: live lines on a terminal, else one line each.
+
+
+async def land_again(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> None:
+    """Work until the run has ended or is stopped. What it began with is not shown: it was done before."""
+    with Journal(folder.journal) as journal:
+        shown = journal.length
+    live = has_terminal() and not as_json
+    with open_screen(live=live, as_json=not live) as screen:
+        events = RunDisplay(folder, screen, shown, interactive=False)
+        await run_engine(fleet, folder, None, STOPS, events)

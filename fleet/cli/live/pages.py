@@ -5,8 +5,6 @@ python -m fleet.cli.live.pages RUN-FOLDER     prints the link as its first line;
 
 from __future__ import annotations
 
-import select
-import subprocess
 import sys
 import time
 from functools import cache
@@ -14,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
-import typer
 
 from dashboards.address import Address
 from fleet.cli.common import Pause, run_async
-from fleet.cli.live.terminal_data import library_of
+from fleet.cli.live.terminal_data import START_S, library_of
 from fleet.config.environment import user
 from fleet.errors import FleetError
 from fleet.runs.run_folder import RunFolder, all_runs
@@ -28,16 +25,14 @@ if TYPE_CHECKING:
     from dashboards.web.site import Scrape
     from fleet.cli.live.exporter import Exporter
 
-LOG = "pages.log"
 SESSIONS = "web-sessions.json"
-START_S = 30.0  # how long the pages, or the engine, may take to begin
 POLL_S = 0.25
 LAST_S = 2.0  # so long after its end, open pages have shown how it ended
 
 
 def access_of(state_dir: Path) -> Access:
     """Who may open the pages: the same browsers whichever process serves them."""
-    from dashboards.web.access import Access  # noqa: PLC0415 - see `start_pages`
+    from dashboards.web.access import Access  # noqa: PLC0415 - aiohttp is slow to import
 
     return Access(state_dir / SESSIONS, time.time)
 
@@ -55,29 +50,6 @@ def scrape_of(state_dir: Path) -> Scrape:
         return exporter().exposition.scrape(accept)
 
     return scrape
-
-
-def start_pages(folder: RunFolder) -> None:
-    """Serve the pages while a run is at work, and print the link. A run does not stop because they can't be served."""
-    command = [sys.executable, "-P", "-m", "fleet.cli.live.pages", str(folder.path)]
-    try:
-        with (folder.path / LOG).open("wb") as log:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True, cwd="/"
-            )
-    except OSError as error:
-        typer.echo(f"{folder.run}: no pages: {error.strerror}", err=True)
-        return
-    link = ""
-    if process.stdout is not None:
-        with process.stdout as out:
-            if select.select([out], [], [], START_S)[0]:
-                link = out.readline().decode().strip()
-    if link:
-        typer.echo(f"{folder.run}: pages until the run stops, for one browser: {link}", err=True)
-    else:
-        why = (folder.path / LOG).read_text(encoding="utf-8", errors="replace").strip()[-500:]
-        typer.echo(f"{folder.run}: no pages: {why or 'they did not start in time'}", err=True)
 
 
 # ---- the process ----------------------------------------------------------------------------------------------------

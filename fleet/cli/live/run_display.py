@@ -1,6 +1,5 @@
 """A run on the terminal as this process works on it, and the question whether its plan may start."""
 
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +12,8 @@ import typer
 from dashboards.text.event_text import event_lines
 from dashboards.text.formats import clock_in
 from dashboards.text.plan_review import review_lines, waits_line
-from fleet.app.fleet import Fleet
 from fleet.cli import verbosity
-from fleet.cli.common import has_terminal, send_requests
-from fleet.cli.live.engine import run_engine
+from fleet.cli.common import send_requests
 from fleet.cli.verbosity import is_quiet, show_note
 from fleet.config.environment import user
 from fleet.core.base.ids import SubtaskId
@@ -31,7 +28,6 @@ from fleet.core.policy.requests import (
 )
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
-from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 
 TICK_S = 0.25
@@ -174,20 +170,3 @@ def _send_answer(folder: RunFolder, state: RunState, answer: str) -> None:
         sys.stdout.write(f"{problem}\n")
     else:
         send_requests(folder, request)
-
-
-# ---- relanding -------------------------------------------------------------------------------------------------------
-# Works on a run that lands a result again, and shows its events: live lines on a terminal, else one line each.
-
-
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-async def work(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> None:
-    """Work until the run has ended or is stopped. What it began with is not shown: it was done before."""
-    with Journal(folder.journal) as journal:
-        shown = journal.length
-    live = has_terminal() and not as_json
-    with open_screen(live=live, as_json=not live) as screen:
-        events = RunDisplay(folder, screen, shown, interactive=False)
-        await run_engine(fleet, folder, None, STOPS, events)

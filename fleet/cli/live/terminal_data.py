@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import select
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
+
+import typer
 
 from fleet.app.fleet import Fleet, withdraw_cancel
 from fleet.app.input_files import dump_plan, load_plan
@@ -147,3 +152,33 @@ def library_of(state_dir: Path, *, background: Background | None = None, run: st
     return FolderLibrary(
         state_dir, lambda state: Fleet(configuration_of(state), current()), background=background, run=run
     )
+
+
+# ---- pages beside a run ----------------------------------------------------------------------------------------------
+
+
+LOG = "pages.log"
+START_S = 30.0  # how long the pages, or the engine, may take to begin
+
+
+def start_pages(folder: RunFolder) -> None:
+    """Serve the pages while a run is at work, and print the link. A run does not stop because they can't be served."""
+    command = [sys.executable, "-P", "-m", "fleet.cli.live.pages", str(folder.path)]
+    try:
+        with (folder.path / LOG).open("wb") as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True, cwd="/"
+            )
+    except OSError as error:
+        typer.echo(f"{folder.run}: no pages: {error.strerror}", err=True)
+        return
+    link = ""
+    if process.stdout is not None:
+        with process.stdout as out:
+            if select.select([out], [], [], START_S)[0]:
+                link = out.readline().decode().strip()
+    if link:
+        typer.echo(f"{folder.run}: pages until the run stops, for one browser: {link}", err=True)
+    else:
+        why = (folder.path / LOG).read_text(encoding="utf-8", errors="replace").strip()[-500:]
+        typer.echo(f"{folder.run}: no pages: {why or 'they did not start in time'}", err=True)

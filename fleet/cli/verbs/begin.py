@@ -18,29 +18,33 @@ from fleet.app.past_runs import read_evidence
 from fleet.cli import common
 from fleet.cli.clock import Clock, run_with_clock
 from fleet.cli.common import (
+    EXIT,
     HERE,
     AsJson,
     BaseUrl,
+    Budget,
     ConfigFile,
     Force,
     Limits,
     Repo,
+    Review,
     RunArgument,
     RunName,
     Sandbox,
     SetupNetwork,
+    Workers,
     Yes,
     flags,
     limits_of,
+    reviewing_of,
 )
 from fleet.cli.live import rehearsal
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, Web, work_and_show
-from fleet.cli.live.pages import start_pages
-from fleet.cli.plan_editor import Sets, load_plan_argument, plan_names
+from fleet.cli.live.terminal_data import start_pages
+from fleet.cli.plan_editor import PlanFile, Sets, check_plan_output, load_plan_argument
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded
-from fleet.core.plans.limits import Reviewing
 from fleet.core.plans.parameters import flat_plan
 from fleet.core.plans.plan import PLANNER
 from fleet.core.plans.replay import REPLAYER
@@ -57,10 +61,6 @@ from fleet.runs.run_folder import RunFolder
 # The verb that shows and changes the limits of a run. A change is a fact of its journal.
 
 
-Workers = Annotated[int | None, typer.Option("--workers", metavar="N", help="Maximum number of agents at once.")]
-Budget = Annotated[
-    float | None, typer.Option("--budget", metavar="USD", help="Maximum cost in USD; no call is made that exceeds it.")
-]
 Minutes = Annotated[
     float | None,
     typer.Option("--minutes", metavar="MINUTES", help="Maximum minutes at work; no call is made after that."),
@@ -155,23 +155,11 @@ Epic = Annotated[
 Base = Annotated[
     str | None, typer.Option(metavar="COMMIT", help="Start from this commit, branch or tag; default: HEAD.")
 ]
-PlanFile = Annotated[
-    str | None,
-    typer.Option(
-        "--plan",
-        metavar="PLAN",
-        help="Run this plan: a file, or a name of the library.",
-        autocompletion=plan_names,
-    ),
-]
-REVIEWERS = "human (default on a terminal), auto (the [review] rules; default elsewhere), none"
-Review = Annotated[str | None, typer.Option(metavar="human|auto|none", help=f"Who approves the plan: {REVIEWERS}.")]
 RedBase = Annotated[bool, typer.Option("--allow-red-base", help="Continue even if the gate fails on the base.")]
 OnlyEstimate = Annotated[
     bool, typer.Option("--estimate", help="Only print what comparable subtasks cost and took; start nothing.")
 ]
 ISSUES = ("gh:", "gl:", "https://", "http://")  # how an argument begins that names an issue
-EXIT = {"landed": 0, "partial": 1, "cancelled": 1, "aborted": 1, "failed": 3, "budget": 4, None: 130}
 
 
 def plan(
@@ -197,7 +185,7 @@ def plan(
     if epic is None:
         raise UsageError('no epic given: fleet plan "Add a health endpoint", or a file, or - for standard input')
     if output is not None:
-        check_output(output, force=force)
+        check_plan_output(output, force=force)
     loaded = common.configuration(repo, config, flags(base_url=base_url))
     given = _read_epic(epic)
     order = Order(goal=given.goal, repository=repo, base=base, issue=given.issue)
@@ -220,13 +208,6 @@ def _write_plan(loaded: Loaded, order: Order, output: Path | None, *, as_json: b
     common.show([*plan_lines(plan, fleet.wiring.grade(plan).all), *costs])
     keep = "-o plan.toml keeps it; fleet run --plan plan.toml runs it"
     show_note(f"\n{f'fleet run --plan {output}' if output else keep}")
-
-
-def check_output(output: Path, *, force: bool) -> None:
-    """Raise `UsageError` if the plan can't be written there, before the planner costs anything."""
-    if output.suffix not in {".json", ".toml"}:
-        raise UsageError(f"{output}: a plan file ends in .json or .toml")
-    common.check_output(output, force=force)
 
 
 def run(
@@ -352,19 +333,6 @@ def _read_epic(epic: str | None) -> GivenEpic:
 def _with_plan(order: Order, loaded: GivenPlan, name: str) -> Order:
     goal = loaded.plan.goal or f"the plan in {name}"
     return replace(order, goal=goal, plan=loaded.plan, rollback=loaded.rollback, values=loaded.values)
-
-
-def reviewing_of(review: str | None, *, yes: bool, by_human: bool) -> Reviewing:
-    """Who approves the plan. In a script no person can be asked, so the rules decide there."""
-    if review is not None and yes:
-        raise UsageError("--yes means --review none", hint="use one of them")
-    match review:
-        case "human" | "auto" | "none":
-            return review
-        case None:
-            return "none" if yes else "human" if by_human else "auto"
-        case _:
-            raise UsageError(f"--review {review}: use human, auto or none")
 
 
 def exit_code(ending: Ending | int | None) -> int:

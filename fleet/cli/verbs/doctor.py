@@ -50,7 +50,7 @@ from fleet.ports.worktrees import EffectError
 from fleet.runs.outbox import Outbox, has_outbox, sending
 from fleet.runs.run_folder import RunFolder, all_runs, make_state_dir
 from worktrees.git.program import ask_git, text
-from worktrees.leases.base_layers import choose_kind
+from worktrees.leases.overlay import choose_kind
 from worktrees.sandbox.box import SYSTEM_PATH
 from worktrees.sandbox.seccomp import filter_program
 from worktrees.sandbox.self_test import find_sandbox_problems

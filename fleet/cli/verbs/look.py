@@ -16,10 +16,10 @@ import typer
 
 from dashboards.text.event_text import transcript_lines
 from dashboards.text.formats import counted, painted_diff
-from dashboards.text.incident_text import run_lines, story_lines
+from dashboards.text.incident_text import story_lines
 from dashboards.text.plan_review import version_lines
 from dashboards.text.safe import safe, safe_block
-from dashboards.text.tables import runs_lines, status_lines, subtask_lines
+from dashboards.text.tables import run_lines, runs_lines, status_lines, subtask_lines
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, AttemptNumber, Pause, Repo, RunArgument, RunName, SubtaskId, read_state
 from fleet.cli.completion import subtask_ids

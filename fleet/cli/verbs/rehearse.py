@@ -11,11 +11,24 @@ from fleet.app.fleet import Fleet, Order
 from fleet.app.input_files import dump_plan
 from fleet.app.rehearsing import Line, for_rehearsal, read_line, with_given_plan, write_advice
 from fleet.cli import common
-from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Force, Repo, Sandbox, Yes, flags, limits_of
+from fleet.cli.common import (
+    EXIT,
+    HERE,
+    AsJson,
+    BaseUrl,
+    Budget,
+    ConfigFile,
+    Force,
+    Repo,
+    Sandbox,
+    Workers,
+    Yes,
+    flags,
+    limits_of,
+)
 from fleet.cli.live import rehearsal
 from fleet.cli.live import rehearsal as live
-from fleet.cli.plan_editor import load_plan_argument
-from fleet.cli.verbs.begin import EXIT, Budget, PlanFile, Workers, check_output
+from fleet.cli.plan_editor import PlanFile, check_plan_output, load_plan_argument
 from fleet.config.environment import current
 from fleet.core.state.facts import Rehearsal
 from fleet.errors import UsageError
@@ -122,7 +135,7 @@ def _root_to_write_to(repo: Path) -> Path:
 
 
 def _write_plan(line: Line, output: Path, *, force: bool) -> None:
-    check_output(output, force=force)
+    check_plan_output(output, force=force)
     common.write_file(output, dump_plan(line.plan, toml=output.suffix == ".toml"))
     typer.echo(f"wrote {output}: {plan_line(line.plan)}")
 

@@ -13,9 +13,21 @@ from fleet.app.input_files import read_data
 from fleet.app.wiring import INSTALL, has_packages
 from fleet.cli import common
 from fleet.cli.acp.slash_commands import COMMANDS
-from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox, flags, limits_of
+from fleet.cli.common import (
+    HERE,
+    AsJson,
+    BaseUrl,
+    Budget,
+    ConfigFile,
+    Repo,
+    Review,
+    Sandbox,
+    Workers,
+    flags,
+    limits_of,
+    reviewing_of,
+)
 from fleet.cli.verbosity import show_note
-from fleet.cli.verbs.begin import Budget, Review, Workers, reviewing_of
 from fleet.config.environment import current
 from fleet.config.load import Loaded, load_config
 from fleet.core.views.program_view import EditorCommandView, McpToolView, ServerView

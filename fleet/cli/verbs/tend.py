@@ -16,7 +16,7 @@ from fleet.app.tended_branch import PullBranch, find_opened
 from fleet.app.tending import RecordFile, Tending, watch
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, Yes, flags
-from fleet.cli.live.run_display import work
+from fleet.cli.live.display import land_again
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
 from fleet.core.views.pulls_view import MergeView, PullsView, TendStatus, TendView
@@ -104,7 +104,7 @@ async def _tend(fleet: Fleet, wanted: str | None, repo: Path, *, once: bool, as_
             open_forge(opened.place, environ, held),
             PullBranch(target, store, remote.holding(held), opened.pull.head_branch, run, number),
             file,
-            lambda folder: work(fleet, folder, as_json=as_json),
+            lambda folder: land_again(fleet, folder, as_json=as_json),
             settings,
             f"fleet tend {number} --rounds {settings.rounds * 2} --budget {settings.dollars * 2:g}",
         )
@@ -268,7 +268,7 @@ def merge(
     taking = Taking(
         fleet(secrets=False),
         folder,
-        work=lambda relanding: work(fleet(secrets=not no_resolve), relanding, as_json=as_json),
+        work=lambda relanding: land_again(fleet(secrets=not no_resolve), relanding, as_json=as_json),
         resolving=Resolving(wanted=not no_resolve, dollars=budget),
         say=show_note,
     )

@@ -78,3 +78,17 @@ def outside(paths: Iterable[str], patterns: Iterable[str]) -> tuple[str, ...]:
     """The paths that no pattern matches."""
     reusable = tuple(patterns)
     return tuple(path for path in paths if not matches(path, reusable))
+
+
+# ---- tests by their names --------------------------------------------------------------------------------------------
+
+
+TEST_FOLDERS = {"test", "tests", "spec", "specs", "__tests__", "testing"}
+DATA_FOLDERS = {"testdata", "test_data", "test-data", "__fixtures__", "__snapshots__"}
+_TEST = re.compile(r"(?:test_.*|tests|.*(?:_test|_spec|\.test|\.spec))\.[A-Za-z0-9]+|.*Tests?\.[A-Za-z0-9]+|.*\.snap")
+
+
+def is_test(path: str) -> bool:
+    """Whether a file is a test by its name or folder, as the usual runners find them."""
+    *folders, name = path.split("/")
+    return bool((TEST_FOLDERS | DATA_FOLDERS).intersection(folders)) or _TEST.fullmatch(name) is not None

@@ -11,8 +11,9 @@ from fleet.core.history.subtask_sets import change_attempt, give_up, put_subtask
 from fleet.core.plans.plan import PLANNER
 from fleet.core.state import facts as f
 from fleet.core.state.areas import Area
+from fleet.core.state.fact_parts import Instruction
 from fleet.core.state.state import Question, RunState
-from fleet.core.state.subtasks import Instruction, SubtaskState
+from fleet.core.state.subtasks import SubtaskState
 
 
 def after(state: RunState, fact: f.PeopleFact) -> RunState:

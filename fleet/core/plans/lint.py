@@ -13,8 +13,7 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.base.paths import matches
 from fleet.core.plans.parameters import PLACEHOLDER
 from fleet.core.plans.plan import PLANNER, WORKER_SUCCEEDED, Criterion, Plan, Subtask, ancestors, needs_of
-from fleet.core.plans.revision import Revision, described_subtasks
-from fleet.core.plans.validate import Problem
+from fleet.core.plans.revision import Problem, Revision, described_subtasks
 
 # ---- command lines ---------------------------------------------------------------------------------------------------
 # What the words of a check's command reveal: whether it can fail, whether it can pass, and which programs it needs.

@@ -15,8 +15,7 @@ from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from fleet.core.base.ids import did_you_mean
 from fleet.core.plans.plan import PLANNER, WORKER_SUCCEEDED, Plan, Shape, Subtask
-from fleet.core.plans.revision import Revision
-from fleet.core.plans.validate import LONGEST_GOAL, LONGEST_TITLE, Known, Problem, plan_problems
+from fleet.core.plans.revision import LONGEST_GOAL, LONGEST_TITLE, Known, Problem, Revision, plan_problems
 
 TABLE = "parameters"
 PLACEHOLDER = re.compile(r"\{set:([A-Za-z_][\w-]*)\}", re.ASCII)

@@ -11,21 +11,23 @@ from fleet.core.plans.limits import size_of
 from fleet.core.policy import budget
 from fleet.core.policy.budget import budget_wakes, low_budget, over_budget
 from fleet.core.policy.effects import base_unknown
-from fleet.core.policy.endings import end_run, is_published, waits_until
-from fleet.core.policy.ladder import take_rung
-from fleet.core.policy.landing import is_full, member_of, next_batches, or_rollback, send_back
-from fleet.core.policy.planner_policy import (
+from fleet.core.policy.endings import (
     IDLE_CALLS,
     area_is_idle,
     call_reason,
+    end_run,
     fail_areas,
     has_calls_left,
     is_held,
     is_idle,
+    is_published,
     planner_is_lost,
+    waits_until,
 )
+from fleet.core.policy.ladder import take_rung
+from fleet.core.policy.landing import is_full, member_of, next_batches, send_back
 from fleet.core.policy.remedies import choose_remedy, failure_question, model_for
-from fleet.core.policy.requests import approved_by_rules, awaits_approval, is_unreviewed, unapproved
+from fleet.core.policy.requests import approved_by_rules, awaits_approval, is_unreviewed, or_rollback, unapproved
 from fleet.core.state import facts as f
 from fleet.core.state.areas import allowance, conversations, planning_of, seen
 from fleet.core.state.failures import how

@@ -2,15 +2,25 @@
 
 from collections.abc import Iterator, Sequence
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.policy import budget
 from fleet.core.policy.budget import over_budget
-from fleet.core.policy.effects import effects, unpublished
-from fleet.core.policy.landing import rollback_ending
-from fleet.core.policy.planner_policy import IDLE_CALLS, end_unapproved, has_calls_left, is_idle, plan_is_done
-from fleet.core.policy.requests import awaits_approval, is_unreviewed
+from fleet.core.policy.effects import base_unknown, effects, unpublished
+from fleet.core.policy.landing import waits_in_vain
+from fleet.core.policy.requests import awaits_approval, is_unreviewed, rollback_ending, unapproved
 from fleet.core.state import facts as f
-from fleet.core.state.areas import conversations, planning_of
+from fleet.core.state.areas import (
+    Area,
+    active_areas,
+    area_spend,
+    conversations,
+    planning_of,
+    questions_in,
+    seen,
+)
 from fleet.core.state.state import Question, RunState
+from fleet.core.state.status import ready, starts_at, undecided_failures
+from fleet.core.state.subtasks import Mark, Set
 
 PUBLISH_TRIES = 3
 
@@ -128,3 +138,134 @@ def outcome(state: RunState) -> f.Ending:
         for subtask in state.subtasks.values()
     )
     return "landed" if is_done and not unpublished(state) else "partial"
+
+
+# ---- planner policy --------------------------------------------------------------------------------------------------
+# When a planner is called, the run's own or an area's, and when an area fails because of its planner.
+
+
+IDLE_CALLS = 2  # planner calls in a row that may change nothing
+MICRODOLLAR = 1e-6  # an area without any budget still starts, and then fails
+
+
+def is_held(state: RunState) -> bool:
+    """Whether a question about the whole run waits for a human, so that nothing new starts."""
+    return any(question.holds_all for question in state.open_questions())
+
+
+def planner_is_lost(state: RunState) -> bool:
+    """Whether the planner has failed so often that a human was asked about it."""
+    return any(question.planner for question in state.open_questions())
+
+
+def has_calls_left(state: RunState) -> bool:
+    """Whether the planner can be called at all, and may be."""
+    return state.has_planner and state.planning.calls < state.policy.max_planner_calls
+
+
+def call_reason(state: RunState, area: Area, now: float) -> str | None:
+    """Why a planner is called now; None if it is not."""
+    planning = planning_of(state, area)
+    unread, idle_calls = planning.unread, planning.idle_calls
+    if unread.answers:
+        return "answers"
+    subtasks = seen(state, area)
+    questions = state.open_questions() if area is None else questions_in(state, area)
+    if not subtasks:
+        return None if questions or idle_calls >= IDLE_CALLS else "start"
+    if unread.urgent:
+        return "failures"
+    idle = is_idle(state, now) if area is None else area_is_idle(state, area, now)
+    open_ = subtasks & state.subtasks.open
+    if state.low and not planning.knows_low_budget and not _has_given_plan(state, area) and open_:
+        return "budget"
+    if unread and not _has_given_plan(state, area) and (idle or now >= (unread.since or 0.0) + state.policy.settle_s):
+        return "conclude" if idle else "reports"
+    if not idle or idle_calls >= IDLE_CALLS:
+        return None
+    if subtasks & undecided_failures(state) or (not questions and not (area is None and plan_is_done(state))):
+        return "conclude"
+    return None
+
+
+def _has_given_plan(state: RunState, area: Area) -> bool:
+    return area is None and state.given
+
+
+def plan_is_done(state: RunState) -> bool:
+    """Whether nothing remains to be done of a plan that the run started with."""
+    return state.given and not state.subtasks.open
+
+
+def is_idle(state: RunState, now: float) -> bool:
+    """Whether nothing runs, nothing may start, and time alone will change nothing."""
+    stuck = waits_in_vain(state)
+    if (state.landing.queue and not stuck) or state.landing.open_batches or base_unknown(state):
+        return False
+    planners = [planning_of(state, area) for area in conversations(state)]
+    if any(planning.open is not None for planning in planners):
+        return False
+    if any(planning.not_before > now for planning in planners[1:]):
+        return False
+    queued = state.subtasks.set_of(state.landing.queue) if stuck else 0
+    if _busy(state) & ~queued:
+        return False
+    return is_held(state) or not _may_start(state, state.subtasks.all, now)
+
+
+def area_is_idle(state: RunState, area: SubtaskId, now: float) -> bool:
+    """The same for the subtasks that an area's planner sees. An area in it is never idle: it goes on, fails or asks."""
+    subtasks = seen(state, area)
+    busy = subtasks & state.subtasks.marked(Mark.UNDERWAY)
+    return planning_of(state, area).open is None and not busy and not _may_start(state, subtasks, now)
+
+
+def _busy(state: RunState) -> Set:
+    """The subtasks that an effect concerns. An active area is only as busy as the subtasks in it."""
+    return state.subtasks.marked(Mark.UNDERWAY) & ~state.subtasks.marked(Mark.PLANNING)
+
+
+def _may_start(state: RunState, chosen: Set, now: float) -> bool:
+    """Whether any of these may start, now or when time has passed."""
+    subtasks = state.subtasks
+    waiting = chosen & subtasks.waiting
+    if waiting & subtasks.startable:
+        return True
+    return any(starts_at(state, id_) > now for id_ in subtasks.first(waiting & subtasks.timed))
+
+
+def fail_areas(state: RunState, now: float) -> Iterator[f.Fact]:
+    """Fail each area whose planner can't continue. The planner in charge of the area decides what follows."""
+    for area in active_areas(state):
+        failure = _area_failure(state, area, now)
+        if failure is not None:
+            number = len(state.subtasks[area].attempts)
+            yield f.AttemptFailed(at=now, subtask=area, number=number, failure=failure)
+
+
+def _area_failure(state: RunState, area: SubtaskId, now: float) -> f.Failure | None:
+    planning, current = state.areas[area], state.subtasks[area].attempts[-1]
+    last = planning.last_failure
+    if planning.is_aside and last is not None:
+        return last
+    if planning.failures >= state.policy.max_planner_failures and last is not None:
+        why = f"its planner failed {planning.failures} times in a row: {last.summary}"
+        return f.Failure(kind=last.kind, summary=why, evidence=last.evidence)
+    if current.allowance is not None and area_spend(state, area) >= max(current.allowance, MICRODOLLAR):
+        return f.Failure(kind="budget", summary=f"its share of the budget, ${current.allowance:.2f}, is spent")
+    is_stuck = planning.idle_calls >= IDLE_CALLS and not planning.unread and not questions_in(state, area)
+    if is_stuck and not seen(state, area) & undecided_failures(state) and area_is_idle(state, area, now):
+        return f.Failure(kind="protocol", summary="its planner had nothing more to do, and did not finish")
+    return None
+
+
+def end_unapproved(state: RunState, now: float) -> Iterator[f.Fact]:
+    """End a run that no person was expected to review and that has nothing to do but wait for an approval."""
+    if state.policy.reviewing != "auto" or state.draining or state.landing.queue or not awaits_approval(state):
+        return
+    if now < state.last_at + state.policy.answer_wait_s:
+        return
+    moving = ready(state, now) | state.subtasks.marked(Mark.UNDERWAY)
+    if not moving & ~unapproved(state):
+        ids = state.subtasks.in_plan_order(moving)
+        yield f.RunEnded(at=now, ending="partial", why=f"no one approved {', '.join(ids)}")

@@ -1,5 +1,6 @@
 """What facts are made of: failures, reports, checks, candidates. Written to the journal, so only ever added to."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field, JsonValue
@@ -399,3 +400,14 @@ class Forecast(Shape):
     """Subtasks whose cost is unknown: it is left out of the dollars."""
     areas: int = 0
     """Areas, which are not planned yet: they are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """What a person told those who work on a subtask. Their own words: trusted like the brief."""
+
+    text: str
+    by: str
+    at: float
+    interrupt: bool = False
+    """Whether it stops the command that runs."""

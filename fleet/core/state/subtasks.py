@@ -14,21 +14,11 @@ from fleet.core.base.usage import Spend
 from fleet.core.base.vector import Vector
 from fleet.core.plans.limits import Size
 from fleet.core.plans.plan import PLANNER, Effort, Subtask
+from fleet.core.state.fact_parts import Instruction
 from fleet.core.state.facts import CheckRun, Failure, Remedy, Report, ReviewBatched, RungChoice, Strategy, Vote
 
 # ---- subtask state ---------------------------------------------------------------------------------------------------
 # What happened to one subtask, and to each attempt at it. All values are frozen; only `history/` makes new ones.
-
-
-@dataclass(frozen=True, slots=True)
-class Instruction:
-    """What a person told those who work on a subtask. Their own words: trusted like the brief."""
-
-    text: str
-    by: str
-    at: float
-    interrupt: bool = False
-    """Whether it stops the command that runs."""
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fleet.core.base.paths import folders_above, matches
+from fleet.core.base.paths import TEST_FOLDERS, folders_above, is_test, matches
 from fleet.core.plans.plan import Criterion
 from fleet.core.verdicts.commands import Reading
-from fleet.core.verdicts.summaries import FOLDERS, PATH_WORD, borrowed_tests, is_named, is_test
+from fleet.core.verdicts.summaries import PATH_WORD, borrowed_tests, is_named
 
 # ---- module names ----------------------------------------------------------------------------------------------------
 # Names that Python and the runners of its tests import: a new module of such a name would be loaded instead.
@@ -164,7 +164,7 @@ def _joins_tests(path: str, base: Collection[str]) -> bool:
         return any(
             is_test(each) and each.rpartition("/")[0].startswith(folder) for each in base if each.endswith(".py")
         )
-    return bool((FOLDERS - {"testing"}).intersection(folders))
+    return bool((TEST_FOLDERS - {"testing"}).intersection(folders))
 
 
 # ---- shadows -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 
-from fleet.core.verdicts.summaries import is_test
+from fleet.core.base.paths import is_test
 
 LONGEST = 2_000  # characters of a line that are looked at
 CUT = re.compile(r"^\[\.\.\. \d+ bytes left out", re.MULTILINE)

@@ -7,7 +7,7 @@ in that process, but not without text that looks like one (`fleet/core/verdicts/
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from fleet.core.base.paths import matches
+from fleet.core.base.paths import is_test, matches
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import RanTests
 
@@ -108,9 +108,6 @@ RUNNERS = (_unittest, _node, _listed, _go, _cargo, _others)
 # (docs/decisions/0038).
 
 
-FOLDERS = {"test", "tests", "spec", "specs", "__tests__", "testing"}
-DATA_FOLDERS = {"testdata", "test_data", "test-data", "__fixtures__", "__snapshots__"}
-_NAME = re.compile(r"(?:test_.*|tests|.*(?:_test|_spec|\.test|\.spec))\.[A-Za-z0-9]+|.*Tests?\.[A-Za-z0-9]+|.*\.snap")
 TESTS_INSIDE = (".rs",)  # files that hold tests of their own
 PATH_WORD = re.compile(r"[\w./@+-]+")
 _WRAPPERS = r"(?:\w+=\S*\s+|(?:env|exec|time|timeout\s+\S+|(?:uv|poetry|pdm|hatch|pipenv)\s+run)\s+)*"
@@ -118,12 +115,6 @@ _PYTEST = re.compile(
     rf"(?:^|[;&|(!]|\n)\s*{_WRAPPERS}(?:\S*python[\d.]*\s+(?:-\w\s+)*-m\s+)?(?:pytest|py\.test)(?=\s|$)"
 )
 _PREVENTS_REPORT = re.compile(r"PYTEST_ADDOPTS|junit|--version|--help|\s-h\b|--fixtures|--markers")
-
-
-def is_test(path: str) -> bool:
-    """Whether a file is a test by its name or folder, as the usual runners find them."""
-    *folders, name = path.split("/")
-    return bool((FOLDERS | DATA_FOLDERS).intersection(folders)) or _NAME.fullmatch(name) is not None
 
 
 def borrowed_tests(paths: Iterable[str], touches: Sequence[str]) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.base.usage import Cost, Spend
 from fleet.core.plans.parameters import is_flat
 from fleet.core.policy.budget import outage_text, over_budget, run_budgets
+from fleet.core.policy.endings import is_idle, planner_is_lost
 from fleet.core.policy.landing import is_full
-from fleet.core.policy.planner_policy import is_idle, planner_is_lost
 from fleet.core.policy.requests import awaits_approval, objections, open_for_approval
 from fleet.core.state.facts import Role, ServiceCondition, SubtaskEstimate
 from fleet.core.state.state import Outage, Review, RunState

@@ -12,9 +12,10 @@ from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import Subtask
 from fleet.core.policy.effects import RunAttempt, VerifyAttempt
 from fleet.core.state import facts as f
+from fleet.core.state.fact_parts import Instruction
 from fleet.core.state.failures import reported_failure
 from fleet.core.state.machines import wanted_labels
-from fleet.core.state.subtasks import Attempt, Instruction
+from fleet.core.state.subtasks import Attempt
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import WorkerBriefs
 from fleet.engine.commands.change_review import review

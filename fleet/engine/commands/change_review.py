@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleet.core.base.ids import Sha
+from fleet.core.base.paths import is_test
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state import facts as f
 from fleet.core.state.failures import check_failure, evidence
@@ -16,7 +17,7 @@ from fleet.core.verdicts.commands import Reading, reading
 from fleet.core.verdicts.judges import Influence, influence, naming
 from fleet.core.verdicts.oddities import oddities
 from fleet.core.verdicts.sources import reading_of
-from fleet.core.verdicts.summaries import has_no_tests, is_test, named_tests
+from fleet.core.verdicts.summaries import has_no_tests, named_tests
 from fleet.engine.commands.checks import Checks
 from fleet.ports.agents import Repository, WorkspaceError
 

@@ -5,8 +5,7 @@ from functools import partial
 
 from fleet.core.plans.lint import Grade, grade_revision
 from fleet.core.plans.parameters import flat_revision
-from fleet.core.plans.revision import Revision, revise_plan, with_reviews
-from fleet.core.plans.validate import Known, Problem
+from fleet.core.plans.revision import Known, Problem, Revision, revise_plan, with_reviews
 from fleet.core.policy.effects import CallPlanner
 from fleet.core.policy.remedies import backoff
 from fleet.core.state import facts as f

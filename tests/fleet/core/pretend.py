@@ -9,8 +9,7 @@ from fleet.core.base.usage import Usage
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import PLANNER, Criterion, Plan, Subtask
-from fleet.core.plans.revision import Ask, Drop, Retry, Revision, Split, revise_plan
-from fleet.core.plans.validate import Known
+from fleet.core.plans.revision import Ask, Drop, Known, Retry, Revision, Split, revise_plan
 from fleet.core.policy.decide import decide, next_wake
 from fleet.core.policy.effects import (
     CallPlanner,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 from anyio import Event, create_task_group, fail_after, sleep
 
+from fleet.core.state.fact_parts import Instruction
 from fleet.core.state.facts import Failure, Report
-from fleet.core.state.subtasks import Instruction
 from fleet.nodes.call_desk import Desk, Line, Restored, Shortened
 from fleet.nodes.connection import greet
 from fleet.nodes.messages import Call, Drop, FrameError, Opened, Read, encode, to_frame

@@ -13,7 +13,7 @@ from fleet.config.toml import parse_toml
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.parameters import Filled, fill, read_plan
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.validate import Known
+from fleet.core.plans.revision import Known
 from fleet.core.state import facts as f
 from fleet.errors import UsageError
 from fleet.runs.journal import Journal

@@ -7,7 +7,7 @@ import pytest
 
 from fleet.app.input_files import load_rollback
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.validate import Known
+from fleet.core.plans.revision import Known
 from fleet.errors import UsageError
 
 STEP = {"id": "undo", "action": "undo it", "worker": "coder"}

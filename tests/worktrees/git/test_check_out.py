@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.effort import examples
 from tests.worktrees import forest
 from tests.worktrees.forest import Files
-from worktrees.git.check_out import check_out_by_git, check_out_in_process
+from worktrees.git.diff import check_out_by_git, check_out_in_process
 from worktrees.git.object_format import EXECUTABLE, FILE, LINK
 from worktrees.git.objects import LARGEST
 from worktrees.git.repository import Repository

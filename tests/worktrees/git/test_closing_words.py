@@ -3,7 +3,7 @@
 import pytest
 
 from tests.worktrees.conftest import sign
-from worktrees.git.commit_message import LONGEST_SUBJECT, compose, parse_trailers, without_closing_words
+from worktrees.git.object_format import LONGEST_SUBJECT, compose, parse_trailers, without_closing_words
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ from fleet.ports.worktrees import EffectError
 from tests.effort import examples
 from tests.worktrees import forest
 from tests.worktrees.conftest import git
-from worktrees.git.commit_message import Person
-from worktrees.git.object_format import FILE, parse_tree, signed
+from worktrees.git.object_format import FILE, Person, parse_tree, signed
 from worktrees.git.objects import AHEAD, LARGEST, Objects
 
 

@@ -13,7 +13,7 @@ from tests.worktrees.conftest import Bench, make_repository
 from worktrees.base.fs import wipe
 from worktrees.base.settings import LeaseKind
 from worktrees.git.diff import DiffEntry
-from worktrees.leases.base_layers import MAX_LAYERS, Base, BaseLayers, Checkout, foundation
+from worktrees.leases.overlay import MAX_LAYERS, Base, BaseLayers, Checkout, foundation
 from worktrees.leases.union_view import BaseFiles, View
 from worktrees.store.store import Store
 

@@ -13,7 +13,7 @@ from fleet.ports.worktrees import Change
 from tests.worktrees.conftest import RUN, Bench, OpenBench, added_by_git, git, make_repository, sign
 from tests.worktrees.histories import Made, make_history
 from worktrees.base.settings import LeaseKind
-from worktrees.git.commit_message import compose, member_of
+from worktrees.git.object_format import compose, member_of
 
 
 @pytest.fixture(params=["overlay", "pool"])

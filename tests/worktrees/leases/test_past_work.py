@@ -10,8 +10,7 @@ from fleet.core.state.facts import Member
 from fleet.ports.worktrees import Change
 from tests.worktrees.conftest import RUN, git, sign
 from worktrees.base.settings import LeaseKind, WorktreeSettings
-from worktrees.leases.past_work import PastWork
-from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
+from worktrees.leases.run_worktrees import PastWork, RunWorktrees, open_worktrees
 from worktrees.store.store import open_store
 from worktrees.target.target import inspect
 

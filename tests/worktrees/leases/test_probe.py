@@ -11,7 +11,7 @@ import pytest
 from fleet.errors import FleetError
 from tests.worktrees.conftest import OpenBench, product_settings
 from worktrees.base.settings import WorktreeSettings
-from worktrees.leases.base_layers import choose_kind
+from worktrees.leases.overlay import choose_kind
 
 OTHER_USER = 65_534
 

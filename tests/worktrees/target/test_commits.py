@@ -12,7 +12,7 @@ from fleet.core.views.base_view import dump_view
 from fleet.errors import UsageError
 from fleet.ports.worktrees import Signature
 from tests.worktrees.conftest import git, make_repository
-from worktrees.git.commit_message import author_of, compose
+from worktrees.git.object_format import author_of, compose
 from worktrees.target.target import read_attribution
 
 DAY = 86_400

@@ -4,8 +4,7 @@ import pytest
 from rich.segment import Segment
 from rich.style import Style
 
-from dashboards.terminal.lines import Line
-from dashboards.terminal.themes import DARK, PLAIN, Look, Palette
+from dashboards.terminal.lines import DARK, PLAIN, Line, Look, Palette
 
 BASE = Style.parse("white on black")
 LINES: list[Line] = [

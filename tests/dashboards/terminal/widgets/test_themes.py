@@ -7,7 +7,7 @@ from rich.color import Color
 from rich.style import Style
 
 from dashboards.subtask_map import MARKS
-from dashboards.terminal.themes import DARK, DARK_16, LIGHT, LIGHT_16, LOOKS, PLAIN, Look
+from dashboards.terminal.lines import DARK, DARK_16, LIGHT, LIGHT_16, LOOKS, PLAIN, Look
 
 AA = 4.5
 Rgb = tuple[int, int, int]

@@ -6,8 +6,7 @@ import pytest
 
 from fleet.core.plans.parameters import parse, read_plan
 from fleet.core.plans.plan import Criterion, Estimate, Plan, Subtask, Written
-from fleet.core.plans.revision import Ask, Change, Drop, Retry, Revision, Split
-from fleet.core.plans.validate import Known, Problem
+from fleet.core.plans.revision import Ask, Change, Drop, Known, Problem, Retry, Revision, Split
 
 DEPLOYMENT: dict[str, Any] = {
     "plan_id": "deploy-auth-service-v2.1.4",

@@ -6,8 +6,7 @@ import pytest
 
 from fleet.core.plans.lint import grade_plan
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.revision import Revision, apply, with_reviews
-from fleet.core.plans.validate import Known, plan_problems
+from fleet.core.plans.revision import Known, Revision, apply, plan_problems, with_reviews
 
 REVIEW = {"criterion": "Names stay private", "review": "Names that leave it."}
 COMMAND = {"criterion": "It greets", "run": "pytest tests/test_greet.py"}

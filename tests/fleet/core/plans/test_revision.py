@@ -7,8 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fleet.core.plans.plan import Plan, find_cycle
-from fleet.core.plans.revision import Revision, SubtaskStatuses, apply, revise_plan
-from fleet.core.plans.validate import Known, plan_problems
+from fleet.core.plans.revision import Known, Revision, SubtaskStatuses, apply, plan_problems, revise_plan
 from tests.effort import examples
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import plan_of

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fleet.core.base.ids import is_slug, slug
 from fleet.core.plans.plan import WORKER_SUCCEEDED, Criterion, Plan, Subtask
-from fleet.core.plans.validate import LONGEST_GOAL, LONGEST_TITLE, Known, Problem, plan_problems
+from fleet.core.plans.revision import LONGEST_GOAL, LONGEST_TITLE, Known, Problem, plan_problems
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import plan_of
 

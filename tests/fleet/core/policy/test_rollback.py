@@ -5,8 +5,7 @@ import pytest
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import FailureAction, Plan
 from fleet.core.policy.effects import RunAttempt
-from fleet.core.policy.landing import missing_rollback
-from fleet.core.policy.requests import request_problem
+from fleet.core.policy.requests import missing_rollback, request_problem
 from fleet.core.state import facts as f
 from fleet.core.state.status import progress
 from tests.fleet.core.pretend import started

@@ -3,8 +3,7 @@
 from fleet.core.base.usage import Usage
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import PLANNER, Estimate, Plan, Subtask
-from fleet.core.plans.revision import Revision, revise_plan
-from fleet.core.plans.validate import Known
+from fleet.core.plans.revision import Known, Revision, revise_plan
 from fleet.core.policy.effects import CallPlanner, RunAttempt, VerifyAttempt
 from fleet.core.state import facts as f
 from fleet.core.state.areas import allowance, area_spend, in_charge

@@ -5,7 +5,7 @@ import pytest
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.plans.parameters import read_plan
 from fleet.core.plans.plan import Criterion, Plan, Subtask
-from fleet.core.plans.validate import Known, Problem
+from fleet.core.plans.revision import Known, Problem
 from fleet.core.state import facts as f
 from fleet.core.state.machines import machine_problem
 from fleet.core.views.nodes_view import node_views

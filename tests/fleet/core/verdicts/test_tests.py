@@ -2,9 +2,10 @@
 
 import pytest
 
+from fleet.core.base.paths import is_test
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import RanTests
-from fleet.core.verdicts.summaries import borrowed_tests, is_test, missing_tests, named_tests, starts_pytest
+from fleet.core.verdicts.summaries import borrowed_tests, missing_tests, named_tests, starts_pytest
 
 BEFORE = RanTests(ran=frozenset({"tests/test_a.py::tests.test_a::one", "tests/test_b.py::tests.test_b::two"}))
 NONE = RanTests()

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.validate import Known, plan_problems
+from fleet.core.plans.revision import Known, plan_problems
 from fleet.core.views.plan_views import SavedPlan, saved_plan
 from tests.fleet.core.policy.test_rollback import begins, deployment, failing
 from tests.fleet.core.state.test_areas import answers, began, plans, verified
