@@ -76,7 +76,7 @@ def test_every_error_is_json_with_json(tmp_path: Path, run: RunFolder) -> None:
 _BUG = """
 import sys
 from fleet.cli import main
-from fleet.cli.verbs.look import look
+from fleet.cli.verbs import look
 from fleet.errors import FleetError
 def fail(*_, **__):
     raise {bug}
