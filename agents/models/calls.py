@@ -155,8 +155,8 @@ class Caller:
         call = PaidCall(request.model, most, partial(self._ask, request), doing="keeps its prompt in the cache")
         return isinstance(await self.make(call, meter, transcript, turn=turn), Answer)
 
-    async def _ask(self, request: Request, on_begin: OnBegin, max_tokens: int) -> Answer | CallFault:
-        return await self.model.ask(replace(request, max_tokens=max_tokens), on_begin)
+    def _ask(self, request: Request, on_begin: OnBegin, max_tokens: int) -> Awaitable[Answer | CallFault]:
+        return self.model.ask(replace(request, max_tokens=max_tokens), on_begin)
 
     async def make(
         self, call: PaidCall, meter: Meter, transcript: Transcript, *, turn: int, clock: Clock = None
@@ -177,8 +177,14 @@ class Caller:
             if permit is None:
                 meter.release()
                 return Failure(kind="spent", summary="the budget allows no further call to a model")
-            result = await self._send(call, meter, permit, granted)
+            try:
+                result = await call.send(partial(self.service.begun, permit), granted)
+            except BaseException:  # interrupted: what was generated so far is charged
+                self.service.cancelled(permit)
+                meter.release(lost=True)
+                raise
             if isinstance(result, Answer):
+                self.service.answered(permit, result)
                 await self._announce(meter)
                 await meter.used(self._use(call, result, turn, call.doing or describe_calls(result)))
                 if call.maximum.output:
@@ -217,17 +223,6 @@ class Caller:
 
     def _cost(self, model: str, usage: Usage) -> Cost:
         return Cost(calls=1, tokens=usage.total, dollars=dollars(model, usage, self.prices))
-
-    async def _send(self, call: PaidCall, meter: Meter, permit: Permit, max_tokens: int) -> Answer | CallFault:
-        try:
-            result = await call.send(lambda quotas: self.service.begun(permit, quotas), max_tokens)
-        except BaseException:  # interrupted: what was generated so far is charged
-            self.service.cancelled(permit)
-            meter.release(lost=True)
-            raise
-        if isinstance(result, Answer):
-            self.service.answered(permit, result)
-        return result
 
     async def _record_fault(
         self, call: PaidCall, fault: CallFault, meter: Meter, transcript: Transcript, turn: int
