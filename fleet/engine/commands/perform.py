@@ -62,7 +62,7 @@ class Performer:
             engine, adapters, self._budget, self._checks, briefs, self._advice, self._local, reviews
         )
         self._publishing = Lock()
-        self._planner_calls = PlannerCalls(engine, adapters, self._budget, self._advice)
+        self._planner_calls = PlannerCalls(engine, adapters, self._budget, self._advice, self._attempts)
         self._lander = Lander(engine, adapters.integrator, self._checks, adapters.clock)
 
     def join(self, nodes: Nodes) -> None:
@@ -120,7 +120,7 @@ class Performer:
             case CheckBase(base=base):
                 return self._check_base(base)
             case CallPlanner():
-                return self._call_planner(command)
+                return self._planner_calls.call(command)
             case RunAttempt():
                 return self._attempts.run(command)
             case VerifyAttempt():
@@ -162,17 +162,6 @@ class Performer:
             text = "the gate is red on the base, which is allowed: it blocks nothing until it has passed once"
             facts.append(f.WarningNoted(at=self._now(), text=text))
         await self._engine.record(*facts)
-
-    # ---- the planner
-
-    async def _call_planner(self, command: CallPlanner) -> None:
-        area, state = command.area, self._engine.state
-        is_new = area is not None and state.areas[area].calls == 1 and len(state.subtasks[area].attempts) == 1
-        if area is not None and is_new:  # later the checks of an area may pass because of the work on it
-            spec, attempt = self._attempts.current(area)
-            if await self._attempts.check_before_work(spec, attempt) is None:
-                return
-        await self._planner_calls.call(command)
 
     # ---- publishing
 
