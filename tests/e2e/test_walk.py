@@ -21,8 +21,11 @@ from tests.worktrees.conftest import make_repository
 TRACED = Path(__file__).with_name("traced.py")
 TUTORIAL = Path(__file__).parents[2] / "examples" / "tutorial"
 
-MOST_ACTIVE, DEEPEST, EVOLVED_PER_FACT = 156, 29, 1.05
-"""Modules in which a function runs, frames of the program's own on one stack, calls of `evolve` for each fact."""
+MOST_ACTIVE, DEEPEST, EVOLVED_PER_FACT = 158, 29, 1.05
+"""Modules in which a function runs, frames of the program's own on one stack, calls of `evolve` for each fact.
+
+Two modules more than were measured: whether a retry or a warning comes up depends on how fast the machine is.
+"""
 
 OPTIONAL = re.compile(r"\b(features|nodes?|ray|forges?|tend|tending|rehearse|mcp|acp|traces|otlp|notif\w+|web)\b")
 """Modules of features that the epic does not use have such a word in their name."""
