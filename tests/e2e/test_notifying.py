@@ -19,7 +19,8 @@ from tests.e2e.test_interruptions import begin
 HOOK = "/hooks/b7c1d9e2-secret"
 SLOW = script(subtask("one"), pace={"think_s": 0.2}, workers={"one": [solve("one", turns=5)]})
 ASKS = script(
-    subtask("one"), workers={"one": [{"do": "ask", "needs": ["Which <b>port</b>? See https://evil.example"]}]}
+    subtask("one"),
+    workers={"one": [{"do": "ask", "needs": ["Which <b>port</b>? See https://evil.example"]}, solve("one")]},
 )
 
 
@@ -66,11 +67,13 @@ def test_a_question_and_an_end_are_told_with_the_command_that_helps(
     told: tuple[Stage, list[dict[str, Any]]], repository: Path, model: Serve
 ) -> None:
     stage, taken = told
-    quick = stage.with_(FLEET_LIMITS_ANSWER_WAIT_MINUTES="0.05")
-    quick.fleet(*begin(quick, repository, model(ASKS))).ended(1)
-    wait_for(lambda: "failed" in events(taken))
-    assert sorted(events(taken)) == ["failed", "question"]
-    question = next(each for message in taken for each in message["causes"] if each["event"] == "question")
+    patient = stage.with_(FLEET_LIMITS_ANSWER_WAIT_MINUTES="60")
+    with patient.going(*begin(patient, repository, model(ASKS))) as going:
+        wait_for(lambda: events(taken) == ["question"], going)
+        stage.fleet("answer", "q1", "8080", "--run", stage.run_name).ended(0)
+        going.done().ended(0)
+    wait_for(lambda: events(taken) == ["question", "ended"])
+    question = taken[0]["causes"][0]
     assert question["command"].startswith("fleet answer q1 ")
     assert "<b>" not in question["text"]
     assert "https://" not in question["text"]
