@@ -266,7 +266,7 @@ def waits_for_an_answer() -> Story:
 
 
 def machines() -> Story:
-    """Four subtasks on two nodes, two of them with a label; an attempt fails, one is checked, and a node is lost."""
+    """Four subtasks on two nodes, two of them with a label; an attempt fails, one lands, and a node is lost."""
     offers = {"": MachineOffer(lands=True), "big": MachineOffer(labels=("gpu",), lands=True), "small": MachineOffer()}
     labelled = plan_of("x", "y", labels=("gpu",)).subtasks
     plan = Plan(goal="g", subtasks=(*plan_of("a", "b").subtasks, *labelled))
@@ -277,6 +277,8 @@ def machines() -> Story:
         story.worker_starts(id_, where)
     commit(story, "a")
     story.happens(f.AttemptVerified(at=1, subtask="a", number=1, checks=(GREEN.model_copy(update={"node": "big"}),)))
+    story.batch_lands()
+    story.is_published()
     story.attempt_fails("b", "infrastructure")
     story.happens(f.NodeLost(at=2, node="small", why="no route to host"))
     return story

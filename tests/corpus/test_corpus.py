@@ -14,7 +14,7 @@ from tests.corpus.state_dir import JOURNALS, Recorded
 SHOWN = Path(__file__).parent / "shown"
 RUNS = {name: Recorded(name) for name in sorted(path.name.partition(".")[0] for path in JOURNALS.iterdir())}
 CASES = [(run, face) for run in RUNS for face in faces_of(RUNS[run])]
-QUICK = ("approval", "busy", "every-fact", "golden-v1", "hostile")
+QUICK = ("approval", "busy", "every-fact", "golden-v1", "hostile", "incidents", "machines", "standings", "unproved")
 """Runs that `make test` renders, with each face at least once; `make test-all` renders all of them."""
 MARKED = [pytest.param(*case, marks=[] if case[0] in QUICK else pytest.mark.thorough) for case in CASES]
 TOGETHER = (
