@@ -32,3 +32,14 @@ def test_results_of_tools_are_not_headed_as_the_user() -> None:
 
 def test_the_end_shows_no_value_of_the_program() -> None:
     assert list(transcript_lines([{"event": "end", "value": "status='done' summary='x'"}])) == ["── end"]
+
+
+def test_what_a_model_was_given_is_left_out_and_an_answer_in_parts_is_text() -> None:
+    no = {"type": "tool_result", "is_error": True, "content": [{"type": "text", "text": "no"}]}
+    entries: list[dict[str, object]] = [
+        {"event": "start", "model": "m", "system": "secret ways", "tools": ["bash"], "blocks": 2},
+        {"event": "results", "content": [no]},
+        {"event": "note", "content": "as text"},
+    ]
+    heads = ["── start  model=m", "── results", "   ← error", "     no", "── note", "     as text"]
+    assert list(transcript_lines(entries)) == heads
