@@ -18,7 +18,8 @@ until [ -e one ] && [ -e two ]; do sleep 0.01; done
 
 def contained(script: str, folder: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [ROOT / "scripts/contained", "sh", "-c", script],
+        # who runs the tests may ignore the signal, as a shell does for what is in its background
+        ["env", "--default-signal=INT", ROOT / "scripts/contained", "sh", "-c", script],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -61,6 +61,10 @@ class Attempts:
             return None
         return checks
 
+    async def proves_nothing(self, area: SubtaskId) -> bool:
+        """Whether the checks of an area prove nothing on its base, which ends its attempt."""
+        return await self.check_before_work(*self.current(area)) is None
+
     async def run(self, command: RunAttempt) -> None:
         run, worktrees = self.engine.state.run, self.adapters.worktrees
         spec, attempt = self.current(command.subtask)

@@ -62,7 +62,7 @@ class Performer:
             engine, adapters, self._budget, self._checks, briefs, self._advice, self._local, reviews
         )
         self._publishing = Lock()
-        self._planner_calls = PlannerCalls(engine, adapters, self._budget, self._advice, self._attempts)
+        self._planner_calls = PlannerCalls(engine, adapters, self._budget, self._advice, self._attempts.proves_nothing)
         self._lander = Lander(engine, adapters.integrator, self._checks, adapters.clock)
 
     def join(self, nodes: Nodes) -> None:

@@ -1,6 +1,6 @@
 """Calls to a planner, the run's own or an area's: one call, and the revision that it submits."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from fleet.core.base.ids import SubtaskId
@@ -16,7 +16,6 @@ from fleet.core.state.state import RunState
 from fleet.core.state.status import for_revision
 from fleet.core.views.planner_view import area_state, find_subtasks, planner_record, planner_state, subtask_report
 from fleet.engine.commands.adapters import Adapters
-from fleet.engine.commands.attempts import Attempts
 from fleet.engine.commands.briefs import planner_notes
 from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
 from fleet.engine.internal_errors import Advice
@@ -28,13 +27,19 @@ class PlannerCalls:
     """Carries out the calls to planners of one run."""
 
     def __init__(
-        self, engine: Recorder, adapters: Adapters, budget: RunBudget, advice: Advice, attempts: Attempts
+        self,
+        engine: Recorder,
+        adapters: Adapters,
+        budget: RunBudget,
+        advice: Advice,
+        proves_nothing: Callable[[SubtaskId], Awaitable[bool]],
     ) -> None:
         self._engine = engine
         self._adapters = adapters
         self._budget = budget
         self._advice = advice
-        self._attempts = attempts
+        self._proves_nothing = proves_nothing
+        """Whether the checks of an area prove nothing, which ends its attempt."""
         self._called: set[int] = set()
         """The calls for which a model was asked: these are not made twice."""
         self._reported: set[str] = set()
@@ -45,7 +50,7 @@ class PlannerCalls:
         return command.call not in self._called
 
     async def call(self, command: CallPlanner) -> None:
-        if command.area is not None and await self._proves_nothing(command.area):
+        if command.area is not None and self._is_new(command.area) and await self._proves_nothing(command.area):
             return
         state, adapters, area = self._engine.state, self._adapters, command.area
         repository = adapters.commits.at(state.tip)
@@ -77,13 +82,10 @@ class PlannerCalls:
         if failure is not None:
             await self.failed(command, failure)
 
-    async def _proves_nothing(self, area: SubtaskId) -> bool:
-        """Whether the checks of a new area prove nothing, which ends its attempt. Later its work may make them pass."""
+    def _is_new(self, area: SubtaskId) -> bool:
+        """Whether its planner was never asked before. Later its work may make checks pass."""
         state = self._engine.state
-        if state.areas[area].calls != 1 or len(state.subtasks[area].attempts) != 1:
-            return False
-        spec, attempt = self._attempts.current(area)
-        return await self._attempts.check_before_work(spec, attempt) is None
+        return state.areas[area].calls == 1 and len(state.subtasks[area].attempts) == 1
 
     async def _submit(self, command: CallPlanner, revision: Revision) -> Sequence[Problem]:
         """Judge a revision by the state at the moment of recording, so that nothing comes between the two."""

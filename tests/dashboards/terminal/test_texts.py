@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from anyio import fail_after
 from textual.geometry import Offset
 
 from dashboards.terminal.app import attention_signs
@@ -12,6 +13,7 @@ from dashboards.terminal.listing import Listing
 from fleet.core.state import facts as f
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.terminal.pilot import PATCH, app_of, rows, screen, story
+from tests.fleet.processes import LIMIT_S
 
 
 @pytest.fixture
@@ -99,7 +101,9 @@ async def test_a_diff_is_shown_side_by_side_where_there_is_room(feed: MemoryFeed
         assert re.search(r"1 - x = 1 +│ +1 \+ def run\(\)", both[0])
         assert re.search(r"^ +│ +2 \+     return", both[1])
         await pilot.resize_terminal(90, 24)
-        assert not [row for row in rows(app) if " │ " in row]
+        with fail_after(LIMIT_S):
+            while [row for row in rows(app) if " │ " in row]:
+                await pilot.pause(0.05)
 
 
 async def test_a_click_on_a_title_orders_the_agents(feed: MemoryFeed) -> None:
