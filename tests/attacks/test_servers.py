@@ -17,7 +17,7 @@ from agents.tools.registry import WORKER_TOOLS
 from agents.tools.servers import McpServer, ServerToolCall, open_servers, tools_of_servers
 from fleet.config.load import load_config
 from fleet.errors import UsageError
-from tests.agents.mcp.test_servers import Room, all_gone, settings
+from tests.agents.tools.test_mcp_servers import Room, all_gone, settings
 
 SERVER = Path(__file__).parents[1] / "agents" / "mcp_server.py"
 SHOWN = 2_000

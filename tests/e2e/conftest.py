@@ -12,7 +12,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from agents.simulated.script import Script, parse_script
 from agents.simulated.server import serve
-from tests.agents.models.wire.clouds import Cloud, clouds
+from tests.agents.models.clouds import Cloud, clouds
 from tests.e2e.stage import Json, Stage
 from tests.worktrees.conftest import make_repository
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from fleet.core.base.usage import CAPABILITIES
-from tests.agents.models.wire.clouds import ACCESS, HAIKU, REGION, SECRET, SESSION, Cloud
+from tests.agents.models.clouds import ACCESS, HAIKU, REGION, SECRET, SESSION, Cloud
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import KEY, KEY_NAME, Json, Stage, landed, script, subtask
 

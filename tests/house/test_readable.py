@@ -47,7 +47,7 @@ PATCHES: dict[str, int] = {
     "tests/corpus/faces.py": 1,
     "tests/scripts/test_frame.py": 1,
     "tests/e2e/test_mcp.py": 1,  # a constant of the SDK
-    "tests/fleet/cli/verbs/work/test_resume.py": 1,  # the engine behind two verbs
+    "tests/fleet/cli/verbs/test_resume.py": 1,  # the engine behind two verbs
     "tests/dashboards/web/test_pages.py": 1,  # a report that takes as long as the test wants
 }
 

@@ -19,7 +19,7 @@ from fleet.config.schema import McpServer
 from fleet.core.views.program_view import Finding
 from tests.worktrees.conftest import git, make_repository
 
-SERVER = Path(__file__).parents[4] / "agents" / "mcp_server.py"
+SERVER = Path(__file__).parents[3] / "agents" / "mcp_server.py"
 
 
 def look(own: dict[str, Any], **box: Any) -> tuple[str, str]:

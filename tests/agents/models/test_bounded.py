@@ -19,7 +19,7 @@ from agents.models.claude import LONGEST, PIECE, BoundedStream
 from agents.models.client import is_simulated
 from agents.models.exchange import WireError
 from tests.agents.conftest import Reply, Script, client_for, events, text
-from tests.agents.models.wire.test_client import ask, fault
+from tests.agents.models.test_client import ask, fault
 
 pytestmark = pytest.mark.anyio
 MIB = 1024 * 1024

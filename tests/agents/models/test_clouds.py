@@ -20,7 +20,7 @@ from agents.models.client import Client, open_client
 from agents.models.exchange import Timeouts
 from fleet.errors import UsageError
 from tests.agents.conftest import ignore
-from tests.agents.models.wire.clouds import (
+from tests.agents.models.clouds import (
     ACCESS,
     HAIKU,
     PROJECT,

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from dashboards.notify import Command, Desktop, Outgoing, Webhook, dump_body, harmless, notification, template_problem
 from fleet.core.views.question_view import Cause
-from tests.dashboards.notify.receiver import receiving
+from tests.dashboards.receiver import receiving
 
 pytestmark = pytest.mark.anyio
 SECRET = "secret-hook-123"

@@ -15,7 +15,7 @@ from fleet.core.base.hours import read_hours
 from fleet.core.views.question_view import EVENTS, Cause
 from fleet.runs.crash_points import listening
 from fleet.runs.outbox import Outbox
-from tests.dashboards.notify.receiver import Receiver, receiving
+from tests.dashboards.receiver import Receiver, receiving
 
 pytestmark = pytest.mark.anyio
 POINTS = (
