@@ -21,7 +21,7 @@ from dashboards.terminal.lines import wrapped
 from dashboards.text.plan_review import review_lines
 from dashboards.text.review_text import question_lines
 from dashboards.text.safe import safe, safe_block
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Drop, Revision, revision_between
 from fleet.core.policy.requests import Request, awaits_approval, request_problem, waiting_for_approval
@@ -211,7 +211,7 @@ class Actions(App[None]):
         state = self._state()
         if state is None:
             return
-        question = state.questions.get(id_ or self._current_question(state))
+        question = state.questions.get(QuestionId(id_) if id_ else self._current_question(state))
         if question is None or question.answer is not None:
             self._note("there is no open question")
             return
@@ -227,11 +227,12 @@ class Actions(App[None]):
         title = f"{number}: {safe(question.text, limit=600)}"
         self._open(InputDialog(title, "\n".join(lines), options=tuple(map(safe, question.options))), answer)
 
-    def _current_question(self, state: RunState) -> str:
+    def _current_question(self, state: RunState) -> QuestionId:
         """The question under the cursor, or the first open one."""
         subtask = state.subtasks.get(self._current("s"))
         about = subtask.question if subtask is not None else None
-        return self._current("q") or about or next((question.id for question in state.open_questions()), "")
+        opened = next((question.id for question in state.open_questions()), QuestionId(""))
+        return QuestionId(self._current("q")) or about or opened
 
     # ---- the plan
 
@@ -483,7 +484,7 @@ class SubtaskActions(Actions):
         """The marked subtasks, or the one under the cursor; none, with a notice, if there is none."""
         if self.marked:
             return [id_ for id_ in state.plan.ids if id_ in self.marked]
-        question = state.questions.get(self._current("q"))
+        question = state.questions.get(QuestionId(self._current("q")))
         id_ = self._current("s") or (question.about if question is not None else None)
         if not id_:
             self._warn("first select a subtask")

@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field, ValidationError
 from dashboards.run_follower import FollowedRun, WatchedRun
 from dashboards.subtask_map import Need, needs
 from dashboards.web.followed import Reader, Shown, repository_name
-from fleet.core.base.ids import SubtaskId
+from dashboards.web.rendering import Reader, Shown, repository_name
+from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.plans.plan import Plan, Subtask
 from fleet.core.plans.revision import Drop, Revision, revision_between
 from fleet.core.policy.requests import REQUEST, Request, objections, request_problem, waiting_for_approval
@@ -71,7 +72,7 @@ async def inbox_page(reader: Reader) -> Shown:
 
 
 def _item(run: FollowedRun, state: RunState, need: Need) -> Item:
-    question = state.questions.get(need.key.removeprefix("q:")) if need.key.startswith("q:") else None
+    question = state.questions.get(QuestionId(need.key.removeprefix("q:"))) if need.key.startswith("q:") else None
     waiting = waiting_for_approval(state) if need.key == "approve" else ()
     shown = [Approval(state.spec(id_), objections(state, id_)) for id_ in waiting[:MOST_APPROVALS]]
     return Item(

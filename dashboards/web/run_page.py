@@ -270,13 +270,12 @@ async def subtask_page(reader: Reader, name: str, id_: str) -> Shown:
         raise NoSuchPageError(f"{name} has no subtask {id_}.")
     view = subtask_view(state, state.spec(SubtaskId(id_)), run.now)
     attempt = _attempt(state, SubtaskId(id_), reader.query.get("attempt", ""))
-    question = state.subtasks[SubtaskId(id_)].question
+    asked = state.subtasks[SubtaskId(id_)].question
+    question = state.questions[asked] if asked is not None else None
     is_open = state.subtasks[SubtaskId(id_)].landed is None
     common = {"run": name, "id": id_, "shown": attempt, "at": reader.at, "may_comment": reader.may_decide and is_open}
     parts = {
-        "head": reader.part(
-            "subtask_head", view=view, state=state, question=state.questions.get(question or ""), **common
-        ),
+        "head": reader.part("subtask_head", view=view, state=state, question=question, **common),
         "attempts": reader.part("attempts", view=view, state=state, **common),
         "conversation": reader.part("conversation", lines=_conversation(run, id_, attempt), **common),
         "checks": reader.part("checks", checks=_checks(run, attempt), **common),

@@ -6,10 +6,11 @@ A name that a model chose is checked with `is_slug` before it is used anywhere.
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import NewType
 
 RunId = str
 SubtaskId = str
-QuestionId = str
+QuestionId = NewType("QuestionId", str)
 Sha = str
 
 _SLUG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")

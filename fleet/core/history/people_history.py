@@ -68,7 +68,7 @@ def _asked(state: RunState, fact: f.QuestionAsked) -> RunState:
 
 
 def _next_id(state: RunState) -> QuestionId:
-    return f"q{len(state.questions) + 1}"
+    return QuestionId(f"q{len(state.questions) + 1}")
 
 
 def _add(state: RunState, question: Question) -> RunState:

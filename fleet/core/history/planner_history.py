@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.history.replace import replace
 from fleet.core.plans.revision import Revision
 from fleet.core.state import facts as f
@@ -105,7 +105,7 @@ def report_to_planner(state: RunState, ids: Sequence[SubtaskId], at: float, *, u
     return state
 
 
-def report_answer(state: RunState, question: str, at: float) -> RunState:
+def report_answer(state: RunState, question: QuestionId, at: float) -> RunState:
     """Add an answer to what the planner in charge of its subtask, or else the one that asked, has not read."""
     asked = state.questions[question]
     area = in_charge(state, asked.about) if asked.about is not None else asked.area

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from fleet.core.base.ids import QuestionId
 from fleet.core.base.usage import Usage
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
@@ -12,7 +13,7 @@ from fleet.core.plans.revision import Revision
 from fleet.core.policy.decide import decide, next_wake
 from fleet.core.policy.effects import Command, effects
 from fleet.core.state import facts as f
-from fleet.core.state.state import RunState
+from fleet.core.state.state import Question, RunState
 from fleet.core.state.status import Status, status_of
 from fleet.core.state.subtasks import Attempt, SubtaskState
 from tests.fleet.core.pretend import started, subtask
@@ -159,6 +160,9 @@ class Story:
 
     def facts_of(self, kind: type[F]) -> list[F]:
         return [fact for fact in self.facts if isinstance(fact, kind)]
+
+    def question(self, id_: str) -> Question:
+        return self.state.questions[QuestionId(id_)]
 
     def questions(self) -> Sequence[str]:
         return [question.text for question in self.state.open_questions()]

@@ -212,7 +212,7 @@ def test_a_question_that_the_planner_made_moot_needs_no_answer(fields: dict[str,
     story.time_passes_to_the_next_wake()
     story.planner_answers(Revision.model_validate({"assessment": "on it", **fields}))
     assert story.questions() == []
-    assert story.state.questions["q1"].answered_by == "planner"
+    assert story.question("q1").answered_by == "planner"
 
 
 def test_a_wrong_key_ends_a_run_that_has_not_done_anything_yet() -> None:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+from fleet.core.base.ids import QuestionId
 from fleet.core.base.vector import Vector
 from fleet.core.history.subtask_sets import put_subtask
 from fleet.core.plans.limits import Policy
@@ -131,13 +132,15 @@ def test_up_to_two_hundred_all_are_listed() -> None:
 
 def test_open_questions_are_told_in_full_and_old_answers_give_way() -> None:
     state = wide(300, 250)
+    ids = [QuestionId(f"q{n}") for n in range(250)]
     asked = {
-        f"q{n}": Question(f"q{n}", f"handle-case-{n}", "how?", (), "", "planner", 0.0, answer=f"so {n}")
-        for n in range(250)
+        id_: Question(id_, f"handle-case-{n}", "how?", (), "", "planner", 0.0, answer=f"so {n}")
+        for n, id_ in enumerate(ids)
     }
-    asked["open"] = replace(asked["q0"], id="open", about="handle-case-299", answer=None)
-    news = replace(state.planning, reading=Reading(answers=("q3",)))
-    view = planner_state(replace(state, questions=asked, asked=("open",), planning=news), 0.0)
+    last = QuestionId("open")
+    asked[last] = replace(asked[ids[0]], id=last, about="handle-case-299", answer=None)
+    news = replace(state.planning, reading=Reading(answers=(ids[3],)))
+    view = planner_state(replace(state, questions=asked, asked=(last,), planning=news), 0.0)
     assert [each["id"] for each in view["questions"]] == ["q3", *(f"q{n}" for n in range(230, 250)), "open"]
 
 

@@ -77,5 +77,5 @@ def test_drop_it_drops_the_subtask_also_without_a_planner(*, has_planner: bool) 
     request = f.QuestionAnswered(at=story.now, question="q1", answer="Drop it", by="ada")
     story.happens(fact_of(story.state, request))
     assert story.status("web") == ("failed" if has_planner else "dropped")
-    assert question_view(story.state, story.state.questions["q1"], story.now).answer == "Drop it"
+    assert question_view(story.state, story.question("q1"), story.now).answer == "Drop it"
     assert story.of("web").question is None
