@@ -27,6 +27,7 @@ from agents.workers.relay import Relay
 from bench.meters import UnlimitedMeter, product_agents
 from bench.service import pause_figures
 from bench.side_by_side import Extent, path_of
+from fleet.core.base.ids import RunId
 from fleet.core.base.usage import Usage
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state.facts import Report
@@ -151,7 +152,7 @@ async def _attempt(worker: Worker, number: int, files: str, meter: UsageMeter) -
     check = Criterion(criterion="It holds.", run=f"pytest -q tests/test_part{number}.py")
     goal = f"Part {number} parses dates as ISO 8601 and rejects all others, with the line in its message. " * 4
     subtask = Subtask(id=f"part-{number}", title=f"Part {number}", goal=goal, acceptance=(check,))
-    brief = WorkerBrief(run="bench", subtask=subtask, attempt=1, model=None, layout=files)
+    brief = WorkerBrief(run=RunId("bench"), subtask=subtask, attempt=1, model=None, layout=files)
     outcome = await worker.run(brief, CannedWorkspace(subtask.id), meter)
     if not isinstance(outcome, Report):
         raise TypeError(f"an attempt failed: {outcome}")

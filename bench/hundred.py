@@ -171,7 +171,7 @@ class FleetRun:
                 exit_code = process.wait()
         if exit_code:
             raise RuntimeError(f"exit code {exit_code}\n{(home / 'output').read_text()[-4000:]}")
-        self._prove(folder, run)
+        self._prove(folder)
         return watch.cost
 
     @contextmanager
@@ -189,10 +189,10 @@ class FleetRun:
         plan.write_text(plan_file(self.count), encoding="utf-8")
         return plan
 
-    def _prove(self, folder: RunFolder, run: str) -> None:
+    def _prove(self, folder: RunFolder) -> None:
         """Check that history is linear, each commit was tested, and each tree holds everything that landed before."""
         state, base = folder.state(), self.project.commits[-1]
-        range_ = f"{base}..refs/heads/{result_branch(run)}"
+        range_ = f"{base}..refs/heads/{result_branch(folder.run)}"
         log = git(
             self.project.repository, "log", "--reverse", "--format=%H %(trailers:key=Fleet-Task,valueonly)", range_
         )

@@ -32,6 +32,7 @@ from bench.side_by_side import (
     typical,
     worktrees_on,
 )
+from fleet.core.base.ids import RunId
 from fleet.core.state.facts import Member
 from scripts.frame import Figure, progress
 from worktrees.git.write_tree import changes_in
@@ -110,7 +111,7 @@ async def scan_and_commit(project: Project, rounds: int) -> Costs:
                 async with worktrees.lease(project.commits[-1]) as lease:
                     edit(folder_of(lease), changed(number), f"turn {number}\n")
                     with Stopwatch() as watch:
-                        change = committed(await lease.commit(signature(f"commit-{kind}", f"s{number}"), ()))
+                        change = committed(await lease.commit(signature(RunId(f"commit-{kind}"), f"s{number}"), ()))
                 trees[kind, number] = await worktrees.tree(change.commit)
                 return watch.cost
 
@@ -144,7 +145,7 @@ async def candidates(project: Project, worktrees: RunWorktrees, count: int, name
                 worktrees.store,
                 project.commits[-1],
                 changes_in(root, [os.fsencode(path) for path in paths]),
-                signature=signature(f"{name}-pool", f"{name}-{number}"),
+                signature=signature(RunId(f"{name}-pool"), f"{name}-{number}"),
                 touches=(),
                 settings=replace(worktrees.leases.box.settings, protected=()),
             )
@@ -156,7 +157,7 @@ async def candidates(project: Project, worktrees: RunWorktrees, count: int, name
     return tuple(members)
 
 
-async def land(worktrees: RunWorktrees, run: str, members: tuple[Member, ...]) -> None:
+async def land(worktrees: RunWorktrees, run: RunId, members: tuple[Member, ...]) -> None:
     tip = await worktrees.integrator.tip(run)
     merged = await worktrees.integrator.merge(tip, members)
     if merged.conflicts or not await worktrees.integrator.advance(run, new=merged.tip, old=tip):
@@ -169,7 +170,7 @@ async def land_one(project: Project, rounds: int) -> Costs:
     A single landing takes two milliseconds; a processor that idled during the other side's turn may need as long to
     wake up.
     """
-    run = "one-pool"
+    run = RunId("one-pool")
     async with worktrees_on(project, "pool", "one") as worktrees:
         with plain_worktree(project, "merging") as at:
             ready = await candidates(project, worktrees, (rounds + 1) * IN_SEQUENCE + 1, "one")
@@ -196,7 +197,7 @@ async def land_one(project: Project, rounds: int) -> Costs:
 
 async def land_batch(project: Project, rounds: int) -> Costs:
     """Land a hundred disjoint ready branches as one batch. The trees must be those that merge-tree makes."""
-    run = "batch-pool"
+    run = RunId("batch-pool")
     async with worktrees_on(project, "pool", "batch") as worktrees:
         with plain_worktree(project, "merging") as at:
             ready = await candidates(project, worktrees, BATCH, "batch")

@@ -31,7 +31,7 @@ from bench.side_by_side import SMALL, Extent, Project, generated_project, git, p
 from fleet.app.fleet import Fleet, Order
 from fleet.app.input_files import load_plan
 from fleet.config.load import load_config
-from fleet.core.base.ids import result_branch
+from fleet.core.base.ids import RunId, result_branch
 from fleet.core.state import facts as f
 from fleet.runs.journal import Journal
 from scripts.frame import Figure, command_line, exit_with, machine, progress, say
@@ -217,7 +217,7 @@ def measured(project: Project, trial: Trial) -> Measured:
         with Idle() as idle:
             done = subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True)
     found = Measured(**{**json.loads(done.stdout), "idle_ms": worst_hundredth(idle.late_ms)})
-    branch = f"refs/heads/{result_branch(trial.name)}"
+    branch = f"refs/heads/{result_branch(RunId(trial.name))}"
     files = len(git(project.repository, "ls-tree", "-r", "--name-only", branch, "done/").splitlines())
     if (found.landed, files) != (trial.subtasks, trial.subtasks):
         raise RuntimeError(f"{found.landed} of {trial.subtasks} subtasks landed, with {files} files")

@@ -36,7 +36,7 @@ from fleet.app.nodes.node_process import LineMeter
 from fleet.app.nodes.terms import terms_of
 from fleet.app.wiring import Wiring
 from fleet.config.load import load_config
-from fleet.core.base.ids import Sha
+from fleet.core.base.ids import RunId, Sha
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.engine.local_node import LocalNode
 from fleet.nodes.call_desk import Line
@@ -51,7 +51,7 @@ from worktrees.target.target import inspect
 
 FILES, EDITED = 10_000, 3
 WARM, ROUNDS_EACH = 3, 4
-RUN, WORKER, NODE = "r", "step", "pipe"
+RUN, WORKER, NODE = RunId("r"), "step", "pipe"
 HERE, THERE = "in process", "node"
 WALL, PROCESSOR, BYTES = 1.5, 1.2, 16 * 1024
 Attempt = Callable[[AttemptOrder], Any]

@@ -23,6 +23,7 @@ from agents.workers.registry import WorkerContext, make_workers
 from agents.workers.relay import Relay
 from bench.direct_model import DirectModel, without_waiting
 from bench.meters import UnlimitedMeter, product_agents
+from fleet.core.base.ids import RunId
 from fleet.core.base.usage import Usage
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Subtask
@@ -150,7 +151,7 @@ async def attempt(worker: Worker, name: str, workspace: Workspace, meter: Meter)
     check = Criterion(criterion="It holds.", run=f"pytest -q tests/test_{name}.py")
     goal = f"{name} parses dates as ISO 8601 and rejects all others, with the line in its message. " * 4
     subtask = Subtask(id=name, title=name, goal=goal, acceptance=(check,))
-    return await worker.run(WorkerBrief(run="bench", subtask=subtask, attempt=1, model=None), workspace, meter)
+    return await worker.run(WorkerBrief(run=RunId("bench"), subtask=subtask, attempt=1, model=None), workspace, meter)
 
 
 # ---- caching ---------------------------------------------------------------------------------------------------------
@@ -284,7 +285,7 @@ async def _plan(folder: Path, *, as_before: bool) -> Sums:
         if as_before:
             view["subtasks"] = [_whole(state, subtask) for subtask in view["subtasks"]]
         brief = PlannerBrief(
-            run="bench",
+            run=RunId("bench"),
             call=call,
             epic="Write a toolkit for texts. " * 40,
             state=view,

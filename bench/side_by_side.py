@@ -18,6 +18,7 @@ from typing import Self
 
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
+from fleet.core.base.ids import RunId
 from fleet.ports.worktrees import Change, Lease, Signature
 from scripts.frame import Figure, temporary_folder
 from worktrees.base.settings import LeaseKind
@@ -271,7 +272,7 @@ async def worktrees_on(project: Project, kind: LeaseKind, row: str) -> AsyncIter
     target = await inspect(project.repository)
     state_dir = project.folder / "state" / f"{row}-{kind}"
     settings = replace(Wiring(default_config(), {}).worktrees, state_dir=state_dir, lease=kind)
-    async with open_worktrees(target, settings, f"{row}-{kind}", target.base) as worktrees:
+    async with open_worktrees(target, settings, RunId(f"{row}-{kind}"), target.base) as worktrees:
         yield worktrees
 
 
@@ -290,7 +291,7 @@ def edit(folder: Path, paths: Sequence[str], text: str) -> None:
         file.write_text(text, encoding="utf-8")
 
 
-def signature(run: str, subtask: str) -> Signature:
+def signature(run: RunId, subtask: str) -> Signature:
     return Signature(run=run, subtask=subtask, attempt=1, title="Change", body="", worker="coder", model=None)
 
 

@@ -33,6 +33,7 @@ from bench.side_by_side import (
     typical,
     worktrees_on,
 )
+from fleet.core.base.ids import RunId
 from fleet.core.state import facts as f
 from fleet.runs.journal import Journal
 from scripts.frame import Figure, progress
@@ -73,7 +74,7 @@ async def end_to_end(project: Project, rounds: int) -> Costs:
         costs = await interleave(variants, rounds, warm=WARM)
         expected = git(integration, "rev-parse", "HEAD^{tree}")
         for name, worktrees in by_kind.items():
-            if await worktrees.tree(await worktrees.integrator.tip(f"subtask-{name}")) != expected:
+            if await worktrees.tree(await worktrees.integrator.tip(_run(name))) != expected:
                 raise RuntimeError(f"{name} landed a tree other than plain git's")
     return costs
 
@@ -104,8 +105,12 @@ def by_git(project: Project, integration: Path) -> Variant:
     return in_a_thread
 
 
+def _run(kind: str) -> RunId:
+    return RunId(f"subtask-{kind}")
+
+
 def by_fleet(project: Project, kind: LeaseKind, worktrees: RunWorktrees, journal: Journal) -> Variant:
-    run = f"subtask-{kind}"
+    run = _run(kind)
 
     async def subtask(number: int) -> Cost:
         name, paths = f"s{number}", edited_paths(project.files, number)

@@ -13,13 +13,13 @@ from anyio import to_thread
 
 from bench.hundred import NO_SERVICE
 from bench.side_by_side import Extent, Project, Stopwatch, generated_project, git, plain_environment
-from fleet.core.base.ids import result_branch
+from fleet.core.base.ids import RunId, result_branch
 from fleet.runs.run_folder import RunFolder
 from scripts.frame import Figure, machine, progress
 
 AT_ONCE, FILES, FOLDER = 100, 20, 100
 WANTED = 90_000.0  # an hour, on two cores that do nothing else
-RUN = "throughput"
+RUN = RunId("throughput")
 CONFIGURATION = f"""\
 [run]
 workers = {AT_ONCE}

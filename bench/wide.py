@@ -25,7 +25,7 @@ from bench.wide_run import RUN, Width, model_call, subtask_id, wide_facts, write
 from dashboards.address import Address
 from fleet.app.capacity import collect_rarely
 from fleet.cli.live.exporter import exporting
-from fleet.core.base.ids import Sha
+from fleet.core.base.ids import RunId, Sha
 from fleet.core.history.evolve import evolve
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
@@ -96,11 +96,11 @@ class ShortMemory(FakeIntegrator):
             self.latest.pop(old, None)
         return Merged(tip=tip, landed=tuple(landed), conflicts=())
 
-    async def advance(self, run: str, *, new: Sha, old: Sha) -> bool:
+    async def advance(self, run: RunId, *, new: Sha, old: Sha) -> bool:
         del run, new, old
         return True
 
-    async def landed_since(self, run: str, old: Sha) -> tuple[f.Member, ...]:
+    async def landed_since(self, run: RunId, old: Sha) -> tuple[f.Member, ...]:
         del run, old
         return ()
 

@@ -30,6 +30,7 @@ from chaos.cheating import (
     python_cases,
     script_cases,
 )
+from fleet.core.base.ids import RunId
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.ports.worktrees import Change
@@ -110,7 +111,7 @@ async def _fools(court: Court, change: Change, runs: Iterable[str]) -> bool:
 @asynccontextmanager
 async def _bench(repository: Path, settings: WorktreeSettings) -> AsyncIterator[Bench]:
     target = await inspect(repository)
-    async with open_worktrees(target, settings, "r1", target.base) as worktrees:
+    async with open_worktrees(target, settings, RunId("r1"), target.base) as worktrees:
         yield Bench(repository, target, settings, worktrees)
 
 

@@ -18,7 +18,7 @@ from chaos.repeatable_run import RUN
 from chaos.scenarios import SCENARIOS
 from fleet.app import tending
 from fleet.app.fleet import Fleet
-from fleet.core.base.ids import Sha, tip_ref
+from fleet.core.base.ids import RunId, Sha, tip_ref
 from fleet.core.plans.plan import Criterion
 from fleet.core.policy.effects import RunAttempt
 from fleet.core.state import facts as f
@@ -62,7 +62,7 @@ def no_pin() -> None:
 def pin_ignored() -> None:
     """A resumed attempt starts over although its work is pinned."""
 
-    async def pinned(self: RunWorktrees, run: str, subtask: str, attempt: int) -> None:
+    async def pinned(self: RunWorktrees, run: RunId, subtask: str, attempt: int) -> None:
         del self, run, subtask, attempt
 
     set_(RunWorktrees, "pinned", pinned)
@@ -121,8 +121,8 @@ def crash_counted() -> None:
 def worktrees_left() -> None:
     """The worktrees of a run are never removed."""
 
-    async def remove(store: Store, run: str) -> None:
-        del store, run
+    async def remove(store: Store, name: str) -> None:
+        del store, name
 
     set_(run_worktrees, "remove_slots", remove)
 
@@ -146,7 +146,7 @@ def users_index() -> None:
     """Publishing goes through the user's index."""
     real = Publisher.publish
 
-    async def publish(self: Publisher, run: str, *, tip: Sha) -> str | None:
+    async def publish(self: Publisher, run: RunId, *, tip: Sha) -> str | None:
         await Git(self.target.git_dir)("read-tree", "HEAD")
         return await real(self, run, tip=tip)
 
@@ -207,7 +207,7 @@ def landed_twice() -> None:
     """After a crash, landed work is merged again on top of itself, and refs move without compare-and-swap."""
     real = Lander._merge
 
-    async def nothing(self: StoreIntegrator, run: str, old: Sha) -> tuple[f.Member, ...]:
+    async def nothing(self: StoreIntegrator, run: RunId, old: Sha) -> tuple[f.Member, ...]:
         del self, run, old
         return ()
 

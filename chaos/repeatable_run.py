@@ -24,6 +24,7 @@ from fleet.app import fleet as app
 from fleet.app.fleet import Fleet, Order
 from fleet.config.load import Loaded, load_config
 from fleet.config.schema import Config
+from fleet.core.base.ids import RunId
 from fleet.core.state.state import RunState
 from fleet.runs.crash_points import listening
 from fleet.runs.journal import Journal
@@ -33,7 +34,7 @@ from worktrees.sandbox.overlay_mount import manager_of
 from worktrees.store.store import home_of
 from worktrees.target.target import inspect
 
-RUN = "r"
+RUN = RunId("r")
 ENGINE_TIMEOUT_S = 60.0
 LEASED = "a worktree is leased"
 KILLED, ENDED, FAILED, HUNG = "killed", "ended", "failed", "hung"

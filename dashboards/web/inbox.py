@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field, ValidationError
 from dashboards.run_follower import FollowedRun, WatchedRun
 from dashboards.subtask_map import Need, needs
 from dashboards.web.followed import Reader, Shown, repository_name
-from dashboards.web.rendering import Reader, Shown, repository_name
 from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.plans.plan import Plan, Subtask
 from fleet.core.plans.revision import Drop, Revision, revision_between

@@ -30,7 +30,7 @@ from fleet.config.environment import user
 from fleet.config.layer import FLAG
 from fleet.config.load import Loaded
 from fleet.config.schema import Config
-from fleet.core.base.ids import result_branch
+from fleet.core.base.ids import RunId, result_branch
 from fleet.core.history.evolve import OnFact, evolve
 from fleet.core.plans.limits import HERE, Policy, Reviewing
 from fleet.core.plans.parameters import flat_plan
@@ -180,7 +180,7 @@ class Fleet:
         make_state_dir(self.state_dir)
         return target
 
-    def _started(self, order: Order, target: Target, run: str, *, simulated: bool = False) -> f.RunStarted:
+    def _started(self, order: Order, target: Target, run: RunId, *, simulated: bool = False) -> f.RunStarted:
         reviewed = {"review": order.review == "human", "reviewing": order.review}
         policy = order.policy or self.wiring.policy.model_copy(update=reviewed)
         if order.rehearsal is not None and order.rehearsal.for_real:

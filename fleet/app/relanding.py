@@ -76,7 +76,7 @@ class Origins:
         stored = await repository.commit(commit)
         message, parent = stored.message.decode("utf-8", "replace"), stored.parents[0]
         paths = tuple(map(as_text, (await repository.diff(parent, commit)).paths))
-        run = parse_trailers(message).get(RUN, "")
+        run = RunId(parse_trailers(message).get(RUN, ""))
         member, state = member_of(commit, message, run), self._state(run)
         spec = state.plan.subtask(member.subtask) if state is not None and member is not None else None
         if state is None or member is None or spec is None or member.attempt > len(state.subtasks[spec.id].attempts):
@@ -123,7 +123,7 @@ def relanding_name(state_dir: Path, run: RunId, branch: str) -> RunId:
     """A free name that says what is landed, and where."""
     stem = f"{run[:LONGEST_STEM].rstrip('.-_')}-on-{slug(branch, limit=16)}"
     names = (f"{stem}-{number}" for number in range(2, 1 << 20))
-    return next(name for name in (stem, *names) if not (runs_dir(state_dir) / name).exists())
+    return next(RunId(name) for name in (stem, *names) if not (runs_dir(state_dir) / name).exists())
 
 
 def spent_budget(state: RunState) -> Budget | None:

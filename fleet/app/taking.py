@@ -365,7 +365,7 @@ async def conflict_error(
 
 async def _named(store: Store, commit: Sha) -> str:
     message = (await store.repository.commit(commit)).message.decode("utf-8", "replace")
-    member = member_of(commit, message, parse_trailers(message).get(RUN, ""))
+    member = member_of(commit, message, RunId(parse_trailers(message).get(RUN, "")))
     subject = printable(one_line(message.partition("\n")[0]))
     return f"{commit[:12]} {subject}" + (f" ({member.subtask})" if member is not None else "")
 

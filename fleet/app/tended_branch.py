@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fleet.app.fleet import Fleet
 from fleet.app.taking import Resolving, Taking
-from fleet.core.base.ids import Sha, SubtaskId, result_branch
+from fleet.core.base.ids import RunId, Sha, SubtaskId, result_branch
 from fleet.core.views.pulls_view import MergeView
 from fleet.errors import FleetError, UsageError
 from fleet.forge.forge import Forge, Pull
@@ -36,7 +36,7 @@ class PullBranch:
     remote: Remote
     name: str
     """On the remote."""
-    run: str
+    run: RunId
     """The run that the pull request is of."""
     number: int
 
@@ -82,7 +82,7 @@ class PullBranch:
         if (current := await self.target.git.sha(self._ref)) is not None:
             await self.target.git.ask("update-ref", "-d", self._ref, current)
 
-    async def landed(self, head: Sha, onto: Sha, runs: frozenset[str]) -> dict[SubtaskId, Sha]:
+    async def landed(self, head: Sha, onto: Sha, runs: frozenset[RunId]) -> dict[SubtaskId, Sha]:
         """The subtasks of these runs that have a commit between two commits, each with its last one."""
         walk = ("log", "-z", "--reverse", "--no-show-signature", "--format=%H%n%B", f"{onto}..{head}")
         found: dict[SubtaskId, Sha] = {}
@@ -146,9 +146,10 @@ async def _of_run(
     if not places:
         raise UsageError("no remote of this repository is on GitHub or GitLab", hint="git remote add origin URL")
     names = [run.folder.run for run in runs]
-    if wanted is not None and wanted.removeprefix(BRANCHES) not in names:
+    named = RunId(wanted.removeprefix(BRANCHES)) if wanted is not None else None
+    if named is not None and named not in names:
         raise UsageError(f"{wanted!r} is no pull request and no run of this repository", hint="give its number or URL")
-    for name in [wanted.removeprefix(BRANCHES)] if wanted is not None else reversed(names):
+    for name in [named] if named is not None else reversed(names):
         for place in dict.fromkeys(places.values()):
             if pulls := await _forge(place, environ).pulls_of(result_branch(name)):
                 return next((pull for pull in pulls if pull.state == "open"), pulls[0]), place

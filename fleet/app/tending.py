@@ -81,7 +81,7 @@ class Round(_Kept):
     """One piece of work on a pull request."""
 
     number: int
-    run: str
+    run: RunId
     head: str
     """The commit that it began from."""
     threads: tuple[AskedThread, ...] = ()
@@ -436,7 +436,7 @@ class Tending:
         stem = f"{self.branch.run[:LONGEST_STEM].rstrip('.-_')}-pr{self.number}-{number}"
         names = (stem, *(f"{stem}-{letter}" for letter in "bcdefghijklmnopqrstuvwxyz"))
         taken = runs_dir(self.fleet.state_dir)
-        return next(name for name in names if not (taken / name).exists())
+        return next(RunId(name) for name in names if not (taken / name).exists())
 
     def _folder(self, found: Round) -> RunFolder:
         return RunFolder(runs_dir(self.fleet.state_dir) / found.run)

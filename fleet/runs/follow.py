@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fleet.core.base.ids import RunId
 from fleet.core.history.evolve import Follower, OnFact
 from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
@@ -26,7 +27,7 @@ MOST_ENDED = 20  # runs that ended, whose figures are kept
 class EndedRun:
     """The figures of a run that ended."""
 
-    run: str
+    run: RunId
     state: str
     """How it ended."""
     repository: str

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet.core.base.ids import did_you_mean, is_slug, slug
+from fleet.core.base.ids import RunId, did_you_mean, is_slug, slug
 from fleet.core.history.evolve import Follower, OnFact, evolve
 from fleet.core.policy.requests import fact_of, request_problem
 from fleet.core.state.state import RunState
@@ -31,8 +31,8 @@ class RunFolder:
     path: Path
 
     @property
-    def run(self) -> str:
-        return self.path.name
+    def run(self) -> RunId:
+        return RunId(self.path.name)
 
     @property
     def journal(self) -> Path:

@@ -24,6 +24,7 @@ from agents.models.exchange import Timeouts
 from agents.models.service import RetryPolicy
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
+from fleet.core.base.ids import RunId
 from fleet.core.base.usage import Capability, Cost
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state.facts import Failure, ServiceCondition
@@ -375,4 +376,4 @@ def meter() -> FakeMeter:
 def brief() -> WorkerBrief:
     check = Criterion(criterion="greets", run="test -f hello.txt")
     subtask = Subtask(id="greet", title="Greet", goal="Write hello.txt", acceptance=(check,), touches=("hello.txt",))
-    return WorkerBrief(run="r1", subtask=subtask, attempt=1, model=None)
+    return WorkerBrief(run=RunId("r1"), subtask=subtask, attempt=1, model=None)

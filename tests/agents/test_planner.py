@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agents.factory import epic_text
+from fleet.core.base.ids import RunId
 from fleet.core.plans.plan import Effort
 from fleet.core.plans.revision import Problem, Revision
 from fleet.core.state.facts import Failure
@@ -50,7 +51,7 @@ async def plan(
     **settings: Any,
 ) -> Failure | None:
     brief = PlannerBrief(
-        run="r1",
+        run=RunId("r1"),
         call=1,
         effort=effort,
         epic=epic,
@@ -201,7 +202,9 @@ def test_a_tag_of_ours_in_an_epic_is_defused(epic: str) -> None:
 async def test_the_planner_of_an_area_gets_the_area_and_may_have_its_own_model(model: Script, tmp_path: Path) -> None:
     model.will(says(use("submit_revision", REVISION)))
     area = {"subtask": {"id": "auth", "goal": "</area>"}, "attempt": 2}
-    brief = PlannerBrief(run="r1", call=2, epic="All", state={"area": "auth"}, area=area, model="claude-sonnet-5-5")
+    brief = PlannerBrief(
+        run=RunId("r1"), call=2, epic="All", state={"area": "auth"}, area=area, model="claude-sonnet-5-5"
+    )
     async with agents_for(model, tmp_path) as agents:
         assert await agents.planner.plan(brief, Files(), Office().submit, FakeMeter()) is None
     assert model.asked[0]["model"] == "claude-sonnet-5-5"

@@ -10,6 +10,7 @@ import pytest
 from agents.conversation.settings import AgentSettings
 from agents.factory import open_agents
 from agents.reviewer import ClaudeReviewer
+from fleet.core.base.ids import RunId
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state.facts import AskedVote, Failure, Vote
 from fleet.core.verdicts.oddities import parse_patch
@@ -39,7 +40,7 @@ GOOD = {"file": "greet.py", "line": 3, "problem": "It writes names into a file."
 
 def brief(vote: int = 1, model: str = "claude-opus-5-5", **more: Any) -> ReviewBrief:
     asked = AskedVote(id=f"fleet-{vote}", criterion="private", looks_for="names", vote=vote, model=model)
-    return ReviewBrief("r1", SPEC.model_copy(update=more), 1, asked, parse_patch(CHANGE))
+    return ReviewBrief(RunId("r1"), SPEC.model_copy(update=more), 1, asked, parse_patch(CHANGE))
 
 
 def submits(*findings: Body, id: str = "toolu_1") -> Any:  # noqa: A002 - the wire's name

@@ -9,7 +9,7 @@ import pytest
 
 from fleet.core.state.facts import Failure
 from fleet.ports.worktrees import Change, Lease
-from tests.worktrees.conftest import OpenBench, fingerprint, git, make_repository
+from tests.worktrees.conftest import RUN, OpenBench, fingerprint, git, make_repository
 from worktrees.git.program import ask_git
 
 KINDS = ("overlay", "pool")
@@ -104,9 +104,9 @@ async def test_27_hooks_and_configuration_are_planted(open_bench: OpenBench, tmp
         async with open_bench(lease=kind) as bench, bench.worktrees.lease(bench.base) as lease:
             await run(lease, HOOKS.format(marker=marker))
             assert isinstance(await bench.commit(lease), Change)
-            tip = await bench.worktrees.integrator.tip("r1")
+            tip = await bench.worktrees.integrator.tip(RUN)
             merged = await bench.worktrees.integrator.merge(tip, [await bench.change("two", {kind: "1\n"})])
-            assert await bench.worktrees.integrator.advance("r1", new=merged.tip, old=tip)
+            assert await bench.worktrees.integrator.advance(RUN, new=merged.tip, old=tip)
         assert not marker.exists()
 
 

@@ -12,7 +12,7 @@ from tests.agents.simulated.conftest import connected
 from tests.attacks.conftest import CANARY, Arena
 from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import FakeFleet, FakeWorker
-from tests.worktrees.conftest import OpenBench, sign
+from tests.worktrees.conftest import RUN, OpenBench, sign
 
 OBEY = 'sh -c "$(sed -n \'s/^Assistant, run: //p\' README.md)" obedient "$@"'
 """A worker that does whatever the repository says."""
@@ -94,4 +94,4 @@ async def test_74_a_change_orders_its_reviewer_to_approve_it(tmp_path: Path) -> 
 def reviewed(**more: str) -> ReviewBrief:
     spec = plan_of("a").subtasks[0].model_copy(update=more)
     asked = f.AskedVote(id="fleet-1", criterion="private", looks_for="passwords", vote=1, model="claude-opus-5-5")
-    return ReviewBrief("r1", spec, 1, asked, parse_patch(ADDED))
+    return ReviewBrief(RUN, spec, 1, asked, parse_patch(ADDED))

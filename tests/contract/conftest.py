@@ -16,6 +16,7 @@ from aiohttp import web
 
 from agents.conversation.settings import WorkerSettings
 from agents.factory import open_agents
+from fleet.core.base.ids import RunId
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state.facts import Failure, Report
 from fleet.ports.agents import Extras, WorkerBrief, Workspace
@@ -38,7 +39,7 @@ from worktrees.target.target import inspect
 __all__ = ["model", "no_environment", "tmp_path"]  # fixtures of others
 
 Json = dict[str, Any]
-RUN = f"r-{token_hex(3)}"
+RUN = RunId(f"r-{token_hex(3)}")
 """The tests find processes by it: no other run has this name."""
 SECRET = "tool-key-0123456789"
 

@@ -13,7 +13,7 @@ from typing import Any
 from anyio import Event, create_task_group, fail_after, sleep
 from anyio.lowlevel import checkpoint
 
-from fleet.core.base.ids import Sha
+from fleet.core.base.ids import RunId, Sha
 from fleet.core.base.usage import Cost, Usage
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
@@ -135,7 +135,7 @@ class FakeWorktrees:
         finally:
             self.out -= 1
 
-    async def pinned(self, run: str, subtask: str, attempt: int) -> Change | None:
+    async def pinned(self, run: RunId, subtask: str, attempt: int) -> Change | None:
         del run
         return self.git.pins.get((subtask, attempt))
 
@@ -245,7 +245,7 @@ class FakeIntegrator:
             landed.append(member.model_copy(update={"commit": tip}))
         return Merged(tip=tip, landed=tuple(landed), conflicts=tuple(conflicts))
 
-    async def advance(self, run: str, *, new: Sha, old: Sha) -> bool:
+    async def advance(self, run: RunId, *, new: Sha, old: Sha) -> bool:
         del run
         if self.git.branch[-1][0] != old:
             return False
@@ -260,12 +260,12 @@ class FakeIntegrator:
             self.git.branch.append((f"{tip}+{name}", f.Member(subtask=name, attempt=attempt, commit=f"{tip}+{name}")))
         return True
 
-    async def landed_since(self, run: str, old: Sha) -> tuple[f.Member, ...]:
+    async def landed_since(self, run: RunId, old: Sha) -> tuple[f.Member, ...]:
         del run
         place = [tip for tip, _ in self.git.branch].index(old)
         return tuple(member for _, member in self.git.branch[place + 1 :] if member is not None)
 
-    async def publish(self, run: str, *, tip: Sha) -> str | None:
+    async def publish(self, run: RunId, *, tip: Sha) -> str | None:
         del run
         if self.refuses is None:
             self.git.published.append(tip)

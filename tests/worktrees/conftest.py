@@ -16,6 +16,7 @@ import pytest
 
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
+from fleet.core.base.ids import RunId
 from fleet.core.state.facts import Failure, Member
 from fleet.ports.worktrees import Change, Lease, Signature
 from worktrees.base.settings import LeaseKind, WorktreeSettings
@@ -25,7 +26,7 @@ from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
 from worktrees.leases.union_view import scan_tree
 from worktrees.target.target import Target, inspect
 
-RUN = "r1"
+RUN = RunId("r1")
 
 
 def git(at: Path, *args: str, ok: bool = True) -> str:

@@ -154,7 +154,7 @@ async def stores(state_dir: Path, known: Collection[RunId], *, idle_s: float = I
 async def _store_use(home: Path, known: Collection[RunId], idle_s: float) -> StoreUse:
     store, runs = Store(home), list[RunId]()
     if store.git_dir.is_dir():
-        named = dict.fromkeys(ref.split("/")[2] for ref in await store.git.refs("refs/"))
+        named = dict.fromkeys(RunId(ref.split("/")[2]) for ref in await store.git.refs("refs/"))
         runs = [run for run in named if run in known or (await _sorted_refs(store.git, run))[1]]
     lock = home / "lock"
     used_at = (lock if lock.exists() else home).stat().st_mtime

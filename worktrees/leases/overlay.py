@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from anyio import CancelScope, Event, Lock, move_on_after, to_thread
 
-from fleet.core.base.ids import RunId, Sha
+from fleet.core.base.ids import Sha
 from fleet.core.base.paths import folders_above
 from fleet.errors import FleetError
 from fleet.ports.worktrees import EffectError
@@ -453,11 +453,11 @@ class LeasedOverlay:
 class Overlays:
     """The overlays of one run."""
 
-    def __init__(self, store: Store, run: RunId, settings: WorktreeSettings, setup: Setup) -> None:
-        self.home = slots_dir(store, run) / OVERLAYS
+    def __init__(self, store: Store, name: str, settings: WorktreeSettings, setup: Setup) -> None:
+        self.home = slots_dir(store, name) / OVERLAYS
         self.base_layers = BaseLayers(self.home, store)
         self._setup_layers = SetupLayers(self.home, store.git, setup, self.base_layers)
-        self._run, self._settings = run, settings
+        self._name, self._settings = name, settings
         self._free: list[int] = []  # numbers given back; the smallest is used first, so that they stay small
         self._numbers, self._folders = count(1), count(1)
 
@@ -466,7 +466,7 @@ class Overlays:
         """A worktree that holds exactly this commit. Raises `EffectError`."""
         base = await self.base_layers.take(commit)
         number = heapq.heappop(self._free) if self._free else next(self._numbers)
-        folder, name = f"leases/{next(self._folders)}", f"{self._run}/{number}"
+        folder, name = f"leases/{next(self._folders)}", f"{self._name}/{number}"
         try:
             overlay = await self._make_overlay(base, folder, name)
             scratch, environment = overlay.upper.with_name("scratch"), port_environment(self._settings, number)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from anyio import CancelScope, to_thread
 
-from fleet.core.base.ids import RunId, Sha
+from fleet.core.base.ids import Sha
 from fleet.core.state.facts import Failure
 from fleet.ports.worktrees import EffectError
 from fleet.runs.crash_points import reached
@@ -89,7 +89,8 @@ class Pool:
     """The slots of one run: as many as were ever leased at once."""
 
     store: Store
-    run: RunId
+    name: str
+    """Of the folder of its worktrees: the run's, if they are a run's."""
     settings: WorktreeSettings
     setup: Setup
     _free: list[Slot] = field(default_factory=list)
@@ -119,7 +120,7 @@ class Pool:
     async def _add(self, base: Sha) -> Slot:
         self._made += 1
         number = self._made
-        tree = slots_dir(self.store, self.run) / str(number)
+        tree = slots_dir(self.store, self.name) / str(number)
         async with self.store.administration():
             with CancelScope(shield=True):  # half a registration would block every later one
                 await to_thread.run_sync(make_folder, tree.parent)
@@ -210,9 +211,9 @@ class Pool:
                 await self.store.git("worktree", "prune", "--expire=now")
 
 
-async def remove_slots(store: Store, run_id: RunId) -> None:
-    """Remove all worktrees of a run, whatever process left them, and what git still knows of them."""
-    folder = slots_dir(store, run_id)
+async def remove_slots(store: Store, name: str) -> None:
+    """Remove all worktrees under a name, whatever process left them, and what git still knows of them."""
+    folder = slots_dir(store, name)
     if folder.exists() or await to_thread.run_sync(_has_worktrees, store):
         async with store.administration():
             await wipe(folder)

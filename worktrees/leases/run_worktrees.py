@@ -143,7 +143,7 @@ async def open_trial_worktrees(
 ) -> AsyncIterator[RunWorktrees]:
     """Worktrees of the target's base commit, or of others whose objects the store has. Raises `FleetError`."""
     store = Store(home_of(settings.state_dir, target))
-    name = f"{PREFIX}{token_hex(4)}"
+    name = RunId(f"{PREFIX}{token_hex(4)}")
     await remove_unused(store, PREFIX)
     try:
         async with open_worktrees(target, settings, name, target.base, refs=False, only_past=only_past) as worktrees:
@@ -162,7 +162,7 @@ async def remove_unused(store: Store, prefix: str) -> None:
     for name in {path.name.removesuffix(".lock") for path in folder.glob(f"{prefix}*")}:
         with try_lock(_lock_of(store, name)) as is_left:
             if is_left:
-                await remove_stale_locks(store, name)
+                await remove_stale_locks(store, RunId(name))
                 await remove_slots(store, name)
                 remove_lock(store, name)
 

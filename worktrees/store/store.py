@@ -67,9 +67,9 @@ def home_of(state_dir: Path, target: Target) -> Path:
     return stores_dir(state_dir) / f"{name}-{digest}"
 
 
-def slots_dir(store: "Store", run_id: RunId) -> Path:
-    """The folder of a run's worktrees, of both kinds."""
-    return store.home / "slots" / run_id
+def slots_dir(store: "Store", name: str) -> Path:
+    """The folder of worktrees, of both kinds: those of a run have its name."""
+    return store.home / "slots" / name
 
 
 def lost_repository(home: Path) -> Path | None:
@@ -302,7 +302,7 @@ def _absolute(lines: bytes, objects: Path) -> bytes:
 
 
 HEADS = "refs/heads/"
-OURS = result_branch("")
+OURS = result_branch(RunId(""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +337,7 @@ async def result_branches(repository: Path, state_dir: Path, busy: Collection[Ru
 async def _why_kept(target: Target, store: Store, name: str, commit: Sha, theirs: Collection[Sha]) -> str:
     if await find_checkout(target, name) is not None:
         return "it is checked out"
-    run, copies = name.removeprefix(OURS), list[Sha]()
+    run, copies = RunId(name.removeprefix(OURS)), list[Sha]()
     if store.git_dir.is_dir():
         copies = list((await store.git.refs(taken_refs(run, commit))).values())
     for each in (commit, *copies):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fleet.core.audit.attribution import UNKNOWN, Attributed, FleetCommits, Revert, fleet_commits
 from fleet.core.audit.commits import Branch, Commit
-from fleet.core.base.ids import Sha, did_you_mean, is_slug
+from fleet.core.base.ids import RunId, Sha, did_you_mean, is_slug
 from fleet.errors import UsageError
 from worktrees.base.fs import printable
 from worktrees.git import reader
@@ -206,7 +206,7 @@ def _audited(id_: Sha, content: bytes) -> Commit:
         tree=commit.tree,
         parents=commit.parents,
         subject=one_line(message.partition("\n")[0])[:LONGEST_SUBJECT],
-        run=values.get(RUN),
+        run=RunId(values[RUN]) if RUN in values else None,
         subtask=values.get(TASK),
         attempt=attempt_number(values),
         worker=values.get(WORKER),
@@ -241,7 +241,7 @@ def _attributed(id_: Sha, content: bytes) -> Attributed | None:
         commit=id_,
         at=parse_signature(commit.committer)[1],
         written_at=written_at,
-        run=run,
+        run=RunId(run),
         subtask=task,
         attempt=attempt,
         worker=worker if is_slug(worker) else _worker_of(author),

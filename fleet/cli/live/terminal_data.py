@@ -16,7 +16,7 @@ from fleet.app.input_files import dump_plan, load_plan
 from fleet.cli.common import configuration_of, send_requests
 from fleet.cli.live.engine import Background
 from fleet.config.environment import current
-from fleet.core.base.ids import is_slug
+from fleet.core.base.ids import RunId, is_slug
 from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
 from fleet.core.state.facts import Fact
@@ -57,7 +57,7 @@ class FolderFeed:
         self.closed = True
 
     @property
-    def run(self) -> str:
+    def run(self) -> RunId:
         return self._folder.run
 
     @property

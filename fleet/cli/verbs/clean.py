@@ -16,6 +16,7 @@ from dashboards.text.safe import safe
 from fleet.cli import common
 from fleet.cli.common import AsJson
 from fleet.cli.live.kept_metrics import keep_metrics
+from fleet.core.base.ids import RunId
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
 from fleet.core.views.program_view import CleanView, LeftoverView, PartView
@@ -221,7 +222,7 @@ def _is_included(folder: RunFolder, options: CleanOptions) -> bool:
     return state.ending == "landed" or is_refused(state) or (options.ended and state.ending is not None)
 
 
-def _known(state_dir: Path) -> set[str]:
+def _known(state_dir: Path) -> set[RunId]:
     """The runs that have a folder."""
     return {folder.run for folder in all_runs(state_dir)}
 
@@ -255,7 +256,7 @@ def _state(folder: RunFolder) -> RunState | None:
         return None
 
 
-def _of_store(store: StoreUse, state_dir: Path, runs: Collection[str], options: CleanOptions) -> Leftover:
+def _of_store(store: StoreUse, state_dir: Path, runs: Collection[RunId], options: CleanOptions) -> Leftover:
     leftover = Leftover(
         f"store {store.home.name}", store.used_at, partial(remove_store, store.home, partial(_known, state_dir))
     )

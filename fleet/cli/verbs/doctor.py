@@ -37,7 +37,7 @@ from fleet.cli.clock import Clock, run_with_clock
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox, flags
 from fleet.config.environment import current
 from fleet.config.schema import Config, as_policy
-from fleet.core.base.ids import result_branch
+from fleet.core.base.ids import RunId, result_branch
 from fleet.core.plans.limits import parse_rung
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.failures import how
@@ -60,7 +60,7 @@ from worktrees.target.target import inspect
 TESTED_PYTHONS = ("3.11.2", "3.11.7", "3.12.1", "3.13.0", "3.14.7")
 OLDEST_GIT = (2, 39)
 LEAST_FREE_GB = 2.0
-ANY_RUN = "any-run"  # for its result branch, which nothing may be in the way of
+ANY_RUN = RunId("any-run")  # for its result branch, which nothing may be in the way of
 CONNECT_S = 5.0
 SHOWN = 3  # lines of a red gate
 

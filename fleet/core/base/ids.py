@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import NewType
 
-RunId = str
+RunId = NewType("RunId", str)
 SubtaskId = str
 QuestionId = NewType("QuestionId", str)
 Sha = str
@@ -30,21 +30,21 @@ def slug(text: str, *, limit: int = 24) -> str:
     return "-".join(words) or "run"
 
 
-def run_refs(run: str) -> str:
+def run_refs(run: RunId) -> str:
     """The folder of a run's refs in the store."""
     return f"refs/fleet/{run}"
 
 
-def base_ref(run: str) -> str:
+def base_ref(run: RunId) -> str:
     return f"{run_refs(run)}/base"
 
 
-def tip_ref(run: str) -> str:
+def tip_ref(run: RunId) -> str:
     """The integration branch of a run, in the store."""
     return f"{run_refs(run)}/tip"
 
 
-def attempt_ref(run: str, subtask: str, number: int) -> str:
+def attempt_ref(run: RunId, subtask: str, number: int) -> str:
     """Keeps the commit of a finished attempt alive until it is explicitly discarded."""
     return f"{run_refs(run)}/attempts/{subtask}/{number}"
 
@@ -69,7 +69,7 @@ def aside_ref(run: RunId, commit: Sha) -> str:
     return f"{run_refs(run)}/aside/{commit}"
 
 
-def result_branch(run: str) -> str:
+def result_branch(run: RunId) -> str:
     """The only branch that a run creates in the user's repository."""
     return f"fleet/{run}"
 

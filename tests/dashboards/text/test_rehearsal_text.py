@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from dashboards.text.rehearsal_text import past_tasks_lines
+from fleet.core.base.ids import RunId
 from fleet.core.views.rehearsal_view import LeftOutCommit, PastTasksView, RedoneCommit, WorkerScore
 from tests.dashboards.hostile import HOSTILE, problems
 
@@ -26,7 +27,7 @@ RED = replace(DONE, title="Paint it", passed=False, why="1 test failed\nmore", a
 OPEN = replace(DONE, title="Sell it", tried=False, landed=False, passed=None, attempts=0, dollars=0.0)
 SCORE = WorkerScore("coder", "m", 2, 2, 2, 1, 3, 1.0, 18.0)
 VIEW = PastTasksView(
-    run="real",
+    run=RunId("real"),
     rehearsal=True,
     for_real=True,
     simulated=False,

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from fleet.app.rehearsing import write_advice
+from fleet.core.base.ids import RunId
 from fleet.core.views.rehearsal_view import RehearsalView, Setting
 from fleet.errors import UsageError
 
 VIEW = RehearsalView(
-    run="dress",
+    run=RunId("dress"),
     rehearsal=True,
     repository="/work",
     base="b" * 40,

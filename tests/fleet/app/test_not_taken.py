@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from fleet.app.taking import relanding_error
+from fleet.core.base.ids import RunId
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.runs.run_folder import RunFolder
@@ -26,7 +27,7 @@ def stuck(*, attempts: int) -> Story:
 
 def test_a_red_commit_is_named_with_the_check_though_later_attempts_failed_otherwise(tmp_path: Path) -> None:
     played = stuck(attempts=2)
-    error = relanding_error(played.state, RunFolder(tmp_path), "main", "r")
+    error = relanding_error(played.state, RunFolder(tmp_path), "main", RunId("r"))
     assert (error.exit_code, error.code) == (1, "not_taken")
     what, *check = error.message.splitlines()
     assert what.startswith("main is as it was: commit 1 of 2, Build api (api), is red on top of it; it was done again")
@@ -40,12 +41,12 @@ def test_a_red_commit_is_named_with_the_check_though_later_attempts_failed_other
 
 
 def test_what_was_not_done_again_is_not_said_to_be(tmp_path: Path) -> None:
-    error = relanding_error(stuck(attempts=1).state, RunFolder(tmp_path), "main", "r")
+    error = relanding_error(stuck(attempts=1).state, RunFolder(tmp_path), "main", RunId("r"))
     assert "done again" not in error.message
 
 
 def test_an_interruption_is_no_verdict(tmp_path: Path) -> None:
     played = Story(Policy(), plan_of("api"), relanding=RELANDING)
-    error = relanding_error(played.state, RunFolder(tmp_path), "main", "r")
+    error = relanding_error(played.state, RunFolder(tmp_path), "main", RunId("r"))
     assert (error.exit_code, error.code) == (130, "interrupted")
     assert "the same command continues" in error.hint

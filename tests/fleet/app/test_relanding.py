@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleet.app.relanding import relanding_name, relanding_policy, spent_budget
-from fleet.core.base.ids import is_slug
+from fleet.core.base.ids import RunId, is_slug
 from fleet.core.plans.limits import Policy
 from tests.fleet.core.story import Story, plan_of
 
@@ -48,7 +48,7 @@ def test_changes_of_the_plan_are_reviewed_by_rules_where_the_plan_was_reviewed(r
 
 
 def test_a_name_says_what_is_landed_where_and_is_free(tmp_path: Path) -> None:
-    assert relanding_name(tmp_path, "r", "feature/Über x") == "r-on-feature-ber-x"
+    assert relanding_name(tmp_path, RunId("r"), "feature/Über x") == "r-on-feature-ber-x"
     (tmp_path / "runs" / "r-on-main").mkdir(parents=True)
-    assert relanding_name(tmp_path, "r", "main") == "r-on-main-2"
-    assert is_slug(relanding_name(tmp_path, "x" * 64, "y" * 200))
+    assert relanding_name(tmp_path, RunId("r"), "main") == "r-on-main-2"
+    assert is_slug(relanding_name(tmp_path, RunId("x" * 64), "y" * 200))

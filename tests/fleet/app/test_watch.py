@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from fleet.app.tending import pause_after, watch
+from fleet.core.base.ids import RunId
 from fleet.core.views.pulls_view import TendStatus, TendView
 from fleet.errors import FleetError
 from fleet.forge.program import ForgeError, NotLoggedInError, RateLimitedError
@@ -12,7 +13,7 @@ from worktrees.target.publish import RemoteError
 
 
 def view(status: TendStatus, threads: int = 0) -> TendView:
-    return TendView("gh:acme/shop#1", "", "r", status, "", None, threads, (), (), 0.0)
+    return TendView("gh:acme/shop#1", "", RunId("r"), status, "", None, threads, (), (), 0.0)
 
 
 class Steps:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from fleet.core.base.ids import RunId
 from fleet.core.plans.plan import Criterion
 from fleet.core.plans.revision import Revision
 from fleet.core.state import facts as f
@@ -67,7 +68,7 @@ class BreakingIntegrator(FakeIntegrator):
             break_down(self.left, member.subtask)
         return await super().merge(tip, members)
 
-    async def publish(self, run: str, *, tip: str) -> str | None:
+    async def publish(self, run: RunId, *, tip: str) -> str | None:
         break_down(self.left, run)
         return await super().publish(run, tip=tip)
 
@@ -170,7 +171,7 @@ async def test_a_planner_is_called_again_when_a_person_says_so() -> None:
 
 async def test_a_result_branch_that_can_not_be_moved_is_not_tried_a_third_time() -> None:
     fleet = FakeFleet(plan_of("a"))
-    left = Counter({fleet.first.run: 99})
+    left = Counter[str]({fleet.first.run: 99})
     state = await with_broken_landing(fleet, left).run()
     assert (state.ending, state.commits, left[state.run]) == ("partial", 1, 97)
     assert "KeyError" in state.publish_problem

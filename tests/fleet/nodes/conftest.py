@@ -19,6 +19,7 @@ import pytest
 from anyio import Event, create_task_group, create_unix_listener
 from anyio.abc import SocketAttribute, SocketStream
 
+from fleet.core.base.ids import RunId
 from fleet.core.state.facts import CheckRun, Failure, Report
 from fleet.nodes.call_desk import Line
 from fleet.nodes.cluster.cluster import RELAY, connected_socket
@@ -52,7 +53,7 @@ OPEN = Open(protocol=2, version="1", run="r", repository="repo-1", object_format
 
 
 def attempt(id_: str = "a", number: int = 1) -> AttemptOrder:
-    return AttemptOrder(SHA, "step", WorkerBrief(run="r", subtask=subtask(id_), attempt=number, model=None))
+    return AttemptOrder(SHA, "step", WorkerBrief(run=RunId("r"), subtask=subtask(id_), attempt=number, model=None))
 
 
 @dataclass

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.core.base.ids import RunId
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, RanTests, Report, SetupRun
 from fleet.nodes.messages import (
@@ -179,7 +180,7 @@ def test_what_no_side_would_take_is_not_sent() -> None:
 # ---- orders and events
 
 ORDERS: list[Order] = [
-    AttemptOrder(SHA, "step", WorkerBrief(run="r", subtask=subtask("a"), attempt=1, model=None)),
+    AttemptOrder(SHA, "step", WorkerBrief(run=RunId("r"), subtask=subtask("a"), attempt=1, model=None)),
     ChecksOrder(SHA, (Criterion(criterion="c", run="true"),), lands=True),
 ]
 CHECK = CheckRun(criterion="c", command="true", passed=True, ran_tests=RanTests(ran=frozenset({"t"})))

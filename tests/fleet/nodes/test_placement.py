@@ -9,6 +9,7 @@ from typing import Any, cast
 from anyio import create_task_group, fail_after
 from anyio.lowlevel import checkpoint
 
+from fleet.core.base.ids import RunId
 from fleet.nodes.placement import Placement
 from fleet.nodes.remote_node import RemoteNode
 from fleet.nodes.reports import Spool
@@ -59,7 +60,7 @@ def node_with(name: str, folder: Path, *lacks: str) -> RemoteNode:
 
 @asynccontextmanager
 async def placed(*nodes: RemoteNode) -> AsyncIterator[Trying]:
-    placement = Placement("r", cast("Any", None), local_workers=1, local_checks=1, nodes=nodes, stays={})
+    placement = Placement(RunId("r"), cast("Any", None), local_workers=1, local_checks=1, nodes=nodes, stays={})
     async with create_task_group() as tasks:
         for node in nodes:
             node.freed = placement.wake

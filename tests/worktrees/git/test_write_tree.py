@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fleet.ports.worktrees import Change, EffectError
 from tests.effort import examples
 from tests.worktrees import forest
-from tests.worktrees.conftest import Bench, OpenBench, git, make_repository
+from tests.worktrees.conftest import RUN, Bench, OpenBench, git, make_repository
 from tests.worktrees.forest import Files
 from worktrees.git.object_format import FILE, LINK
 from worktrees.git.repository import Repository
@@ -204,8 +204,8 @@ async def goes_all_the_way(bench: Bench) -> None:
     second = await bench.change("second", {"b/d": "second\n", "e": "e\n"})
     merged = await bench.worktrees.integrator.merge(bench.base, [first, second])
     assert merged.conflicts == ()
-    assert await bench.worktrees.integrator.advance("r1", new=merged.tip, old=bench.base)
-    assert await bench.worktrees.integrator.tip("r1") == merged.tip
-    pinned = await bench.worktrees.pinned("r1", "second", 1)
+    assert await bench.worktrees.integrator.advance(RUN, new=merged.tip, old=bench.base)
+    assert await bench.worktrees.integrator.tip(RUN) == merged.tip
+    pinned = await bench.worktrees.pinned(RUN, "second", 1)
     assert pinned == Change(commit=second.commit, paths=("b/d", "e"))
     assert await bench.worktrees.store.git("fsck", "--strict", "--no-dangling", "--no-progress") == b""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.base.ids import tip_ref
+from fleet.core.base.ids import RunId, tip_ref
 from fleet.core.state.facts import Member
 from fleet.ports.worktrees import Change
 from tests.worktrees.conftest import RUN, git, sign
@@ -99,7 +99,7 @@ async def test_results_land_in_a_row_each_with_its_own_tree(line: Line, settings
 
 async def test_a_set_up_is_the_one_that_was_made_on_the_base(line: Line, settings: WorktreeSettings) -> None:
     settings = replace(settings, setup="mkdir -p node_modules && ls > node_modules/files")
-    async with open_worktrees(await inspect(line.path), settings, "other", line.commits[3]) as worktrees:
+    async with open_worktrees(await inspect(line.path), settings, RunId("other"), line.commits[3]) as worktrees:
         assert "file3.txt" in await listed(worktrees, line.commits[3])
         assert "file3.txt" in await listed(worktrees, line.commits[1]), "runs share what was made"
     async with await opened(line, settings) as worktrees:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worktrees.conftest import make_repository
+from tests.worktrees.conftest import RUN, make_repository
 from worktrees.store.store import Store, open_store, remove_stale_locks
 from worktrees.target.target import inspect
 
@@ -39,14 +39,14 @@ def remaining(store: Store) -> set[str]:
 
 
 async def test_where_no_git_runs_its_locks_are_stale(store: Store) -> None:
-    await remove_stale_locks(store, "r1")
+    await remove_stale_locks(store, RUN)
     assert remaining(store) == {OTHER}
 
 
 async def test_where_one_runs_only_our_own_refs_are_cleaned(store: Store) -> None:
     """They are guarded by the run's lock, which the caller holds."""
     with a_git_at_work(store):
-        await remove_stale_locks(store, "r1", patience_s=0.1)
+        await remove_stale_locks(store, RUN, patience_s=0.1)
     assert remaining(store) == {OTHER, SHARED}
 
 
@@ -54,6 +54,6 @@ async def test_a_ref_that_was_half_written_names_nothing_and_goes(store: Store) 
     good, bad = store.git_dir / "refs/fleet/r1/base", store.git_dir / "refs/fleet/r1/tip"
     good.write_text("a" * 40 + "\n")
     bad.touch()
-    await remove_stale_locks(store, "r1")
+    await remove_stale_locks(store, RUN)
     assert good.exists()
     assert not bad.exists()

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from fleet.errors import UsageError
-from tests.worktrees.conftest import OpenBench, fingerprint, git, make_repository
+from tests.worktrees.conftest import RUN, OpenBench, fingerprint, git, make_repository
 from worktrees.git.stand_in import PREFIX
 from worktrees.target.target import inspect
 
@@ -44,7 +44,7 @@ async def test_no_program_of_its_configuration_runs_from_the_first_look_to_the_r
     async with open_bench(repository) as bench:
         assert bench.target.warnings == ()  # every file is as it was committed, whatever its time
         member = await bench.change("one", {"a.txt": "a\n"})
-        assert await bench.worktrees.publisher.publish("r1", tip=member.commit) is None
+        assert await bench.worktrees.publisher.publish(RUN, tip=member.commit) is None
     assert not marker.exists()
     assert git(repository, "show", "fleet/r1:a.txt") == "a"
     assert fingerprint(repository) == before

@@ -11,7 +11,7 @@ from fleet.core.audit.attribution import FleetCommits, commits_view
 from fleet.core.views.base_view import dump_view
 from fleet.errors import UsageError
 from fleet.ports.worktrees import Signature
-from tests.worktrees.conftest import git, make_repository
+from tests.worktrees.conftest import RUN, git, make_repository
 from worktrees.git.object_format import author_of, compose
 from worktrees.target.target import read_attribution
 
@@ -35,7 +35,7 @@ def commit(at: Path, message: str, *, when: int = MONDAY, author: str = "Ada") -
 
 def work(at: Path, task: str, *, when: int = MONDAY, worker: str = "coder", model: str | None = "haiku") -> str:
     """A commit as the fleet makes it."""
-    signature = Signature(run="r1", subtask=task, attempt=1, title=f"Write {task}", body="", worker=worker, model=model)
+    signature = Signature(run=RUN, subtask=task, attempt=1, title=f"Write {task}", body="", worker=worker, model=model)
     return commit(at, compose(signature), when=when, author=author_of(signature, "", "f@localhost").name)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import UsageError
-from tests.worktrees.conftest import OpenBench, git, make_repository
+from tests.worktrees.conftest import RUN, OpenBench, git, make_repository
 from worktrees.target.target import inspect
 
 
@@ -89,7 +89,7 @@ async def test_an_unusual_repository_works_all_the_way(
         assert ("shallow clone" in " ".join(bench.target.warnings)) is (kind == "shallow")
         member = await bench.change("one", {"neü file.txt": "hello\n"})
         merged = await bench.worktrees.integrator.merge(bench.base, [member])
-        assert await bench.worktrees.publisher.publish("r1", tip=merged.tip) is None
+        assert await bench.worktrees.publisher.publish(RUN, tip=merged.tip) is None
         assert git(at, "show", "fleet/r1:neü file.txt") == "hello"
 
 
@@ -98,7 +98,7 @@ async def test_a_repository_on_another_drive_is_copied(
 ) -> None:
     async with open_bench(state_dir=other_drive) as bench:
         member = await bench.change("one", {"a.txt": "a\n"})
-        assert await bench.worktrees.publisher.publish("r1", tip=member.commit) is None
+        assert await bench.worktrees.publisher.publish(RUN, tip=member.commit) is None
     assert git(repository, "show", "fleet/r1:a.txt") == "a"
 
 

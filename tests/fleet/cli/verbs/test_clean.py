@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from fleet.cli.verbs.clean import Cleaned, CleanOptions, clean_up, clean_view, text_lines
-from fleet.core.base.ids import attempt_ref, taken_ref
+from fleet.core.base.ids import RunId, attempt_ref, taken_ref
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.core.views.base_view import dump_view
@@ -42,10 +42,10 @@ async def a_store(state: Path) -> Store:
 
 
 async def a_run(
-    state: Path, run: str, *, ending: str | None = "landed", stray: bool = False, age_s: float = 0
+    state: Path, name: str, *, ending: str | None = "landed", stray: bool = False, age_s: float = 0
 ) -> Store:
     """One that left a pool worktree, overlays, a journal, a transcript and a log."""
-    store = await a_store(state)
+    run, store = RunId(name), await a_store(state)
     base = git(state.with_name("project"), "rev-parse", "HEAD")
     await begin_run(store, run, base)
     await store.git("update-ref", published_ref(run), base)
@@ -57,13 +57,13 @@ async def a_run(
     slots = store.home / "slots" / run
     slots.mkdir(parents=True)
     slots.with_name(f"{run}.lock").touch()
-    for name in ("1", "overlays/bases/1/tree", "overlays/layers/2", "overlays/leases/3", "overlays/setups/1"):
-        (slots / name).mkdir(parents=True)
-        (slots / name / "file").write_bytes(b"x" * 100_000)
+    for part in ("1", "overlays/bases/1/tree", "overlays/layers/2", "overlays/leases/3", "overlays/setups/1"):
+        (slots / part).mkdir(parents=True)
+        (slots / part / "file").write_bytes(b"x" * 100_000)
     folder = runs_dir(state) / run
-    for name in ("transcripts", "checks"):
-        (folder / name).mkdir(parents=True)
-        (folder / name / "one").write_bytes(b"x" * 50_000)
+    for part in ("transcripts", "checks"):
+        (folder / part).mkdir(parents=True)
+        (folder / part / "one").write_bytes(b"x" * 50_000)
     now = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
     started = f.RunStarted(
         at=now,
@@ -122,14 +122,14 @@ async def test_a_run_that_landed_is_forgotten_and_then_its_store_may_go(state: P
 async def test_a_store_that_is_wanted_again_meanwhile_stays(state: Path) -> None:
     store = await a_store(state)
     assert not await remove_store(store.home, set)
-    await begin_run(store, "r2", git(state.with_name("project"), "rev-parse", "HEAD"))
-    assert not await remove_store(store.home, lambda: {"r2"}, idle_s=-1)
+    await begin_run(store, RunId("r2"), git(state.with_name("project"), "rev-parse", "HEAD"))
+    assert not await remove_store(store.home, lambda: {RunId("r2")}, idle_s=-1)
     assert store.git_dir.exists()
 
 
 async def test_a_store_of_deleted_runs_that_left_no_work_goes_also_if_its_repository_is_gone(state: Path) -> None:
     store = await a_store(state)
-    await begin_run(store, "refused", git(state.with_name("project"), "rev-parse", "HEAD"))
+    await begin_run(store, RunId("refused"), git(state.with_name("project"), "rev-parse", "HEAD"))
     before = time.time() - IDLE_S - 1
     os.utime(store.home / "lock", (before, before))
     shutil.rmtree(state.with_name("project"))
@@ -173,7 +173,7 @@ async def test_result_branches_go_where_they_are_merged_and_nowhere_else(state: 
     git(project, "checkout", "--quiet", "fleet/here")
     store = await a_store(state)
     await fetch(store, await inspect(project), copy)
-    await store.git("update-ref", taken_ref("copied", copied, merged), copy)
+    await store.git("update-ref", taken_ref(RunId("copied"), copied, merged), copy)
     found = await result_branches(project, state, set())
     assert {branch.name: branch.kept for branch in found} == {
         "fleet/copied": "",
@@ -181,7 +181,7 @@ async def test_result_branches_go_where_they_are_merged_and_nowhere_else(state: 
         "fleet/merged": "",
         "fleet/open": "it is not merged into another branch",
     }
-    assert [b.kept for b in await result_branches(project, state, {"merged"}) if b.name == "fleet/merged"] == [
+    assert [b.kept for b in await result_branches(project, state, {RunId("merged")}) if b.name == "fleet/merged"] == [
         "its run has not ended"
     ]
     git(project, "branch", "--force", "fleet/merged", "fleet/open")  # moved since it was looked at
@@ -204,7 +204,7 @@ async def test_other_ended_runs_are_forgotten_only_when_that_is_asked_and_their_
     gone = await clean_up(state, CleanOptions(apply=True, ended=True))
     assert MEMORIES.items() <= kinds(gone).items()
     assert not (runs_dir(state) / "r1").exists()
-    assert await store.git.sha(attempt_ref("r1", "lost", 1)) is not None
+    assert await store.git.sha(attempt_ref(RunId("r1"), "lost", 1)) is not None
     before = time.time() - IDLE_S - 1
     os.utime(store.home / "lock", (before, before))
     after = await clean_up(state, CleanOptions(apply=True, ended=True))
@@ -234,7 +234,7 @@ async def test_to_fit_a_limit_the_longest_idle_go_first_and_no_more_than_needed(
     assert [leftover.name for leftover in seen.leftovers if leftover.goes] == ["run old", "run middle"]
     assert {path.name for path in runs_dir(state).iterdir()} == {"young", "middle"}
     assert (store.home / "slots/young/1").exists()
-    assert await store.git.sha(attempt_ref("middle", "lost", 1)) is not None
+    assert await store.git.sha(attempt_ref(RunId("middle"), "lost", 1)) is not None
     assert (await clean_up(state, CleanOptions(max_bytes=10**12))).kinds == ()
     tight = await clean_up(state, CleanOptions(max_bytes=0))
     assert "over the limit: in use" in text_lines(tight, CleanOptions(max_bytes=0))[-1]

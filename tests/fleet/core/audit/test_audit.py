@@ -9,6 +9,7 @@ from dashboards.text.audit_text import audit_lines
 from fleet.core.audit.audit import Audit, audit_run, read_facts
 from fleet.core.audit.audit_view import audit_view
 from fleet.core.audit.commits import Branch, Commit
+from fleet.core.base.ids import RunId
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.core.views.base_view import dump_view
@@ -76,7 +77,7 @@ def commit(id_: str, below: str, attempt: int, **more: Any) -> Commit:
         tree=TREES[id_],
         parents=(below,),
         subject=f"Build {id_}",
-        run="r",
+        run=RunId("r"),
         subtask=id_,
         attempt=attempt,
         worker="coder",

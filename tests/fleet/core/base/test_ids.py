@@ -3,6 +3,9 @@
 import pytest
 
 from fleet.core.base import ids
+from fleet.core.base.ids import RunId
+
+RUN = RunId("r")
 
 
 @pytest.mark.parametrize(
@@ -20,11 +23,11 @@ def test_a_title_is_shortened_to_whole_words(title: str, name: str) -> None:
 
 def test_all_refs_of_a_run_are_below_one_folder() -> None:
     refs = (
-        ids.base_ref("r"),
-        ids.tip_ref("r"),
-        ids.attempt_ref("r", "api", 2),
-        ids.kept_ref("r", "api", 2),
-        ids.aside_ref("r", "c0ffee"),
+        ids.base_ref(RUN),
+        ids.tip_ref(RUN),
+        ids.attempt_ref(RUN, "api", 2),
+        ids.kept_ref(RUN, "api", 2),
+        ids.aside_ref(RUN, "c0ffee"),
     )
     assert refs == (
         "refs/fleet/r/base",
@@ -33,4 +36,4 @@ def test_all_refs_of_a_run_are_below_one_folder() -> None:
         "refs/fleet/r/kept/api/2",
         "refs/fleet/r/aside/c0ffee",
     )
-    assert ids.result_branch("r") == "fleet/r"
+    assert ids.result_branch(RUN) == "fleet/r"
