@@ -17,6 +17,7 @@ from math import log2
 from anyio import to_thread
 
 from bench.side_by_side import Extent
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.vector import Vector
 from fleet.core.history import merge_queue
 from fleet.core.policy.landing import next_sizes
@@ -92,7 +93,7 @@ class FullQueue:
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)  # noqa: S311 - a simulation
         self.running: list[tuple[float, int, int]] = []
-        self.guilty: set[str] = set()
+        self.guilty: set[SubtaskId] = set()
         self.created = 0
 
     def landed_per_hour(self, hours: float) -> float:
@@ -104,12 +105,12 @@ class FullQueue:
         return self.landed / hours
 
     def _fill(self) -> None:
-        new = []
+        new = list[SubtaskId]()
         for _ in range(QUEUE - len(self.landing.queue)):
             self.created += 1
-            new.append(f"s{self.created}")
+            new.append(SubtaskId(f"s{self.created}"))
             if self.chance.random() < self.rate:
-                self.guilty.add(f"s{self.created}")
+                self.guilty.add(new[-1])
         # The policy never reads `tested`, which would be copied with every result.
         self.landing = replace(self.landing, queue=(*self.landing.queue, *new), tested=Vector())
 
@@ -143,7 +144,7 @@ class FullQueue:
         if len(self.landing.suspects) == 1:
             self._convict(self.landing.suspects[0])
 
-    def _convict(self, suspect: str) -> None:
+    def _convict(self, suspect: SubtaskId) -> None:
         assert suspect in self.guilty
         if self.reruns > 0:
             self._open([candidate(suspect)], alone=True)

@@ -23,7 +23,7 @@ from agents.workers.registry import WorkerContext, make_workers
 from agents.workers.relay import Relay
 from bench.direct_model import DirectModel, without_waiting
 from bench.meters import UnlimitedMeter, product_agents
-from fleet.core.base.ids import RunId
+from fleet.core.base.ids import RunId, SubtaskId
 from fleet.core.base.usage import Usage
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Subtask
@@ -234,7 +234,7 @@ async def _until_spent(folder: Path) -> tuple[float, float]:
     budget = RunBudget(book, Noon())
 
     async def work(number: int) -> None:
-        meter, name = CallMeter(budget, Purpose("worker", subtask=f"s{number}", attempt=1)), f"part-{number}"
+        meter, name = CallMeter(budget, Purpose("worker", subtask=SubtaskId(f"s{number}"), attempt=1)), f"part-{number}"
         while isinstance(await attempt(worker, name, Workspace(name), meter), f.Report):
             pass
 

@@ -18,7 +18,7 @@ from typing import Self
 
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
-from fleet.core.base.ids import RunId
+from fleet.core.base.ids import RunId, SubtaskId
 from fleet.ports.worktrees import Change, Lease, Signature
 from scripts.frame import Figure, temporary_folder
 from worktrees.base.settings import LeaseKind
@@ -292,7 +292,9 @@ def edit(folder: Path, paths: Sequence[str], text: str) -> None:
 
 
 def signature(run: RunId, subtask: str) -> Signature:
-    return Signature(run=run, subtask=subtask, attempt=1, title="Change", body="", worker="coder", model=None)
+    return Signature(
+        run=run, subtask=SubtaskId(subtask), attempt=1, title="Change", body="", worker="coder", model=None
+    )
 
 
 def committed(change: object) -> Change:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from fleet.core.base.ids import SubtaskId
+
 Json = dict[str, Any]
 OUTPUT_BYTES = 20_000_000
 FLAKY_BELOW = 77  # of 256: three in ten
@@ -33,8 +35,8 @@ class Episode:
     """Subtasks that it must not affect: one attempt, no incident."""
 
     @property
-    def ids(self) -> tuple[str, ...]:
-        return tuple(str(subtask_["id"]) for subtask_ in self.subtasks)
+    def ids(self) -> tuple[SubtaskId, ...]:
+        return tuple(SubtaskId(subtask_["id"]) for subtask_ in self.subtasks)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from chaos.repeatable_run import RUN, RepeatableRun
 from chaos.scenarios import CALL, CALL_AT_MOST
-from fleet.core.base.ids import attempt_ref, tip_ref
+from fleet.core.base.ids import SubtaskId, attempt_ref, tip_ref
 from fleet.core.base.paths import outside
 from fleet.core.history.evolve import evolve
 from fleet.core.policy.remedies import LADDER
@@ -35,7 +35,7 @@ class Landed:
 
     commit: str
     tree: str
-    task: str
+    task: SubtaskId
     paths: tuple[str, ...]
 
 
@@ -98,7 +98,7 @@ class Aftermath:
         for entry in log.split("\x01")[1:]:
             head, *paths = entry.splitlines()
             commit, tree, *tasks = head.split()
-            landed.append(Landed(commit, tree, " ".join(tasks), tuple(path for path in paths if path)))
+            landed.append(Landed(commit, tree, SubtaskId(" ".join(tasks)), tuple(path for path in paths if path)))
         return landed
 
     @cached_property

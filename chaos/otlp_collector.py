@@ -25,6 +25,7 @@ from typing import Any
 from anyio.from_thread import start_blocking_portal
 
 from chaos.ray_cluster import free_port
+from fleet.core.base.ids import SubtaskId
 from fleet.core.state.state import RunState
 from scripts.frame import Figure, Table, command_line, exit_with, temporary_folder
 from tests.e2e.conftest import served
@@ -135,7 +136,8 @@ def trial(folder: Path, tools: Path, table: Table) -> None:
 
 
 def has_landed_one(state: RunState) -> bool:
-    return "one" in state.subtasks and state.subtasks["one"].landed is not None
+    one = state.subtasks.get(SubtaskId("one"))
+    return one is not None and one.landed is not None
 
 
 def compare(how: str, passed: Passed, wanted: Sequence[dict[str, Any]], copies: int, table: Table) -> None:

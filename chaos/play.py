@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from chaos.faults import FAULTS, GATE, PARTS, Episode, Fault, check, subtask
+from fleet.core.base.ids import SubtaskId
 from fleet.core.state.state import RunState
 from scripts.frame import progress
 from scripts.simulated import asked
@@ -217,16 +218,16 @@ def outcome(episode: Episode, state: RunState, strikes: Mapping[str, int]) -> Ou
     )
 
 
-def _with_parts(state: RunState, ids: Sequence[str]) -> list[str]:
+def _with_parts(state: RunState, ids: Sequence[SubtaskId]) -> list[SubtaskId]:
     """These subtasks, and the parts that they were split into."""
-    found: list[str] = []
+    found: list[SubtaskId] = []
     for id_ in ids:
         parts = state.subtasks[id_].parts if id_ in state.subtasks else ()
         found += [id_, *_with_parts(state, parts)]
     return found
 
 
-def _landed(state: RunState, id_: str) -> bool:
+def _landed(state: RunState, id_: SubtaskId) -> bool:
     """Whether a subtask landed; for one that was split, its parts count instead."""
     subtask_ = state.subtasks.get(id_)
     return subtask_ is not None and (bool(subtask_.parts) or subtask_.landed is not None)

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Protocol, TypeVar, cast
 
 from dashboards.text.event_text import event_text
+from fleet.core.base.ids import SubtaskId
 from fleet.core.history.evolve import FactSource, Follower, OnFact
 from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
@@ -201,13 +202,13 @@ class Event:
     at: float
     text: str
     tone: str
-    about: str | None
+    about: SubtaskId | None
     """The subtask it is about."""
     key: str
     """Unique for each event, so that a cursor stays on it; after the colon the subtask that it opens."""
     is_routine: bool
     """Whether it happens to every subtask, or continues the line before; the overview leaves it out."""
-    members: tuple[str, ...] = ()
+    members: tuple[SubtaskId, ...] = ()
     """The subtasks of a batch that it is about."""
     more: int = 0
     """How many lines continue it."""
@@ -247,7 +248,7 @@ class WatchedRun(FollowedRun):
         twin._landed_at, twin._event_count = self._landed_at.copy(), self._event_count
         return twin
 
-    def events_about(self, subtask: str) -> list[Event]:
+    def events_about(self, subtask: SubtaskId) -> list[Event]:
         return [event for event in self.events if event.about == subtask or subtask in event.members]
 
     def commits_an_hour(self) -> float | None:
@@ -284,7 +285,7 @@ class WatchedRun(FollowedRun):
             self.events.append(Event(after.last_at, line, tone, about, key, routine, members, more))
 
 
-def _members(fact: f.Fact) -> tuple[str, ...]:
+def _members(fact: f.Fact) -> tuple[SubtaskId, ...]:
     """The subtasks that a batch landed or sent back."""
     if not isinstance(fact, f.BatchTested):
         return ()

@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue
 from agents.models.answer import Block
 from agents.models.text import capped
 from agents.tools.tool import Arguments, Finished, ToolResult, misfit, parse_arguments, plain_schema, strict_schema
+from fleet.core.base.ids import SubtaskId
 from fleet.core.state.facts import Report
 
 _LONGEST_TEXT = 8_000  # characters of one text in a report; it is read by the planner, among many
@@ -97,14 +98,14 @@ def _capped_all(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class ReadReportArguments(Arguments):
-    subtask: str = Field(description="The id of a subtask.")
+    subtask: SubtaskId = Field(description="The id of a subtask.")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadReport:
     """Reads what the state and the record only quote."""
 
-    read: Callable[[str], Mapping[str, Any] | None]
+    read: Callable[[SubtaskId], Mapping[str, Any] | None]
     output_chars: int
     name: ClassVar = "read_report"
     declaration: ClassVar[Block] = {

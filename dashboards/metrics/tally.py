@@ -13,6 +13,7 @@ from itertools import accumulate, product
 from typing import Any, Self
 
 from dashboards.metrics.catalog import CALL_REASONS, LABELS, METRICS, MOST_NAMES, OTHER, OUTCOMES, WINDOWS, Metric
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.vector import Vector
 from fleet.core.state import facts as f
 from fleet.core.state.state import Incident, NodeState, RunState, recovered_by, strategies_of
@@ -269,7 +270,7 @@ class Tally:
             if check.flaky:
                 self._count("fleet_flakes")
 
-    def _end_attempt(self, before: RunState, after: RunState, id_: str, outcome: str, at: float) -> None:
+    def _end_attempt(self, before: RunState, after: RunState, id_: SubtaskId, outcome: str, at: float) -> None:
         """Count the end of an attempt, unless the fact is a late one about an earlier attempt."""
         current, still_open = before.subtasks[id_].current, after.subtasks[id_].current
         if current is None or (still_open is not None and still_open.number == current.number):

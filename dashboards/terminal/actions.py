@@ -229,7 +229,7 @@ class Actions(App[None]):
 
     def _current_question(self, state: RunState) -> QuestionId:
         """The question under the cursor, or the first open one."""
-        subtask = state.subtasks.get(self._current("s"))
+        subtask = state.subtasks.get(SubtaskId(self._current("s")))
         about = subtask.question if subtask is not None else None
         opened = next((question.id for question in state.open_questions()), QuestionId(""))
         return QuestionId(self._current("q")) or about or opened
@@ -461,7 +461,7 @@ class SubtaskActions(Actions):
 
     def action_mark(self) -> None:
         """Mark the subtask under the cursor, or unmark it, and go on to the next row."""
-        screen, id_ = self.screen, self._current("s")
+        screen, id_ = self.screen, SubtaskId(self._current("s"))
         if isinstance(screen, BaseScreen) and screen.marks_rows and id_:
             self.mark(self.marked ^ {id_})
             screen.listing.action_move(1)
@@ -485,10 +485,10 @@ class SubtaskActions(Actions):
         if self.marked:
             return [id_ for id_ in state.plan.ids if id_ in self.marked]
         question = state.questions.get(QuestionId(self._current("q")))
-        id_ = self._current("s") or (question.about if question is not None else None)
+        id_ = SubtaskId(self._current("s")) or (question.about if question is not None else None)
         if not id_:
             self._warn("first select a subtask")
-        return [SubtaskId(id_)] if id_ else []
+        return [id_] if id_ else []
 
     def _possible(
         self, state: RunState, ids: Sequence[SubtaskId], make: Callable[[SubtaskId], Request]

@@ -22,6 +22,7 @@ from dashboards.terminal.lines import DARK, DARK_16, LIGHT, LIGHT_16, LOOKS, PLA
 from dashboards.terminal.main_screen import OVERVIEW, RUNS, TITLES, MainScreen
 from dashboards.terminal.pages.landing_page import story_text
 from dashboards.terminal.subtask_screen import SubtaskScreen
+from fleet.core.base.ids import SubtaskId
 
 # ---- keys ------------------------------------------------------------------------------------------------------------
 # Every key, in one place: the help, the command palette and docs/terminal.md show these tables.
@@ -301,7 +302,7 @@ class FleetApp(SubtaskActions):
     def open_subtask(self, id_: str) -> None:
         state = self.watched.state
         if state is not None and (id_ == "planner" or id_ in state.subtasks):
-            self.push_screen(SubtaskScreen(id_))
+            self.push_screen(SubtaskScreen(SubtaskId(id_)))
 
     def open_incident(self, number: int) -> None:
         """Show its story."""

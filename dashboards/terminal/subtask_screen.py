@@ -14,6 +14,7 @@ from dashboards.terminal.lines import Page, PageOptions, text_page
 from dashboards.terminal.pages.story_page import TranscriptTail, check_lines, planner_lines, story_lines
 from dashboards.terminal.patch import patch_page
 from dashboards.text.safe import safe
+from fleet.core.base.ids import SubtaskId
 from fleet.core.state.state import RunState
 from fleet.core.state.status import phase
 from fleet.core.state.subtasks import Attempt
@@ -37,7 +38,7 @@ class SubtaskScreen(BaseScreen):
         Binding("q", "back", "Back", show=False),
     ]
 
-    def __init__(self, id_: str) -> None:
+    def __init__(self, id_: SubtaskId) -> None:
         self.is_planner = id_ == "planner"
         super().__init__((STORY, CONVERSATION) if self.is_planner else tuple(TITLES))
         self.subtask = id_

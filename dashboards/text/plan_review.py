@@ -8,6 +8,7 @@ from itertools import chain
 
 from dashboards.text.formats import counted, duration, listed, money
 from dashboards.text.safe import safe, safe_goal
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.parameters import value_text
 from fleet.core.plans.plan import PLANNER, Plan, Subtask, plan_estimate, waves
 from fleet.core.policy.requests import is_unreviewed, objections, waiting_for_approval
@@ -127,7 +128,7 @@ def _reason(state: RunState, spec: Subtask) -> str:
     return "; ".join(map(safe, objections(state, spec.id)))
 
 
-def _last_review(state: RunState, id_: str) -> Review | None:
+def _last_review(state: RunState, id_: SubtaskId) -> Review | None:
     return next((review for review in reversed(state.reviews) if id_ in review.subtasks), None)
 
 

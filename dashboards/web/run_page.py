@@ -268,11 +268,11 @@ async def subtask_page(reader: Reader, name: str, id_: str) -> Shown:
         if reader.at is not None:
             raise NoSuchPageError(f"{name} had no subtask {id_} at its fact {reader.at}.")
         raise NoSuchPageError(f"{name} has no subtask {id_}.")
-    view = subtask_view(state, state.spec(SubtaskId(id_)), run.now)
-    attempt = _attempt(state, SubtaskId(id_), reader.query.get("attempt", ""))
-    asked = state.subtasks[SubtaskId(id_)].question
-    question = state.questions[asked] if asked is not None else None
-    is_open = state.subtasks[SubtaskId(id_)].landed is None
+    subtask = state.subtasks[SubtaskId(id_)]
+    view = subtask_view(state, state.spec(subtask.id), run.now)
+    attempt = _attempt(subtask, reader.query.get("attempt", ""))
+    question = state.questions[subtask.question] if subtask.question is not None else None
+    is_open = subtask.landed is None
     common = {"run": name, "id": id_, "shown": attempt, "at": reader.at, "may_comment": reader.may_decide and is_open}
     parts = {
         "head": reader.part("subtask_head", view=view, state=state, question=question, **common),
@@ -284,9 +284,9 @@ async def subtask_page(reader: Reader, name: str, id_: str) -> Shown:
     return Shown(f"{id_}: {view.status}", parts, is_live=reader.at is None)
 
 
-def _attempt(state: RunState, id_: SubtaskId, number: str) -> Attempt | None:
+def _attempt(subtask: SubtaskState, number: str) -> Attempt | None:
     """The attempt that is asked for, or else the last one."""
-    attempts = state.subtasks[id_].attempts
+    attempts = subtask.attempts
     chosen = [attempt for attempt in attempts if str(attempt.number) == number]
     return chosen[0] if chosen else attempts[-1] if attempts else None
 

@@ -12,6 +12,7 @@ from typing import Literal
 
 from dashboards.text.formats import counted, money
 from dashboards.text.safe import safe, safe_block
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.plan import WORKER_SUCCEEDED, Criterion, Plan, Subtask
 from fleet.forge.forge import Check, Comment, Pull, Thread
 from fleet.forge.program import redact
@@ -171,8 +172,8 @@ def round_plan(
 ) -> Plan:
     """A subtask for each thread and each check. Whether they are done, the gate and CI say."""
     subtasks = [
-        *(_thread_task(pull, f"thread-{index}", each, worker) for index, each in enumerate(threads, 1)),
-        *(_check_task(pull, f"check-{index}", each, worker) for index, each in enumerate(checks, 1)),
+        *(_thread_task(pull, SubtaskId(f"thread-{index}"), each, worker) for index, each in enumerate(threads, 1)),
+        *(_check_task(pull, SubtaskId(f"check-{index}"), each, worker) for index, each in enumerate(checks, 1)),
     ]
     what = " and ".join(
         counted(len(each), noun) for each, noun in ((threads, "thread"), (checks, "failed check")) if each
@@ -186,7 +187,7 @@ def place_of(matter: ThreadMatter) -> str:
     return f"{path}:{matter.line}" if matter.line is not None else path
 
 
-def _thread_task(pull: Pull, id_: str, matter: ThreadMatter, worker: str) -> Subtask:
+def _thread_task(pull: Pull, id_: SubtaskId, matter: ThreadMatter, worker: str) -> Subtask:
     said = "\n\n".join(f"{_line(each.author)} wrote:\n{_block(each.body, SAID)}" for each in matter.said)
     where = f"{place_of(matter)}" + ("" if matter.line is not None else " (the line is not there any more, or not one)")
     goal = _REVIEW.format(
@@ -196,14 +197,14 @@ def _thread_task(pull: Pull, id_: str, matter: ThreadMatter, worker: str) -> Sub
     return _subtask(id_, f"Review of {place_of(matter)}", goal, worker, (matter.path,) if is_plain else ())
 
 
-def _check_task(pull: Pull, id_: str, matter: CheckMatter, worker: str) -> Subtask:
+def _check_task(pull: Pull, id_: SubtaskId, matter: CheckMatter, worker: str) -> Subtask:
     name = _TAG.sub("&lt;", safe(matter.name, limit=NAME))
     text = _block(matter.log[-LOG:], LOG) or f"(its log can't be had; its page is {_line(matter.link)})"
     goal = _CHECK.format(name=name, title=_line(pull.title), rules=_RULES.format(who="the check"), text=text)
     return _subtask(id_, f"Fix {name}", goal, worker, ())
 
 
-def _subtask(id_: str, title: str, goal: str, worker: str, context: tuple[str, ...]) -> Subtask:
+def _subtask(id_: SubtaskId, title: str, goal: str, worker: str, context: tuple[str, ...]) -> Subtask:
     return Subtask(
         id=id_,
         title=title,

@@ -288,7 +288,7 @@ def _groups(landed: Sequence[tuple[Sha, SubtaskId | None]]) -> list[Group]:
     return [group for group in (Group(None, ground), *of_area, Group(None, rest)) if group.commits]
 
 
-def _word(area: SubtaskId) -> str:
+def _word(area: str) -> str:
     """The name of an area in the name of a branch: no dots, of which git allows only some."""
     return re.sub(r"[^A-Za-z0-9]+", "-", area).strip("-")[:40] or "area"
 

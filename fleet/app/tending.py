@@ -36,7 +36,7 @@ from fleet.app.matters import (
 from fleet.app.taking import NotTakenError
 from fleet.app.tended_branch import PullBranch, Work
 from fleet.config.schema import Tend
-from fleet.core.base.ids import RunId, Sha
+from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.plans.plan import Plan
 from fleet.core.state.subtasks import SubtaskState
 from fleet.core.views.pulls_view import TendRound, TendStatus, TendView
@@ -68,7 +68,7 @@ class AskedThread(_Kept):
 
     thread: str
     comment: str
-    subtask: str
+    subtask: SubtaskId
     """Of the round's run."""
 
     @property
@@ -503,7 +503,7 @@ class Tending:
 async def answers(found: Round, folder: RunFolder, branch: PullBranch) -> Mapping[str, str]:
     """The answer to each thread of a round, by its key."""
     state = folder.state()
-    commits: dict[str, Sha] = {}
+    commits: dict[SubtaskId, Sha] = {}
     if found.pushed is not None and found.onto is not None:
         runs = frozenset({found.run, *_relandings(folder)})
         commits = await branch.landed(found.pushed, found.onto, runs)

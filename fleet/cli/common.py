@@ -23,7 +23,7 @@ from fleet.cli.verbosity import is_quiet, show_note
 from fleet.config.environment import current
 from fleet.config.load import Loaded, load_config
 from fleet.config.schema import State
-from fleet.core.base.ids import did_you_mean
+from fleet.core.base.ids import SubtaskId, did_you_mean
 from fleet.core.plans.limits import Reviewing
 from fleet.core.plans.plan import Subtask
 from fleet.core.policy.requests import Request, request_problem
@@ -60,7 +60,9 @@ RunArgument = Annotated[
     str | None,
     typer.Argument(metavar="RUN", help="The run; default: the latest of this repository.", autocompletion=run_names),
 ]
-SubtaskId = Annotated[str, typer.Argument(metavar="SUBTASK", help="The id of a subtask.", autocompletion=subtask_ids)]
+SubtaskArgument = Annotated[
+    str, typer.Argument(metavar="SUBTASK", help="The id of a subtask.", autocompletion=subtask_ids)
+]
 AttemptNumber = Annotated[
     int | None, typer.Option("--attempt", "-n", metavar="N", help="The attempt; default: the last one.")
 ]
@@ -185,7 +187,7 @@ def _whose(run: FirstFact) -> str:
 
 
 def find_subtask(state: RunState, id_: str) -> Subtask:
-    spec = state.plan.subtask(id_)
+    spec = state.plan.subtask(SubtaskId(id_))
     if spec is None:
         raise UsageError(
             f"{state.run} has no subtask {id_!r}{did_you_mean(id_, state.plan.ids)}", hint=_subtasks_of(state)

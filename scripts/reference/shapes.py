@@ -4,7 +4,7 @@ import json
 import types
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, NewType, Union, get_args, get_origin
 
 import annotated_types
 from pydantic import BaseModel
@@ -55,6 +55,8 @@ def _kind(annotation: Any, named: Mapping[type, str]) -> str:
         return f"table of {_kind(arguments[1], named)}"
     if hasattr(annotation, "__metadata__"):
         return _kind(arguments[0], named) + _bounds(annotation.__metadata__)
+    if isinstance(annotation, NewType):
+        return _kind(annotation.__supertype__, named)
     if isinstance(annotation, type) and annotation in named:
         return named[annotation]
     if annotation in _PLAIN:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan, Subtask
-from fleet.core.policy.effects import VerifyAttempt
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.engine.commands.adapters import Adapters
@@ -14,6 +13,7 @@ from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.perform import Performer
 from fleet.engine.local_node import LocalNode
 from fleet.ports.worktrees import Change
+from tests.fleet.core.pretend import checks_of, subtask_of
 from tests.fleet.fakes import FakePlanner
 from tests.fleet.hands import Book, Clock
 from tests.worktrees.conftest import RUN, Bench, sign
@@ -101,9 +101,9 @@ class Court:
                 report=f.Report(status="done", summary="added"),
             )
         )
-        await Performer(book, world)(VerifyAttempt("a", 1))
+        await Performer(book, world)(checks_of("a", 1))
         return book.state
 
 
 def failure(state: RunState) -> f.Failure | None:
-    return state.subtasks["a"].attempts[0].failure
+    return subtask_of(state, "a").attempts[0].failure

@@ -14,6 +14,7 @@ from fleet.core.state import facts as f
 from fleet.ports.worktrees import Change
 from tests.attacks.conftest import Arena
 from tests.attacks.court import SECONDS, Court, failure
+from tests.fleet.core.pretend import subtask_of
 from tests.worktrees.conftest import OpenBench, git, make_repository
 
 TESTS = """from lib import add
@@ -68,7 +69,7 @@ async def test_what_was_done_passes_and_what_was_not_does_not(court: Sums) -> No
     done = await court.change(HONEST)
     assert isinstance(done, Change)
     state = await court.judge(done, RUNS, gate=RUNS)
-    assert (state.subtasks["a"].attempts[0].verified, state.warnings) == (True, ())
+    assert (subtask_of(state, "a").attempts[0].verified, state.warnings) == (True, ())
     idle = await court.change({"README.md": "It adds.\n"})
     assert isinstance(idle, Change)
     assert failure(await court.judge(idle, RUNS)) is not None
@@ -109,7 +110,7 @@ async def test_41_a_changed_test_lands_with_a_note_for_review_where_the_old_one_
     change = await court.change({**HONEST, "tests/test_a.py": more})
     assert isinstance(change, Change)
     state = await court.judge(change, RUNS, gate=RUNS)
-    assert state.subtasks["a"].attempts[0].verified
+    assert subtask_of(state, "a").attempts[0].verified
     warning = "for review: a: tests/test_a.py is a test of the base, and was changed"
     assert state.warnings == (warning,)
 
@@ -120,7 +121,7 @@ async def test_41_tests_that_the_plan_handed_over_are_not_put_back(court: Sums) 
     assert isinstance(change, Change)
     assert failure(await court.judge(change, RUNS)) is not None
     handed = await court.judge(change, RUNS, touches=("lib.py", "tests/test_a.py"))
-    assert (handed.subtasks["a"].attempts[0].verified, handed.warnings) == (True, ())
+    assert (subtask_of(handed, "a").attempts[0].verified, handed.warnings) == (True, ())
 
 
 PROTECTED_WAYS: Mapping[str, Mapping[str, str | None]] = {

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 import pytest
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import Failure, Member
 from fleet.ports.worktrees import Change, Commits, Integrator, Lease, Publisher, Worktrees
@@ -16,6 +17,8 @@ from tests.fleet.hands import PaperHands
 from tests.worktrees.conftest import RUN, make_repository, product_settings, sign
 from worktrees.leases.run_worktrees import open_worktrees
 from worktrees.target.target import inspect
+
+FIRST = SubtaskId("first")
 
 
 class Rig(Protocol):
@@ -191,14 +194,14 @@ async def test_checks_answer_in_the_order_of_the_criteria(rig: Rig) -> None:
 
 @WORKING
 async def test_a_change_that_is_reported_is_pinned(rig: Rig) -> None:
-    assert await rig.worktrees.pinned(RUN, "first", 1) is None
+    assert await rig.worktrees.pinned(RUN, FIRST, 1) is None
     async with rig.worktrees.lease(rig.base) as lease:
         await rig.work(lease, "first")
         change = await lease.commit(sign("first"), ("first",))
-        assert await rig.worktrees.pinned(RUN, "first", 1) == change
+        assert await rig.worktrees.pinned(RUN, FIRST, 1) == change
     assert isinstance(change, Change)
     assert change.paths == ("first",)
-    assert await rig.worktrees.pinned(RUN, "first", 2) is None
+    assert await rig.worktrees.pinned(RUN, FIRST, 2) is None
 
 
 @WORKING
@@ -207,7 +210,7 @@ async def test_what_a_failed_attempt_left_is_never_taken_for_finished_work(rig: 
     async with rig.worktrees.lease(rig.base) as lease:
         await rig.work(lease, "first")
         assert isinstance(await lease.commit(unfinished, ("first",)), Change)
-    assert await rig.worktrees.pinned(RUN, "first", 1) is None
+    assert await rig.worktrees.pinned(RUN, FIRST, 1) is None
 
 
 @WORKING
@@ -217,7 +220,7 @@ async def test_an_attempt_that_changed_nothing_has_no_commit_and_no_pin(rig: Rig
         refused = await lease.commit(sign("first"), ())
     assert isinstance(refused, Failure)
     assert refused.kind == "empty"
-    assert await rig.worktrees.pinned(RUN, "first", 1) is None
+    assert await rig.worktrees.pinned(RUN, FIRST, 1) is None
 
 
 @ALL

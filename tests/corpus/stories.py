@@ -168,7 +168,7 @@ def incidents() -> Story:
     area = plan_of("auth", worker=PLANNER).subtasks
     story.planner_answers(add=(*plan.subtasks, *area, *plan_of("lint", failure_action="skip").subtasks))
     inside = Revision(assessment="one part", add=plan_of("login").subtasks)
-    story.happens(f.PlanRevised(at=1, call=story.state.areas["auth"].open, by="planner", revision=inside, area="auth"))
+    story.happens(f.PlanRevised(at=1, call=story.area("auth").open, by="planner", revision=inside, area="auth"))
     story.model_is_called("climbs", 0.01)
     story.now = 5
     story.attempt_fails("climbs", "transient")
@@ -187,7 +187,7 @@ def incidents() -> Story:
     story.landed("one", "two")
     story.attempt_fails("login")
     again = Revision.model_validate({"assessment": "again", "retry": [{"id": "login", "guidance": "otherwise"}]})
-    call = story.state.areas["auth"].open
+    call = story.area("auth").open
     story.happens(f.PlanRevised(at=story.now, call=call, by="planner", revision=again, area="auth"))
     story.model_is_called("asked", None)
     story.attempt_fails("asked")

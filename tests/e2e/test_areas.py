@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.state.state import RunState
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Json, Stage, landed, script, solve, subtask
+from tests.fleet.core.pretend import subtask_of
 from tests.worktrees.conftest import git
 
 
@@ -52,7 +54,7 @@ def test_areas_are_planned_by_planners_of_their_own_and_land(stage: Stage, repos
     assert state is not None
     assert by_call(state) == {None, "walls", "roof"}
     assert stage.status("house")["tokens"]["sub_planner"]["calls"] > 0
-    assert state.subtasks["south"].attempts[1].strategy == "alternative"
+    assert subtask_of(state, "south").attempts[1].strategy == "alternative"
 
 
 @pytest.mark.thorough
@@ -63,7 +65,9 @@ def test_a_manager_that_is_killed_while_an_area_is_planned_continues_it(
     url = model(slow)
     run = ("run", "Build it", "--name", stage.run_name, "--base-url", url, "--yes", "--repo", str(repository))
     with stage.going(*run) as going:
-        stage.wait(stage.run_name, lambda state: state.areas and state.areas["walls"].open is not None, going)
+        stage.wait(
+            stage.run_name, lambda state: state.areas and state.areas[SubtaskId("walls")].open is not None, going
+        )
         going.kill()
     stage.fleet("resume", stage.run_name, "--base-url", url).ended(0).says("LANDED")
     assert sorted(landed(repository, stage.run_name)) == ["beam", "door", "north", "south", "tile"]

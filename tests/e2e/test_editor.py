@@ -12,6 +12,7 @@ from fleet.core.state.state import RunState
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Stage, landed, script, solve, subtask, untouched
 from tests.e2e.test_mcp import left_of
+from tests.fleet.core.pretend import subtask_of
 from tests.protocols.acp_editor import Editor, RequestError, edited, words
 from tests.worktrees.conftest import make_repository
 
@@ -20,7 +21,7 @@ PATIENCE_S = 300.0
 
 
 def has_landed(state: RunState) -> bool:
-    return "one" in state.subtasks and state.subtasks["one"].landed is not None
+    return "one" in state.subtasks and subtask_of(state, "one").landed is not None
 
 
 async def test_an_epic_in_an_editor_from_its_prompt_to_its_result(stage: Stage, repository: Path, model: Serve) -> None:
@@ -114,7 +115,7 @@ async def test_an_editor_approves_nothing_of_high_risk_and_no_file_gives_orders(
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(begin)
                 state = await to_thread.run_sync(stage.wait, session, has_landed)
-                assert state.subtasks["two"].attempts == ()
+                assert subtask_of(state, "two").attempts == ()
                 with pytest.raises(RequestError, match="is at work"):
                     await agent.prompt(session_id=session, prompt=words("/approve two"))
                 await agent.cancel(session_id=session)

@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+from fleet.core.base.ids import SubtaskId
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Stage, landed, script, solve, subtask, untouched
 from tests.e2e.terminal import at_a_terminal
@@ -50,7 +51,7 @@ def test_a_plan_of_the_library_runs_by_its_name_with_values_and_is_reviewed_like
         stage.fleet("approve", "r").ended(0).says("plan version 1 approved")
         going.done().ended(0).says("LANDED")
     state = stage.folder("r").state()
-    assert state.spec("one").title == f"Write {HOSTILE}"
+    assert state.spec(SubtaskId("one")).title == f"Write {HOSTILE}"
     assert landed(repository, "r") == ["one"]
     stage.fleet("audit", "r", at=repository).ended(0).says(f"set      what = {HOSTILE}")
 
@@ -101,4 +102,4 @@ def test_the_plan_of_a_run_that_waits_is_edited_at_a_terminal_and_then_approved(
         terminal.ended(0)
     stage.fleet("approve", name).ended(0).says("version 2 approved")
     state = stage.wait(name, lambda state: state.ending)
-    assert (state.ending, state.spec("one").title) == ("landed", "Draw one")
+    assert (state.ending, state.spec(SubtaskId("one")).title) == ("landed", "Draw one")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import KEY_NAME, Json, Stage, script, solve, subtask, untouched
+from tests.fleet.core.pretend import subtask_of
 from tests.worktrees.conftest import git, make_repository
 
 GATE = "test ! -f one.txt || test ! -f forbidden.txt"
@@ -79,9 +80,9 @@ def test_a_conflict_is_resolved_by_a_worker_and_the_branch_gets_what_is_green(st
     assert git(repository, "show", "main~1:one.txt") == "something else\none"
     assert git(repository, "status", "--porcelain") == ""
     state = stage.folder("r-on-main").state()
-    [first, second] = state.subtasks["one"].attempts
+    [first, second] = subtask_of(state, "one").attempts
     assert (first.failure and first.failure.kind, second.strategy) == ("conflict", "resolve")
-    assert (len(state.subtasks["two"].attempts), set(state.spend)) == (1, {"resolver"})
+    assert (len(subtask_of(state, "two").attempts), set(state.spend)) == (1, {"resolver"})
     stage.fleet("merge", at=repository).ended(0).says("it has all commits of r already")
     stage.nothing_runs("r-on-main")
     stage.fleet("audit", "r-on-main", at=repository).ended(0)
@@ -117,7 +118,7 @@ def test_a_resolver_that_fails_leaves_everything_and_a_person_can_help(stage: St
         )
         again = stage.fleet("merge", "--json", at=repository).ended(1)
         assert (again.json["error"]["code"], "one.txt" in again.json["error"]["message"]) == ("not_taken", True)
-    assert len(stage.folder("r-on-main").state().subtasks["one"].attempts) == 2, "nothing is paid for twice"
+    assert len(subtask_of(stage.folder("r-on-main").state(), "one").attempts) == 2, "nothing is paid for twice"
     stage.fleet("retry", "one", "-g", "keep both lines", at=repository).ended(0)
     stage.fleet("merge", at=repository).ended(0).says("done again, so look at it")
     assert git(repository, "show", "main~1:one.txt") == "something else\none"
@@ -142,7 +143,7 @@ def test_work_that_was_done_for_one_commit_serves_for_the_next(stage: Stage, beg
     repository = begin({"do": "hang", "seconds": 4, "pings": True, "then": MERGED})
     commit(repository, "one.txt", "something else\n")
     with stage.going("merge", at=repository) as going:
-        stage.wait("r-on-main", lambda state: len(state.subtasks["one"].attempts) == 2, going)
+        stage.wait("r-on-main", lambda state: len(subtask_of(state, "one").attempts) == 2, going)
         moved = commit(repository, "three.txt", "three\n")
         done = going.done().ended(0)
     done.says("main has moved meanwhile", "as r-on-main-2")
@@ -178,7 +179,7 @@ def test_a_kill_at_any_step_leaves_the_branch_whole_and_the_same_command_complet
     stage.fleet("merge", "r", at=repository).ended(0).says("it has all commits of r already")
     assert git(repository, "status", "--porcelain") == git(repository, "for-each-ref", "refs/fleet") == ""
     assert git(repository, "show", "main~1:one.txt") == "something else\none"
-    assert {name: len(stage.folder(name).state().subtasks["one"].attempts) for name in stage.runs[2:]} == {}
+    assert {name: len(subtask_of(stage.folder(name).state(), "one").attempts) for name in stage.runs[2:]} == {}
     stage.fleet("audit", "r-on-main", at=repository).ended(0)
     stage.nothing_runs("r-on-main")
 

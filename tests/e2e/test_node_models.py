@@ -16,6 +16,7 @@ from tests.contract.conftest import acp_command, stand_in
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import KEY, Done, Json, Stage, landed, program, script, solve, subtask
 from tests.e2e.test_nodes import NodeAt
+from tests.fleet.core.pretend import subtask_of
 from tests.worktrees.conftest import git
 
 
@@ -117,7 +118,7 @@ def test_a_link_that_breaks_in_the_middle_of_a_call_costs_nothing(
     done.says("node one is out")
     assert done.output.count("node one is connected") == 2
     assert landed(repository, "r") == ["a"]
-    [attempt] = state_of(stage).subtasks["a"].attempts
+    [attempt] = subtask_of(state_of(stage), "a").attempts
     assert (attempt.node, attempt.spend.calls) == ("one", events(stage, "a", "r").count("answer"))
     assert events(stage, "a", "r").count("system") == 1, "its conversation began once"
     assert len(node.pids) == 2
@@ -125,7 +126,7 @@ def test_a_link_that_breaks_in_the_middle_of_a_call_costs_nothing(
 
 
 def calls_in(state: RunState, id_: str) -> int:
-    return sum(each.spend.calls for each in state.subtasks[id_].attempts) if id_ in state.subtasks else 0
+    return sum(each.spend.calls for each in subtask_of(state, id_).attempts) if id_ in state.subtasks else 0
 
 
 @pytest.mark.thorough
@@ -141,7 +142,7 @@ def test_an_instruction_interrupts_a_command_on_a_node_that_never_would_end(
         stage.fleet("tell", "a", "it never ends", "--interrupt", "--run", "r").ended(0)
         going.done().ended(0).says("a interrupted and told by")
     assert landed(repository, "r") == ["a"]
-    [attempt] = state_of(stage).subtasks["a"].attempts
+    [attempt] = subtask_of(state_of(stage), "a").attempts
     assert (attempt.node, len(attempt.instructions)) == ("one", 1)
     assert events(stage, "a", "r").count("operator") == 1
     node.has_left_nothing()
@@ -156,11 +157,11 @@ def test_a_conversation_on_a_node_whose_budget_is_spent_fails_and_nothing_more_i
     with stage.going(*begin(stage, repository, url, tables, subtask("a")), at=repository) as going:
         stage.wait("r", lambda state: _failed(state) is not None, going)
         going.kill()
-    attempt = state_of(stage).subtasks["a"].attempts[0]
+    attempt = subtask_of(state_of(stage), "a").attempts[0]
     assert attempt.failure is not None
     assert (attempt.node, attempt.failure.kind, attempt.spend.calls) == ("one", "budget", 2)
 
 
 def _failed(state: RunState) -> object:
-    attempts = state.subtasks["a"].attempts if "a" in state.subtasks else ()
+    attempts = subtask_of(state, "a").attempts if "a" in state.subtasks else ()
     return attempts[0].failure if attempts else None

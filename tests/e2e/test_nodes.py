@@ -18,6 +18,7 @@ import pytest
 from fleet.core.state.state import RunState
 from tests.e2e.node_folder import NodeFolder
 from tests.e2e.stage import Done, Stage, landed, program, subtask, untouched, wait_for
+from tests.fleet.core.pretend import subtask_of
 from tests.worktrees.conftest import git
 
 NO_SERVICE = "http://127.0.0.1:9"
@@ -108,7 +109,7 @@ def test_nodes_do_the_work_and_the_checks_and_the_result_is_the_same(
     assert sorted(landed(repository, "r")) == ids
     assert git(repository, "rev-parse", "fleet/r^{tree}") == git(repository, "rev-parse", "fleet/here^{tree}")
     assert {name for names in worked_on(stage).values() for name in names} == {"one", "two"}
-    attempts = [state_of(stage).subtasks[id_].attempts for id_ in ids]
+    attempts = [subtask_of(state_of(stage), id_).attempts for id_ in ids]
     assert [len(each) for each in attempts] == [1] * len(ids)
     checks = [check for [attempt] in attempts for check in attempt.checks if check.node]
     assert {check.node for check in checks} <= {"one", "two"}
@@ -140,7 +141,7 @@ def test_the_work_of_a_node_that_is_killed_is_done_elsewhere_and_costs_no_attemp
     done.says("node one is out", "node one was lost while it worked")
     assert sorted(landed(repository, "r")) == ["a", "b"]
     state = state_of(stage)
-    assert [state.subtasks[id_].counted for id_ in ("a", "b")] == [0, 0]
+    assert [subtask_of(state, id_).counted for id_ in ("a", "b")] == [0, 0]
     assert sorted(worked_on(stage).values()) in ([["one", "two"], ["two"]], [["one", "two"], ["one", "two"]])
     quick.has_left_nothing()
 

@@ -9,6 +9,7 @@ import pytest
 from fleet.core.state.state import RunState
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Json, Stage, content, landed, script, subtask
+from tests.fleet.core.pretend import subtask_of
 
 REVIEW = {"criterion": "no secret is written", "review": "Secrets that the change writes into the repository."}
 FINDING = {"text": "password", "problem": "The password is written into a file that everyone can read."}
@@ -52,7 +53,7 @@ def test_a_finding_sends_work_back_and_is_mended(stage: Stage, repository: Path,
     )
     assert content(repository, stage.run_name, "two.txt") == "two"
     state = stage.folder(stage.run_name).state()
-    first, second = state.subtasks["two"].attempts
+    first, second = subtask_of(state, "two").attempts
     assert first.failure is not None
     assert (first.failure.kind, second.failure) == ("check", None)
     assert "two.txt:1: The password is written" in first.failure.evidence
@@ -74,7 +75,7 @@ def test_a_batch_survives_a_kill_and_is_paid_for_once_and_half(stage: Stage, rep
     batched.with_(FLEET_REVIEWER_POLL_S="0.1").fleet("resume", stage.run_name).ended(0)
     state = stage.folder(stage.run_name).state()
     assert landed(repository, stage.run_name) == ["two"]
-    seen, [attempt] = troubles(url), state.subtasks["two"].attempts
+    seen, [attempt] = troubles(url), subtask_of(state, "two").attempts
     assert (seen["batches"], len(attempt.votes), state.pending_reviews) == (1, 3, {})
     spent = {role: spend.priced_dollars for role, spend in state.spend.items()}
     assert sum(spent.values()) == pytest.approx(sum(seen["dollars"].values()))

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from tests.e2e.stage import Stage
+from tests.fleet.core.pretend import subtask_of
 
 NO_SERVICE = "http://127.0.0.1:9"
 CONFIG = '[workers.step]\nkind = "command"\ncommand = "true"\n[checks.named]\nfine = "true"\n'
@@ -23,9 +24,9 @@ def test_a_program_may_leave_nothing_unless_a_check_wants_to_see_a_difference(st
     stage.fleet(*asked, at=repository).ended(1).says("no file changed")
     state = stage.look("r")
     assert state is not None
-    assert state.subtasks["notify"].unchanged
-    assert [check.passed for check in state.subtasks["notify"].attempts[-1].checks] == [True]
-    failure = state.subtasks["made"].attempts[-1].failure
+    assert subtask_of(state, "notify").unchanged
+    assert [check.passed for check in subtask_of(state, "notify").attempts[-1].checks] == [True]
+    failure = subtask_of(state, "made").attempts[-1].failure
     assert failure is not None
     assert failure.kind == "empty"
     assert (state.tip, state.published) == (state.base, None)

@@ -10,6 +10,7 @@ from fleet.core.state.state import RunState
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Stage, landed, script, solve, subtask, untouched, wait_for
 from tests.e2e.test_interruptions import begin
+from tests.fleet.core.pretend import subtask_of
 
 NEVER_ENDS = script(
     subtask("one"), workers={"one": [{"do": "shell", "commands": ["sleep 86400", "echo one > one.txt"]}]}
@@ -34,7 +35,7 @@ def told(stage: Stage, id_: str) -> list[list[str]]:
 
 
 def is_asleep(state: RunState, id_: str = "one") -> bool:
-    return id_ in state.subtasks and any("sleep" in attempt.doing for attempt in state.subtasks[id_].attempts)
+    return id_ in state.subtasks and any("sleep" in attempt.doing for attempt in subtask_of(state, id_).attempts)
 
 
 def test_an_interruption_ends_a_command_that_never_would(stage: Stage, repository: Path, model: Serve) -> None:
@@ -77,5 +78,5 @@ def test_what_was_told_before_a_kill_and_after_it_reaches_the_next_life(
     life = told(stage, "one")[-1]
     assert ["before the kill" in life[0], "after the kill" in life[1], len(life)] == [True, True, 2]
     state = stage.folder(stage.run_name).state()
-    assert [len(attempt.instructions) for attempt in state.subtasks["one"].attempts] == [2]
+    assert [len(attempt.instructions) for attempt in subtask_of(state, "one").attempts] == [2]
     wait_for(lambda: not stage.folder(stage.run_name).alive)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.core.base.ids import SubtaskId
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Done, Json, Stage, script, solve, subtask
 from tests.forge.scripted_forge import ScriptedForge
@@ -67,8 +68,8 @@ def test_a_review_and_a_red_check_are_worked_on_once_and_what_stays_red_is_given
     commit = git(forge.remote, "log", "--format=%H", "--grep=Review of one.txt:1", "fleet/r")
     assert f"Done in {commit[:12]}" in answer
     state = scene.stage.folder("r-pr1-1").state()
-    assert "E  three is missing" in state.spec("check-1").goal
-    assert "Please write two as well." in state.spec("thread-1").goal
+    assert "E  three is missing" in state.spec(SubtaskId("check-1")).goal
+    assert "Please write two as well." in state.spec(SubtaskId("thread-1")).goal
     assert git(scene.repository, "branch", "--list", "fleet/r-pr1") == ""
 
     assert scene.tend("--json").ended(0).json["status"] == "quiet"

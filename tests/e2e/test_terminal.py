@@ -10,13 +10,14 @@ import pytest
 
 from fleet.app.input_files import dump_plan
 from fleet.cli.live.terminal_data import FolderLibrary, read_only
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.plan import Plan
 from fleet.runs.journal import Journal
 from tests.dashboards.hostile import CLIPBOARD
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Done, Stage, landed, script, solve, subtask, wait_for
 from tests.e2e.terminal import at_a_terminal
-from tests.fleet.core.pretend import started
+from tests.fleet.core.pretend import started, subtask_of
 
 STARTED = 2  # attempts
 
@@ -91,7 +92,7 @@ def test_an_editor_is_opened_on_the_plan(stage: Stage, order: tuple[str, ...]) -
     stage.with_(EDITOR="false").fleet("approve", stage.run_name, "--edit").ended(2).says("the plan is unchanged")
     stage.fleet("approve", stage.run_name, "--edit").ended(0).says("version 2 approved")
     state = stage.wait(stage.run_name, lambda state: state.ending)
-    assert state.spec("one").title == "Write the first"
+    assert state.spec(SubtaskId("one")).title == "Write the first"
 
 
 @pytest.mark.thorough
@@ -148,7 +149,7 @@ def test_an_attempts_commit_can_be_inspected_in_a_copy(stage: Stage, order: tupl
     folder = stage.folder(stage.run_name)
     with FolderLibrary(stage.state, read_only) as library:
         feed = library.open(stage.run_name)  # its files can be read when it is closed
-    attempt = folder.state().subtasks["one"].attempts[-1]
+    attempt = subtask_of(folder.state(), "one").attempts[-1]
     assert attempt.commit is not None
     commit, copy = attempt.commit, tmp_path / "copy"
     copy.mkdir()

@@ -20,6 +20,7 @@ from tests.e2e.conftest import Serve
 from tests.e2e.stage import KEY, Stage, content, landed, script, solve, subtask
 from tests.e2e.test_interruptions import begin
 from tests.e2e.test_telling import is_asleep
+from tests.fleet.core.pretend import subtask_of
 from tests.worktrees.conftest import make_repository
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "workers.md"
@@ -140,7 +141,7 @@ def test_a_session_of_claude_code_works_and_is_paid_for(
     furnished_stage.fleet("run", "Write it", "--name", "r", "--base-url", url, at=repository).ended(0).says("LANDED")
     state = furnished_stage.look("r")
     assert state is not None
-    first, second = state.subtasks["claude"].attempts
+    first, second = subtask_of(state, "claude").attempts
     assert first.failure is not None
     assert first.failure.kind == "check"
     assert [first.model, second.model] == ["claude-sonnet-5-5", "claude-opus-5-5"]

@@ -53,7 +53,7 @@ def test_what_the_planner_mended_later_is_not_to_its_credit() -> None:
     story.planner_answers(revise=[{"id": "a", "touches": ["a.py"]}], retry=[{"id": "a", "guidance": "sharper"}])
     result = score(story.state, solved=True, fails=(), passes={EMPTY}, files={"a.py", "b.py"})
     assert (result.criteria, result.proving) == (1, 0)
-    assert story.state.spec("a").touches == ("a.py",)
+    assert story.spec("a").touches == ("a.py",)
 
 
 def test_subtasks_overlap_if_neither_waits_for_the_other_and_both_may_change_a_file() -> None:

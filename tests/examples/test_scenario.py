@@ -10,6 +10,7 @@ from agents.simulated.planner import read_subtasks, revise
 from agents.simulated.script import Script, parse_script
 from examples.demo import scenario
 from examples.demo.library import LARGE, SMALL, library
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.parameters import read_plan
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Revision, SubtaskStatuses, revise_plan
@@ -52,9 +53,9 @@ class Rehearsal:
     def __init__(self, size: int) -> None:
         self.script = scripted(size)
         self.plan = Plan(goal="Write textkit")
-        self.seen: dict[str, dict[str, Any]] = {}
+        self.seen: dict[SubtaskId, dict[str, Any]] = {}
         self.questions: list[dict[str, Any]] = []
-        self.split: set[str] = set()
+        self.split: set[SubtaskId] = set()
         self.happened: Counter[str] = Counter()
         self.most_at_once = 0
 

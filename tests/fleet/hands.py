@@ -7,6 +7,7 @@ from itertools import accumulate, islice
 
 from anyio import sleep_forever
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.paths import matches
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
@@ -174,11 +175,11 @@ def subtask(id_: str, check: str) -> Subtask:
 
 
 def queued(
-    ids: str,
+    letters: str,
     policy: Policy | None = None,
     *,
     base: str = "base",
-    commits: Mapping[str, str] | None = None,
+    commits: Mapping[SubtaskId, str] | None = None,
     check: str = "check {}",
 ) -> Book:
     """A run in which these subtasks wait to land, one letter each."""
@@ -191,11 +192,11 @@ def queued(
         base_name="main",
         result_branch="fleet/r1",
         policy=policy or Policy(every_commit_within_s=0),
-        plan=Plan(subtasks=tuple(subtask(id_, check) for id_ in ids)),
+        plan=Plan(subtasks=tuple(subtask(id_, check) for id_ in letters)),
     )
-    state, made = evolve(None, start), commits or {id_: f"{base} {id_}" for id_ in ids}
+    state, made = evolve(None, start), commits or {SubtaskId(id_): f"{base} {id_}" for id_ in letters}
     report = f.Report(status="done", summary="built it")
-    for at, id_ in enumerate(ids, 1):
+    for at, id_ in enumerate(map(SubtaskId, letters), 1):
         for fact in (
             f.AttemptStarted(
                 at=0.01 * at, subtask=id_, number=1, worker="coder", model=None, base=base, strategy="first"

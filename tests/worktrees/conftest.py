@@ -16,7 +16,7 @@ import pytest
 
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
-from fleet.core.base.ids import RunId
+from fleet.core.base.ids import RunId, SubtaskId
 from fleet.core.state.facts import Failure, Member
 from fleet.ports.worktrees import Change, Lease, Signature
 from worktrees.base.settings import LeaseKind, WorktreeSettings
@@ -131,7 +131,13 @@ class Bench:
 
 def sign(subtask: str = "one", *, attempt: int = 1, title: str = "Do the thing", body: str = "") -> Signature:
     return Signature(
-        run=RUN, subtask=subtask, attempt=attempt, title=title, body=body, worker="coder", model="claude-haiku-5-5"
+        run=RUN,
+        subtask=SubtaskId(subtask),
+        attempt=attempt,
+        title=title,
+        body=body,
+        worker="coder",
+        model="claude-haiku-5-5",
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fleet.core.audit.attribution import UNKNOWN, Attributed, FleetCommits, Revert, fleet_commits
 from fleet.core.audit.commits import Branch, Commit
-from fleet.core.base.ids import RunId, Sha, did_you_mean, is_slug
+from fleet.core.base.ids import RunId, Sha, SubtaskId, did_you_mean, is_slug
 from fleet.errors import UsageError
 from worktrees.base.fs import printable
 from worktrees.git import reader
@@ -207,7 +207,7 @@ def _audited(id_: Sha, content: bytes) -> Commit:
         parents=commit.parents,
         subject=one_line(message.partition("\n")[0])[:LONGEST_SUBJECT],
         run=RunId(values[RUN]) if RUN in values else None,
-        subtask=values.get(TASK),
+        subtask=SubtaskId(values[TASK]) if TASK in values else None,
         attempt=attempt_number(values),
         worker=values.get(WORKER),
         model=values.get(ASSISTED),
@@ -242,7 +242,7 @@ def _attributed(id_: Sha, content: bytes) -> Attributed | None:
         at=parse_signature(commit.committer)[1],
         written_at=written_at,
         run=RunId(run),
-        subtask=task,
+        subtask=SubtaskId(task),
         attempt=attempt,
         worker=worker if is_slug(worker) else _worker_of(author),
         model=values.get(ASSISTED) or UNKNOWN,

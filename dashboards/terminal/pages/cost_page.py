@@ -24,6 +24,7 @@ from dashboards.text.formats import count, counted, money
 from dashboards.text.plan_review import estimate_rows
 from dashboards.text.safe import safe
 from dashboards.text.summary import ROLES
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Spend
 from fleet.core.policy.budget import run_budgets
 from fleet.core.state.state import RunState
@@ -56,7 +57,7 @@ class CostBook:
     """By model and by what is counted: `calls`, `read`, `cached`, `written`, `dollars` in parts."""
     failed: int = 0
     failures: int = 0
-    of: dict[str, int] = field(default_factory=dict)
+    of: dict[SubtaskId, int] = field(default_factory=dict)
     """What each subtask cost, in parts of a dollar."""
     _seen: Subtasks | None = None
 
@@ -84,7 +85,7 @@ class CostBook:
                     self.models[name, kind] += sign * number
         self.of[subtask.id] = whole
 
-    def dearest(self) -> list[tuple[float, str]]:
+    def dearest(self) -> list[tuple[float, SubtaskId]]:
         most = nlargest(MOST, ((parts, id_) for id_, parts in self.of.items() if parts > 0))
         return [(parts / NANO, id_) for parts, id_ in most]
 
@@ -159,5 +160,5 @@ def _table(title: str, spends: Mapping[str, Sequence[int]], whole: Spend, width:
     return rows
 
 
-def _tries(state: RunState, id_: str) -> str:
+def _tries(state: RunState, id_: SubtaskId) -> str:
     return counted(len(state.subtasks[id_].attempts), "attempt")

@@ -20,6 +20,7 @@ from dashboards.terminal.lines import (
 from dashboards.text.formats import clock_in, counted, rate, untested
 from dashboards.text.incident_text import STRATEGIES, outcome, story_lines
 from dashboards.text.safe import safe
+from fleet.core.base.ids import SubtaskId
 from fleet.core.state.facts import BatchTested
 from fleet.core.state.state import Batch, Incident, RunState
 from fleet.core.state.status import status_of
@@ -81,7 +82,7 @@ def _batch(batch: Batch, now: float) -> Line:
     )
 
 
-def _entry(state: RunState, place: int, id_: str) -> Line:
+def _entry(state: RunState, place: int, id_: SubtaskId) -> Line:
     spec = state.specs.get(id_)
     mark, tone = ("✘", "bad") if id_ in state.landing.suspects else ("▲", "queue")
     return (

@@ -12,6 +12,7 @@ from dashboards.text.event_text import transcript_lines
 from dashboards.text.formats import clock_in, counted
 from dashboards.text.safe import safe, safe_block
 from dashboards.text.tables import subtask_lines
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
 from fleet.core.state.facts import CheckRun
 from fleet.core.state.state import RunState
@@ -23,7 +24,7 @@ LOG_BYTES = 400_000
 LOG_LINES = 400
 
 
-def story_lines(run: WatchedRun, state: RunState, id_: str) -> list[Line]:
+def story_lines(run: WatchedRun, state: RunState, id_: SubtaskId) -> list[Line]:
     """The subtask, every attempt with its checks, its incidents, and its events."""
     lines: list[Line] = [(marked(status_of(state, id_, run.now)),)]
     question = state.subtasks[id_].question

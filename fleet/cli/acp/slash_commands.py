@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fleet.config.environment import user
+from fleet.core.base.ids import SubtaskId
 from fleet.core.policy.requests import Request, waiting_for_approval
 from fleet.core.state.facts import (
     CancelRequested,
@@ -37,7 +38,8 @@ class Command:
 
 def _approve(state: RunState, rest: str) -> Request:
     pending = waiting_for_approval(state)
-    ids = tuple(rest.replace(",", " ").split()) or tuple(each for each in pending if state.spec(each).risk != "high")
+    given = tuple(map(SubtaskId, rest.replace(",", " ").split()))
+    ids = given or tuple(each for each in pending if state.spec(each).risk != "high")
     high = [id_ for id_ in ids if id_ in state.subtasks and state.spec(id_).risk == "high"]
     if high:
         hint = f"`fleet approve {state.run} --only {high[0]}`, or the screen"

@@ -21,10 +21,10 @@ from dashboards.text.plan_review import version_lines
 from dashboards.text.safe import safe, safe_block
 from dashboards.text.tables import run_lines, runs_lines, status_lines, subtask_lines
 from fleet.cli import common
-from fleet.cli.common import HERE, AsJson, AttemptNumber, Pause, Repo, RunArgument, RunName, SubtaskId, read_state
+from fleet.cli.common import HERE, AsJson, AttemptNumber, Pause, Repo, RunArgument, RunName, SubtaskArgument, read_state
 from fleet.cli.completion import subtask_ids
 from fleet.config import environment
-from fleet.core.base.ids import SubtaskId as Id
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
 from fleet.core.history.evolve import Follower
 from fleet.core.state.state import RunState
@@ -165,7 +165,7 @@ def _find(name: str | None, run: str | None, repo: Path) -> tuple[RunFolder, Run
     with suppress(FleetError):  # there is no latest run, or it can't be read
         latest = common.run_to_read(None, None, repo)
         state = read_state(latest)
-        if state.plan.subtask(name) is not None:
+        if state.plan.subtask(SubtaskId(name)) is not None:
             return latest, state, name
         if latest == found:
             return found, state, None
@@ -197,7 +197,7 @@ def _show_versions(state: RunState, versions: str, *, as_json: bool) -> None:
 
 
 def diff(
-    subtask: SubtaskId,
+    subtask: SubtaskArgument,
     named: RunName = None,
     repo: Repo = HERE,
     attempt: AttemptNumber = None,
@@ -223,10 +223,10 @@ def diff(
 async def change_of(folder: RunFolder, subtask: str, attempt: int | None) -> DiffView:
     """What an attempt changed; without a number the last one with a commit."""
     state = read_state(folder)
-    common.find_subtask(state, subtask)
+    spec = common.find_subtask(state, subtask)
     commits = [
         (a.number, a.base, a.commit)
-        for a in state.subtasks[subtask].attempts
+        for a in state.subtasks[spec.id].attempts
         if a.commit and attempt in {None, a.number}
     ]
     if not commits:
@@ -235,7 +235,7 @@ async def change_of(folder: RunFolder, subtask: str, attempt: int | None) -> Dif
     patch = await stored_diff(common.state_dir(), folder.run, base, commit)
     if patch is None:
         raise FleetError(f"commit {commit[:12]} is no longer in the store", hint="`fleet clean` may have deleted it")
-    return DiffView(subtask, number, base, commit, patch)
+    return DiffView(spec.id, number, base, commit, patch)
 
 
 # ---- watched status --------------------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ CHUNK = 1024 * 1024  # bytes read at once
 
 
 def logs(
-    subtask: SubtaskId,
+    subtask: SubtaskArgument,
     named: RunName = None,
     repo: Repo = HERE,
     attempt: AttemptNumber = None,
@@ -319,7 +319,7 @@ def logs(
     """
     folder = common.run_to_read(None, named, repo)
     state = read_state(folder)
-    if subtask in CHECK_LOGS and state.plan.subtask(subtask) is None:
+    if subtask in CHECK_LOGS and state.plan.subtask(SubtaskId(subtask)) is None:
         if follow:
             raise UsageError(f"--follow shows conversations, and {subtask} has none", hint=f"`fleet logs {subtask}`")
         common.show_view(check_log(folder, state, subtask), log_lines, as_json=as_json)
@@ -399,7 +399,7 @@ class FollowedLog:
     def _is_over(self, state: RunState | None) -> bool:
         if state is None or state.ended:
             return state is not None
-        subtask = state.subtasks.get(Id(self._subtask))
+        subtask = state.subtasks.get(SubtaskId(self._subtask))
         if subtask is None:
             return False
         if self._only is None:

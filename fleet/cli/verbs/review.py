@@ -13,6 +13,7 @@ from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName, Yes
 from fleet.cli.completion import question_ids, subtask_ids
 from fleet.cli.plan_editor import Sets, edit_plan, parse_settings, plan_library, plan_names, revision_from
 from fleet.config.environment import user
+from fleet.core.base.ids import SubtaskId
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.lint import grade_plan
 from fleet.core.policy.requests import objections, waiting_for_approval
@@ -226,7 +227,7 @@ def retry(
 
 
 def tell(
-    subtask: common.SubtaskId,
+    subtask: common.SubtaskArgument,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to do, or to know, in your words.")],
     interrupt: Annotated[
         bool, typer.Option("--interrupt", help="Stop the command that the agent runs, so that it reads this now.")
@@ -246,10 +247,11 @@ def tell(
       fleet tell tokens "the clock is in UTC, add no time zone"
       fleet tell tokens --interrupt "stop the load test, it never ends"
     """
-    request = InstructionGiven(at=time.time(), subtask=subtask, text=text, by=user(), interrupt=interrupt)
+    id_ = SubtaskId(subtask)
+    request = InstructionGiven(at=time.time(), subtask=id_, text=text, by=user(), interrupt=interrupt)
     folder = common.run_to_change(None, named, repo, yes=yes)
     state = folder.requested_state()
-    message = when_read(state, subtask, interrupt=interrupt) if subtask in state.subtasks else ""
+    message = when_read(state, id_, interrupt=interrupt) if id_ in state.subtasks else ""
     common.make_request(folder, request, f"{subtask} told: {message}", as_json=as_json)
 
 

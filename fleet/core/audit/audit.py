@@ -296,7 +296,7 @@ def _unknown_commit(commit: Commit, chains: Mapping[Sha, Chain], state: RunState
     if commit.run != state.run:
         return "does not belong to this run: the journal has no such landing, and no trailer names the run"
     landings = {(chain.member.subtask, chain.member.attempt): chain.member.commit for chain in chains.values()}
-    landed = landings.get((commit.subtask or "", commit.attempt or 0))
+    landed = landings.get((commit.subtask or SubtaskId(""), commit.attempt or 0))
     claim = f"claims to be {commit.subtask}, attempt {commit.attempt}"
     if landed is None:
         return f"{claim}, which did not land according to the journal"

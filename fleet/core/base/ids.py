@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import NewType
 
 RunId = NewType("RunId", str)
-SubtaskId = str
+SubtaskId = NewType("SubtaskId", str)
 QuestionId = NewType("QuestionId", str)
 Sha = str
 
@@ -44,7 +44,7 @@ def tip_ref(run: RunId) -> str:
     return f"{run_refs(run)}/tip"
 
 
-def attempt_ref(run: RunId, subtask: str, number: int) -> str:
+def attempt_ref(run: RunId, subtask: SubtaskId, number: int) -> str:
     """Keeps the commit of a finished attempt alive until it is explicitly discarded."""
     return f"{run_refs(run)}/attempts/{subtask}/{number}"
 

@@ -21,7 +21,7 @@ from fleet.core.state.areas import Area, in_charge, inside, planning_of
 from fleet.core.state.state import ChosenRemedy, Review, RunState, Version
 from fleet.core.state.subtasks import SubtaskState
 
-_NEW = SubtaskState(id="")
+_NEW = SubtaskState(id=SubtaskId(""))
 
 
 def after(state: RunState, fact: f.PlanFact) -> RunState:

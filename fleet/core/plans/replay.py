@@ -32,7 +32,7 @@ def replay_plan(commits: Sequence[PastCommit], *, protected: Sequence[str], goal
     """The plan that replays these commits, the oldest first. Those that change nothing are left out."""
     changing = [commit for commit in commits if commit.paths]
     digits = max(3, len(str(len(changing))))
-    ids = [f"{number:0{digits}}-{commit.id[:8]}" for number, commit in enumerate(changing, start=1)]
+    ids = [SubtaskId(f"{number:0{digits}}-{commit.id[:8]}") for number, commit in enumerate(changing, start=1)]
     needs = dependencies([commit.paths for commit in changing])
     subtasks = tuple(
         Subtask(
@@ -130,7 +130,7 @@ class Described:
 
 
 def past_subtask_id(number: int, commit: Sha) -> SubtaskId:
-    return f"{number:03}-{commit[:8]}"
+    return SubtaskId(f"{number:03}-{commit[:8]}")
 
 
 def task_plan(commits: Sequence[Described], *, gate: Criterion, worker: str, goal: str) -> Plan:

@@ -96,7 +96,7 @@ def plan_problems(
     if not plan.subtasks and not also_ids:
         return (Problem("subtasks", "is empty; a plan needs at least one subtask"),)
     problems = list(_count_problems(plan, known))
-    ids = frozenset(plan.ids) | frozenset(also_ids)
+    ids = frozenset[str](plan.ids) | frozenset(also_ids)
     places = places or [f"subtasks[{index}]" for index in range(len(plan.subtasks))]
     before = since.subtasks if since is not None else ()
     for place, subtask, old in zip_longest(places, plan.subtasks, before):
@@ -142,7 +142,7 @@ def _count_problems(plan: Plan, known: Known) -> Iterator[Problem]:
             yield Problem("subtasks", f"{count} subtasks are called {id_!r}; every id must be unique")
 
 
-def subtask_problems(subtask: Subtask, ids: Collection[SubtaskId], known: Known, *, at: str) -> Iterator[Problem]:
+def subtask_problems(subtask: Subtask, ids: Collection[str], known: Known, *, at: str) -> Iterator[Problem]:
     yield from _own_problems(subtask, at)
     yield from _text_problems(subtask, at)
     for need_index, need in enumerate(subtask.depends_on):

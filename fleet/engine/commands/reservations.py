@@ -10,9 +10,11 @@ from dataclasses import asdict, dataclass
 
 from anyio import Event
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Cost
 from fleet.core.policy.budget import over_budget, refusal, widening
 from fleet.core.state import facts as f
+from fleet.core.state.areas import Area
 from fleet.core.state.state import RunState
 from fleet.ports.agents import ModelUse, ServiceGate, ServiceNotice, WaitRules
 from fleet.ports.journal import Clock, Recorder
@@ -29,8 +31,8 @@ class Purpose:
 
     role: f.Role
     call: int | None = None
-    area: str | None = None
-    subtask: str | None = None
+    area: Area = None
+    subtask: SubtaskId | None = None
     attempt: int | None = None
 
 
@@ -46,7 +48,7 @@ class RunBudget:
         """The part of it that goes beyond what calls usually cost."""
         self._freed = Event()
 
-    async def reserve(self, cost: Cost, subtask: str | None) -> f.Failure | None:
+    async def reserve(self, cost: Cost, subtask: SubtaskId | None) -> f.Failure | None:
         """Reserve what a call may cost; wait if only the calls under way prevent it. A failure if it never fits."""
         while (refused := refusal(self.engine.state, self.clock.now(), cost, self._reserved.cost, subtask)) is not None:
             if not (refused.temporary and self._reserved.reservations):
@@ -62,7 +64,7 @@ class RunBudget:
             raise
         return None
 
-    async def widen(self, least: Cost, most: Cost, subtask: str | None) -> tuple[float, Cost]:
+    async def widen(self, least: Cost, most: Cost, subtask: SubtaskId | None) -> tuple[float, Cost]:
         """Reserve more of what a call may cost: how far towards `most`, and what was added."""
         held, widened = self._reserved.cost, self._widened.cost
         now = self.clock.now()

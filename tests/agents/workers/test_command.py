@@ -10,6 +10,7 @@ import pytest
 
 from agents.models.transcripts import Transcripts
 from agents.workers.command import CommandWorker
+from fleet.core.base.ids import SubtaskId
 from fleet.core.state.facts import Failure, Report
 from fleet.ports.agents import Extras, WorkerBrief
 from tests.agents.conftest import FakeMeter, FolderWorkspace, worker_settings
@@ -50,7 +51,7 @@ async def test_it_is_handed_the_subtask_as_a_document_and_in_words(
         brief,
         guidance="mind the gap",
         failures=((1, Failure(kind="check", summary="red", evidence="E")),),
-        results=(("base", Report(status="done", summary="laid")),),
+        results=((SubtaskId("base"), Report(status="done", summary="laid")),),
         notes="be kind",
     )
     copy = 'cp "$FLEET_SUBTASK" got.json; cp "$1" got.md'

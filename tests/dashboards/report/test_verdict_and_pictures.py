@@ -4,15 +4,22 @@ import pytest
 
 from dashboards.report.blocks import Chart
 from dashboards.report.pictures import PlanNode, chart, graph, plan_graph
+from fleet.core.base.ids import SubtaskId
+from fleet.core.state.status import Status
+from tests.fleet.core.pretend import ids
 
 
 def nodes(prefix: str, count: int, *needs: str, area: str | None = None) -> list[PlanNode]:
-    return [PlanNode(f"{prefix}{n}", "t", needs, area, "merged" if n % 2 else "ready") for n in range(count)]
+    return [node(f"{prefix}{n}", *needs, area=area, status="merged" if n % 2 else "ready") for n in range(count)]
+
+
+def node(id_: str, *needs: str, area: str | None = None, status: Status = "running") -> PlanNode:
+    return PlanNode(SubtaskId(id_), "t", ids(*needs), SubtaskId(area) if area is not None else None, status)
 
 
 def test_in_a_large_plan_an_area_stands_for_its_subtasks() -> None:
-    area = PlanNode("shop", "t", ("base0",), None, "running")
-    inner = PlanNode("inner", "t", (), "shop", "running")
+    area = node("shop", "base0")
+    inner = node("inner", area="shop")
     plan = [nodes("base", 2), [area], [*nodes("s", 60, area="shop"), inner], nodes("deep", 10, area="inner")]
     picture = graph(plan_graph(plan, lambda id_: f'/x?"{id_}"'), 1)
     assert picture.count("<a href=") == 3

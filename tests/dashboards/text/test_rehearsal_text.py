@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from dashboards.text.rehearsal_text import past_tasks_lines
-from fleet.core.base.ids import RunId
+from fleet.core.base.ids import RunId, SubtaskId
 from fleet.core.views.rehearsal_view import LeftOutCommit, PastTasksView, RedoneCommit, WorkerScore
 from tests.dashboards.hostile import HOSTILE, problems
 
 DONE = RedoneCommit(
-    subtask="001-aaaaaaaa",
+    subtask=SubtaskId("001-aaaaaaaa"),
     commit="a" * 40,
     title="Add a door",
     tests=1,

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from fleet.app.input_files import dump_plan, load_plan
 from fleet.cli.entry import app
 from fleet.config.toml import parse_toml
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.parameters import Filled, fill, read_plan
 from fleet.core.plans.plan import Plan
@@ -19,6 +20,7 @@ from fleet.errors import UsageError
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 from tests.dashboards.hostile import HOSTILE, problems
+from tests.fleet.core.pretend import subtask_of
 from tests.fleet.core.story import Story, plan_of
 from tests.fleet.program import on_a_terminal
 
@@ -362,8 +364,8 @@ def test_a_waiting_run_is_given_a_plan_of_the_library_instead(room: Path, releas
     assert "version: is missing" in str(refused.exception)
     result = CliRunner().invoke(app, [*asked, "--set", "version=v9"], catch_exceptions=False)
     assert "version 1 approved" in result.output
-    assert folder.requested_state().spec("notes").title == "Notes for v9"
-    assert folder.requested_state().subtasks["a"].dropped is not None
+    assert folder.requested_state().spec(SubtaskId("notes")).title == "Notes for v9"
+    assert subtask_of(folder.requested_state(), "a").dropped is not None
     unset = CliRunner().invoke(app, ["approve", "careful", "--set", "version=v9"])
     assert "name the plan with --plan" in str(unset.exception)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import get_args
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Usage
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
@@ -27,14 +28,32 @@ from fleet.core.state import facts as f
 from fleet.core.state.areas import Area, seen_by
 from fleet.core.state.state import RunState
 from fleet.core.state.status import for_revision, statuses
+from fleet.core.state.subtasks import SubtaskState
 
 KINDS: tuple[f.FailureKind, ...] = get_args(f.FailureKind)
 KINDS_HERE = tuple(kind for kind in KINDS if kind != "configuration")
 
 
+def ids(*names: str) -> tuple[SubtaskId, ...]:
+    return tuple(map(SubtaskId, names))
+
+
 def subtask(id_: str, *needs: str) -> Subtask:
     check = Criterion(criterion="it works", run=f"check {id_}")
-    return Subtask(id=id_, title=f"Build {id_}", goal=f"Build {id_}.", acceptance=(check,), depends_on=needs)
+    title = f"Build {id_}"
+    return Subtask(id=SubtaskId(id_), title=title, goal=f"{title}.", acceptance=(check,), depends_on=ids(*needs))
+
+
+def subtask_of(state: RunState, id_: str) -> SubtaskState:
+    return state.subtasks[SubtaskId(id_)]
+
+
+def attempt_at(id_: str, number: int = 1) -> RunAttempt:
+    return RunAttempt(SubtaskId(id_), number)
+
+
+def checks_of(id_: str, number: int = 1) -> VerifyAttempt:
+    return VerifyAttempt(SubtaskId(id_), number)
 
 
 def sent(members: Iterable[f.Member], failure: f.Failure) -> tuple[f.Ejected, ...]:

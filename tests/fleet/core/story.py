@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from fleet.core.base.ids import QuestionId
+from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.base.usage import Usage
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
-from fleet.core.plans.plan import Plan
+from fleet.core.plans.plan import Plan, Subtask
 from fleet.core.plans.revision import Revision
 from fleet.core.policy.decide import decide, next_wake
 from fleet.core.policy.effects import Command, effects
 from fleet.core.state import facts as f
-from fleet.core.state.state import Question, RunState
+from fleet.core.state.state import Planning, Question, RunState
 from fleet.core.state.status import Status, status_of
 from fleet.core.state.subtasks import Attempt, SubtaskState
-from tests.fleet.core.pretend import started, subtask
+from tests.fleet.core.pretend import started, subtask, subtask_of
 
 F = TypeVar("F", bound=f.Happened)
 WHO = "ada"
@@ -142,7 +142,13 @@ class Story:
     # ---- then
 
     def of(self, id_: str) -> SubtaskState:
-        return self.state.subtasks[id_]
+        return subtask_of(self.state, id_)
+
+    def spec(self, id_: str) -> Subtask:
+        return self.state.spec(SubtaskId(id_))
+
+    def area(self, id_: str) -> Planning:
+        return self.state.areas[SubtaskId(id_)]
 
     def current(self, id_: str) -> Attempt:
         attempt = self.of(id_).current
@@ -150,7 +156,7 @@ class Story:
         return attempt
 
     def status(self, id_: str) -> Status:
-        return status_of(self.state, id_, self.now)
+        return status_of(self.state, SubtaskId(id_), self.now)
 
     def statuses(self) -> dict[str, Status]:
         return {id_: self.status(id_) for id_ in self.state.plan.ids}

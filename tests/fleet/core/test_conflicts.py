@@ -2,6 +2,7 @@
 
 import pytest
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.decide import decide
@@ -9,6 +10,7 @@ from fleet.core.policy.landing import integration_failure
 from fleet.core.policy.remedies import RESOLVE_GUIDANCE
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
+from tests.fleet.core.pretend import subtask_of
 from tests.fleet.hands import Book, probed, queued
 
 CLASH = f.Failure(kind="conflict", summary="does not merge with what landed: text.py", evidence="text.py")
@@ -17,14 +19,14 @@ CLASH = f.Failure(kind="conflict", summary="does not merge with what landed: tex
 async def clashed(book: Book, id_: str) -> Book:
     """`id_` is probed alone and does not merge."""
     book.state = evolve(book.state, f.BatchFormed(at=1.0, number=99, members=members(book, id_)))
-    number = len(book.state.subtasks[id_].attempts)
+    number = len(subtask_of(book.state, id_).attempts)
     out = f.Ejected(subtask=id_, attempt=number, failure=CLASH)
     await book.record(f.BatchTested(at=1.0, number=99, tip=book.state.tip, ejected=(out,)))
     return book
 
 
 def members(book: Book, *ids: str) -> tuple[f.Member, ...]:
-    attempts = ((id_, book.state.subtasks[id_].attempts[-1]) for id_ in ids)
+    attempts = ((id_, subtask_of(book.state, id_).attempts[-1]) for id_ in ids)
     return tuple(f.Member(subtask=id_, attempt=last.number, commit=last.commit or "") for id_, last in attempts)
 
 
@@ -35,7 +37,7 @@ def remedies(book: Book) -> list[str]:
 async def test_a_conflict_is_resolved_on_the_new_base_without_the_planner() -> None:
     book = await clashed(queued("a"), "a")
     assert remedies(book) == ["resolve"]
-    attempt = book.state.subtasks["a"].attempts[-1]
+    attempt = subtask_of(book.state, "a").attempts[-1]
     assert (attempt.number, attempt.strategy, attempt.guidance) == (2, "resolve", RESOLVE_GUIDANCE["conflict"])
     assert attempt.base == book.state.tip
     assert book.state.planning.calls == 0
@@ -101,7 +103,7 @@ def red(state: RunState, output: str) -> RunState:
 def test_a_candidate_red_on_the_tip_gets_what_landed_since_and_touches_what_fails(output: str) -> None:
     state = red(queued("ab").state, output)
     assert state.landing.suspects == ("b",)
-    failure = integration_failure(state, "b", state.landing.suspicion)
+    failure = integration_failure(state, SubtaskId("b"), state.landing.suspicion)
     assert failure.kind == "integration"
     assert failure.summary == "merged onto what landed meanwhile, it fails: the gate; it conflicts with a"
     assert failure.evidence.startswith(f"$ make test\n(exit code 1)\n{output}")
@@ -110,13 +112,13 @@ def test_a_candidate_red_on_the_tip_gets_what_landed_since_and_touches_what_fail
 
 def test_where_nothing_landed_since_nothing_is_said_about_it() -> None:
     check = f.CheckRun(criterion="the gate", command="make test", passed=False, exit_code=1)
-    failure = integration_failure(queued("a").state, "a", (check,))
+    failure = integration_failure(queued("a").state, SubtaskId("a"), (check,))
     assert (failure.kind, failure.summary) == ("integration", "passes its own checks, but fails: the gate")
 
 
 def test_where_nothing_that_landed_is_named_all_of_it_is_listed_and_none_accused() -> None:
     state = red(queued("ab").state, "segmentation fault")
-    failure = integration_failure(state, "b", state.landing.suspicion)
+    failure = integration_failure(state, SubtaskId("b"), state.landing.suspicion)
     assert "conflicts with" not in failure.summary
     assert "none of which touches what fails by name:\n- a: Build a." in failure.evidence
 

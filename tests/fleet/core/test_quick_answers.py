@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from hypothesis import given
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.history import subtask_sets
 from fleet.core.plans.plan import PLANNER
 from fleet.core.policy.effects import effects
@@ -108,7 +109,7 @@ def test_only_subtasks_that_changed_have_other_effects(world: Pretend) -> None:
         before, wanted = state, now
 
 
-def ids(state: RunState, chosen: Set) -> set[str]:
+def ids(state: RunState, chosen: Set) -> set[SubtaskId]:
     return set(state.subtasks.ids(chosen))
 
 
@@ -116,17 +117,17 @@ def all_(state: RunState) -> list[SubtaskState]:
     return list(state.subtasks.values())
 
 
-def is_aside(state: RunState, id_: str) -> bool:
+def is_aside(state: RunState, id_: SubtaskId) -> bool:
     subtask = state.subtasks[id_]
     asked = state.questions[subtask.question].aside if subtask.question is not None else False
     return asked or (subtask.failure is not None and subtask.failure.kind == "internal")
 
 
-def is_area(state: RunState, id_: str) -> bool:
+def is_area(state: RunState, id_: SubtaskId) -> bool:
     return id_ in state.areas and is_active(state, id_)
 
 
-def plainly_waiting_for_approval(state: RunState) -> set[str]:
+def plainly_waiting_for_approval(state: RunState) -> set[SubtaskId]:
     mode = state.policy.reviewing
     if mode == "none" or (mode is None and not state.policy.review):
         return set()
@@ -144,7 +145,7 @@ def plain_progress(state: RunState) -> Progress:
     return Progress(sum(subtask.landed is not None for subtask in to_land), len(to_land))
 
 
-def plain_spend(state: RunState, area: str) -> float:
+def plain_spend(state: RunState, area: SubtaskId) -> float:
     current = state.subtasks[area].attempts[-1]
     attempts = [attempt for id_ in state.subtasks.ids(inside(state, area)) for attempt in state.subtasks[id_].attempts]
     spent = [attempt.spend.priced_dollars for attempt in attempts if attempt.started_at >= current.started_at]

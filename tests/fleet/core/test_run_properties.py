@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fleet.core.audit.audit import audit_run, read_facts
 from fleet.core.audit.commits import Branch, Commit
+from fleet.core.base.ids import SubtaskId
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy, ReviewRules
 from fleet.core.plans.plan import find_cycle
@@ -72,7 +73,7 @@ def steps(world: Pretend) -> Iterator[None]:
     raise AssertionError(f"no end in sight: {status_view(world.state, world.now, alive=True)}")
 
 
-def needs_of(state: RunState) -> dict[str, tuple[str, ...]]:
+def needs_of(state: RunState) -> dict[SubtaskId, tuple[SubtaskId, ...]]:
     return {subtask.id: subtask.depends_on for subtask in state.plan.subtasks}
 
 

@@ -3,6 +3,7 @@
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
 from fleet.engine.commands.checks import Gate
+from tests.fleet.core.pretend import subtask_of
 from tests.fleet.core.story import plan_of
 from tests.fleet.engine.commands.test_perform import failures
 from tests.fleet.fakes import QUICK, FakeFleet
@@ -25,7 +26,7 @@ async def test_a_guard_may_pass_before() -> None:
     state = await fleet.run()
     assert state.ending == "landed"
     assert ("base", "without bad") in fleet.worktrees.checked
-    assert [(run.command, run.passed, run.output) for run in state.subtasks["a"].attempts[0].before] == [
+    assert [(run.command, run.passed, run.output) for run in subtask_of(state, "a").attempts[0].before] == [
         ("check a", False, ""),
         ("without bad", True, ""),
     ]

@@ -7,6 +7,7 @@ from fleet.core.policy.decide import Rule
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.engine.loop import Engine
+from tests.fleet.core.pretend import subtask_of
 from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import FakeFleet, FakeWorker, wait_until
 
@@ -50,7 +51,7 @@ async def test_a_rule_that_raises_about_one_subtask_ends_the_run_and_what_was_fi
 
 
 async def test_a_rule_that_raises_is_not_asked_more_than_twice_and_the_trace_is_recorded_before_the_end() -> None:
-    rules, raised = breaking("_start_attempts", lambda state: not state.subtasks["a"].attempts)
+    rules, raised = breaking("_start_attempts", lambda state: not subtask_of(state, "a").attempts)
     fleet = FakeFleet(plan_of("a"), policy_rules=rules)
     state = await fleet.run()
     first, second = raised

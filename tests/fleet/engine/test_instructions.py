@@ -6,11 +6,13 @@ from typing import Any
 
 from anyio import Event
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.revision import Retry, Revision
 from fleet.core.state import facts as f
 from fleet.core.views.subtask_view import subtask_view
 from fleet.engine.loop import Engine
 from fleet.ports.agents import Meter, PlannerBrief, WorkerBrief, Workspace
+from tests.fleet.core.pretend import subtask_of
 from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import DONE, FakeFleet, finishes, wait_until
 
@@ -61,7 +63,7 @@ async def test_each_instruction_reaches_the_attempt_once_and_in_order() -> None:
     assert state.ending == "landed"
     assert worker.read == [(1, "one"), (1, "two"), (1, "end")]
     assert [fact.count for fact in fleet.memory.facts if isinstance(fact, f.InstructionRead)] == [1, 2, 3]
-    [view] = [each for each in subtask_view(state, state.spec("a"), 1).instructions if each.text == "two"]
+    [view] = [each for each in subtask_view(state, state.spec(SubtaskId("a")), 1).instructions if each.text == "two"]
     assert (view.by, view.read_by) == ("ada", (1,))
 
 
@@ -92,8 +94,8 @@ async def test_another_life_of_the_attempt_reads_it_again_and_whatever_came_mean
     fleet.memory.ask(told("end"))  # no engine runs
     state = await fleet.run()
     assert worker.read == [(1, "one"), (1, "end")]
-    assert len(state.subtasks["a"].attempts) == 1
-    assert [each.text for each in state.subtasks["a"].attempts[0].instructions] == ["one", "end"]
+    assert len(subtask_of(state, "a").attempts) == 1
+    assert [each.text for each in subtask_of(state, "a").attempts[0].instructions] == ["one", "end"]
 
 
 async def test_the_next_attempt_reads_it_too() -> None:
@@ -103,7 +105,7 @@ async def test_the_next_attempt_reads_it_too() -> None:
     fleet.planner.plans = _retries_or_finishes
     state = await fleet.run()
     assert worker.read == [(1, "end"), (2, "end")]
-    assert subtask_view(state, state.spec("a"), 1).instructions[0].read_by == (1, 2)
+    assert subtask_view(state, state.spec(SubtaskId("a")), 1).instructions[0].read_by == (1, 2)
 
 
 def _retries_or_finishes(brief: PlannerBrief) -> Revision:
@@ -144,7 +146,7 @@ async def test_an_interrupting_one_wakes_who_waits_for_it() -> None:
     async def beside(engine: Engine) -> None:
         await worker.at_work.wait()
         fleet.memory.ask(told("quiet"))
-        await wait_until(lambda: bool(engine.state.subtasks["a"].instructions))
+        await wait_until(lambda: bool(subtask_of(engine.state, "a").instructions))
         assert not woken.is_set()
         fleet.memory.ask(told("stop", interrupt=True))
 

@@ -18,6 +18,7 @@ from fleet.engine.internal_errors import failure_of, unwrapped
 from fleet.engine.loop import Engine
 from fleet.ports.agents import PlannerBrief, WorkerBrief
 from fleet.ports.worktrees import Change, EffectError, Merged, Signature
+from tests.fleet.core.pretend import subtask_of
 from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import (
     DONE,
@@ -91,7 +92,7 @@ def with_broken_landing(fleet: FakeFleet, left: Counter[str]) -> FakeFleet:
 
 def is_set_aside(fleet: FakeFleet, state: RunState, id_: str, step: str) -> None:
     """Only this subtask is, and everything else has landed."""
-    subtask = state.subtasks[id_]
+    subtask = subtask_of(state, id_)
     assert subtask.failure is not None
     assert (subtask.failure.kind, subtask.counted, len(subtask.attempts)) == ("internal", 0, 1)
     assert subtask.failure.summary.startswith(f"an error of fleet while it {step}: KeyError: ")
@@ -121,7 +122,7 @@ async def test_one_member_of_a_batch_that_can_not_be_merged_is_set_aside_and_lan
     fleet = with_broken_landing(FakeFleet(plan_of("a", "b", "c")), left)
     state = await fleet.run()
     is_set_aside(fleet, state, "b", "landed the finished work")
-    assert state.subtasks["b"].attempts[0].commit == fleet.git.pins["b", 1].commit
+    assert subtask_of(state, "b").attempts[0].commit == fleet.git.pins["b", 1].commit
 
     left.clear()
     fleet.memory.appends.append([f.RunReopened(at=fleet.clock.now(), by="ada")])
@@ -139,7 +140,7 @@ async def test_a_worker_that_raises_after_it_called_a_model_is_not_run_again_and
     fleet = FakeFleet(plan_of("a", "b", "c"), worker=FakeWorker(works))
     state = await fleet.run()
     is_set_aside(fleet, state, "b", "ran the worker")
-    assert (state.subtasks["b"].attempts[0].kept, state.subtasks["b"].attempts[0].commit) == (True, "c-b-1")
+    assert (subtask_of(state, "b").attempts[0].kept, subtask_of(state, "b").attempts[0].commit) == (True, "c-b-1")
 
 
 async def test_a_planner_that_raises_is_set_aside_and_what_it_planned_goes_on() -> None:

@@ -14,7 +14,7 @@ from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.engine.loop import Engine
 from fleet.runs.journal import JournalError
-from tests.fleet.core.pretend import started
+from tests.fleet.core.pretend import attempt_at, checks_of, started, subtask_of
 from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import FakeMemory, RealClock, wait_until
 
@@ -204,7 +204,7 @@ async def test_an_attempt_that_gave_up_waiting_is_left_for_the_next_engine() -> 
         await Performing(engine)(command)
 
     state = await engine.run(perform, EPOCH)
-    assert begun[RunAttempt("a", 1)] == 1
+    assert begun[attempt_at("a", 1)] == 1
     assert (state.ended, state.commits, [s.id for s, _ in state.running()]) == (False, 1, ["a"])
     second = engine_of(plan_of("a", "b"), memory)
     ended = await second.run(Performing(second), EPOCH.model_copy(update={"epoch": 2}))
@@ -225,7 +225,7 @@ async def test_what_does_not_finish_within_the_drains_bound_is_stopped() -> None
 
     with fail_after(20):
         state = await engine.run(perform, EPOCH)
-    assert (stopped, state.ended) == ([RunAttempt("a", 1)], False)
+    assert (stopped, state.ended) == ([attempt_at("a", 1)], False)
 
 
 async def test_a_drain_while_something_runs_waits_for_its_landing() -> None:
@@ -239,8 +239,8 @@ async def test_a_drain_while_something_runs_waits_for_its_landing() -> None:
         await Performing(engine)(command)
 
     state = await engine.run(perform, EPOCH)
-    assert (state.subtasks["a"].landed, state.published) == ("a", "tip-1")
-    assert state.subtasks["b"].attempts == ()
+    assert (subtask_of(state, "a").landed, state.published) == ("a", "tip-1")
+    assert subtask_of(state, "b").attempts == ()
     assert not state.ended
 
 
@@ -257,7 +257,7 @@ async def test_a_cancelled_run_stops_its_workers_but_not_the_batch_that_is_landi
 
     state = await engine.run(perform, EPOCH)
     assert state.ending == "cancelled"
-    assert performing.stopped == [RunAttempt("slow", 1)]
+    assert performing.stopped == [attempt_at("slow", 1)]
     assert (state.commits, state.published) == (1, "tip-1")
 
 
@@ -274,14 +274,14 @@ async def test_an_engine_that_is_stopped_at_once_records_it_and_the_run_can_be_r
 
             sides.start_soon(impatient_operator)
             await engine.run(performing, EPOCH)
-    assert performing.stopped == [RunAttempt("slow", 1)]
+    assert performing.stopped == [attempt_at("slow", 1)]
     assert getattr(memory.facts[-1], "why", "") == "stopped"
     again = engine_of(plan_of("a", "slow"), memory)
     second = Performing(again)
     state = await again.run(second, EPOCH.model_copy(update={"epoch": 2}))
     assert state.ending == "landed"
-    assert second.begun[0] == RunAttempt("slow", 1)
-    assert RunAttempt("a", 1) not in second.begun
+    assert second.begun[0] == attempt_at("slow", 1)
+    assert attempt_at("a", 1) not in second.begun
 
 
 async def test_nothing_is_begun_again_once_the_engine_is_stopped() -> None:
@@ -292,14 +292,14 @@ async def test_nothing_is_begun_again_once_the_engine_is_stopped() -> None:
     with CancelScope() as stop:
 
         def stopped_while_writing() -> None:
-            if VerifyAttempt("a", 1) in performing.begun:
+            if checks_of("a", 1) in performing.begun:
                 from_thread.run_sync(stop.cancel)
                 threading.Event().wait(0.1)  # the lanes end
 
         memory.before_append = stopped_while_writing
         await engine.run(performing, EPOCH)
-    assert performing.stopped.count(RunAttempt("slow", 1)) == 1
-    assert performing.begun.count(RunAttempt("slow", 1)) == 1
+    assert performing.stopped.count(attempt_at("slow", 1)) == 1
+    assert performing.begun.count(attempt_at("slow", 1)) == 1
 
 
 async def test_a_journal_that_can_not_be_written_ends_the_engine_with_its_reason() -> None:

@@ -9,7 +9,7 @@ from fleet.core.state import facts as f
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
 from fleet.engine.local_node import LocalNode
-from tests.fleet.core.pretend import started
+from tests.fleet.core.pretend import started, subtask_of
 from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
 
 GATED = Policy(check_base=True)
@@ -95,7 +95,7 @@ async def test_on_a_red_base_that_was_allowed_the_gate_holds_nothing_back_until_
     probed(book, 1)
     await work.test_batch(book.state.landing.open_batches[0].number)
     assert hands.branch == "base a b", "from now on it has to stay green"
-    assert book.state.subtasks["c"].attempts[0].failure is not None
+    assert subtask_of(book.state, "c").attempts[0].failure is not None
 
 
 def test_without_a_gate_nothing_waits() -> None:

@@ -4,6 +4,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Cost, Usage
 from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
 from fleet.ports.agents import ModelUse
@@ -19,7 +20,7 @@ def anyio_backend() -> str:
 
 def meters(count: int, **limits: float) -> tuple[RunBudget, list[CallMeter]]:
     budget = RunBudget(ledger(**limits), Noon())
-    return budget, [CallMeter(budget, Purpose("worker", subtask=f"s{n}", attempt=1)) for n in range(count)]
+    return budget, [CallMeter(budget, Purpose("worker", subtask=SubtaskId(f"s{n}"), attempt=1)) for n in range(count)]
 
 
 async def test_without_a_budget_every_call_may_take_its_full_length() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.core.base.ids import SubtaskId
 from fleet.ports.worktrees import Change, EffectError
 from tests.effort import examples
 from tests.worktrees import forest
@@ -206,6 +207,6 @@ async def goes_all_the_way(bench: Bench) -> None:
     assert merged.conflicts == ()
     assert await bench.worktrees.integrator.advance(RUN, new=merged.tip, old=bench.base)
     assert await bench.worktrees.integrator.tip(RUN) == merged.tip
-    pinned = await bench.worktrees.pinned(RUN, "second", 1)
+    pinned = await bench.worktrees.pinned(RUN, SubtaskId("second"), 1)
     assert pinned == Change(commit=second.commit, paths=("b/d", "e"))
     assert await bench.worktrees.store.git("fsck", "--strict", "--no-dangling", "--no-progress") == b""

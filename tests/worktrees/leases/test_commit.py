@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.base.ids import RunId, kept_ref
+from fleet.core.base.ids import RunId, SubtaskId, kept_ref
 from fleet.core.state.facts import Failure
 from fleet.ports.worktrees import Change
 from tests.worktrees.conftest import RUN, Bench, OpenBench, added_by_git, git, make_repository, sign
 from tests.worktrees.histories import Made, make_history
 from worktrees.base.settings import LeaseKind
 from worktrees.git.object_format import compose, member_of
+
+ONE = SubtaskId("one")
 
 
 @pytest.fixture(params=["overlay", "pool"])
@@ -53,7 +55,7 @@ async def test_a_journal_can_hold_the_name_of_every_file_that_is_removed(tmp_pat
         change = await bench.commit(lease)
         assert isinstance(change, Change)
         assert change.paths == ("caf\\xe9",)
-        assert await bench.worktrees.pinned(RUN, "one", 1) == change
+        assert await bench.worktrees.pinned(RUN, ONE, 1) == change
 
 
 async def test_unfinished_work_is_kept_and_never_taken_for_finished(bench: Bench) -> None:
@@ -61,8 +63,8 @@ async def test_unfinished_work_is_kept_and_never_taken_for_finished(bench: Bench
         await lease.workspace.write("half.py", b"half\n")
         change = await lease.commit(replace(sign("one"), unfinished=True), ())
     assert isinstance(change, Change)
-    assert await bench.worktrees.pinned(RUN, "one", 1) is None
-    assert await bench.worktrees.store.git.sha(kept_ref(RUN, "one", 1)) == change.commit
+    assert await bench.worktrees.pinned(RUN, ONE, 1) is None
+    assert await bench.worktrees.store.git.sha(kept_ref(RUN, ONE, 1)) == change.commit
 
 
 async def test_a_protected_file_changes_only_when_the_plan_names_it(bench: Bench) -> None:

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.state.facts import Failure
 from fleet.ports.worktrees import Change
 from fleet.runs.crash_points import listening
 from tests.worktrees.conftest import RUN, Bench, OpenBench, git, sign
 from worktrees.git.object_format import PackLimits
 from worktrees.leases.commit import Arrival, IntakeError, take_in
+
+ONE = SubtaskId("one")
 
 Make = Callable[[Path], None]
 
@@ -76,7 +79,7 @@ async def test_honest_work_becomes_a_commit_of_ours(open_bench: OpenBench, tmp_p
         assert isinstance(change, Change)
         assert change.paths == ("src/two.py",)
         store = bench.worktrees.store
-        assert await bench.worktrees.pinned(RUN, "one", 1) == change
+        assert await bench.worktrees.pinned(RUN, ONE, 1) == change
         message = await store.git.line("show", "--no-patch", "--format=%an %s%n%B", change.commit)
         assert "forged" not in message
         assert "Fleet-Task: one" in message
@@ -94,7 +97,7 @@ async def test_what_a_killed_engine_had_begun_to_take_in_is_taken_in_again(
         await bench.worktrees.store.git("unpack-objects", "-q", data=arrival.pack)
         change = await arrives(bench, arrival)
         assert isinstance(change, Change)
-        assert await bench.worktrees.pinned(RUN, "one", 1) == change
+        assert await bench.worktrees.pinned(RUN, ONE, 1) == change
 
 
 async def test_an_engine_that_is_killed_leaves_no_folder_without_its_files(
@@ -140,7 +143,7 @@ async def test_what_no_honest_node_sends_is_refused_by_its_content(
         arrival = Liar(bench, tmp_path / "node").arrival(make)
         with pytest.raises(IntakeError, match=why):
             await arrives(bench, arrival)
-        assert await bench.worktrees.pinned(RUN, "one", 1) is None
+        assert await bench.worktrees.pinned(RUN, ONE, 1) is None
 
 
 async def test_a_lie_about_the_commit_is_refused_and_leaves_nothing(open_bench: OpenBench, tmp_path: Path) -> None:
@@ -175,7 +178,7 @@ async def test_a_lie_about_the_commit_is_refused_and_leaves_nothing(open_bench: 
             with pytest.raises(IntakeError, match=why):
                 await arrives(bench, arrival)
             assert loose(bench) == before, lie
-        assert await bench.worktrees.pinned(RUN, "one", 1) is None
+        assert await bench.worktrees.pinned(RUN, ONE, 1) is None
 
 
 def _only(liar: Liar, *names: str) -> bytes:

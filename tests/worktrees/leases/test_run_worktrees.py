@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.state.facts import Member
 from fleet.errors import FleetError
 from fleet.ports.worktrees import Change, Integrator, Publisher, Recovery, Worktrees
@@ -16,6 +17,8 @@ from worktrees.leases.gc import clean_run
 from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
 from worktrees.sandbox.self_test import find_sandbox_problems
 from worktrees.target.target import inspect
+
+ONE = SubtaskId("one")
 
 if TYPE_CHECKING:
 
@@ -53,7 +56,7 @@ async def test_a_change_is_published_and_nothing_else_of_the_users_changes(
         assert await bench.worktrees.publisher.publish(RUN, tip=tip) is None
         assert await bench.worktrees.publisher.publish(RUN, tip=tip) is None, "publishing twice is publishing once"
         assert [member.subtask for member in await bench.worktrees.integrator.landed_since(RUN, bench.base)] == ["one"]
-        assert await bench.worktrees.pinned(RUN, "one", 1) == change
+        assert await bench.worktrees.pinned(RUN, ONE, 1) == change
         assert "+TWO = 2" in await bench.worktrees.diff(bench.base, change.commit)
     assert fingerprint(repository) == before
     assert git(repository, "show", "fleet/r1:src/two.py") == "TWO = 2"
@@ -83,10 +86,10 @@ async def test_a_resumed_run_keeps_its_tip_and_its_pins(open_bench: OpenBench) -
         tip = await land(bench, await bench.change("one", {"a.txt": "a\n"}))
     async with open_bench() as bench:
         assert await bench.worktrees.integrator.tip(RUN) == tip
-        pinned = await bench.worktrees.pinned(RUN, "one", 1)
+        pinned = await bench.worktrees.pinned(RUN, ONE, 1)
         assert pinned is not None
         assert pinned.paths == ("a.txt",)
-        assert await bench.worktrees.pinned(RUN, "one", 2) is None
+        assert await bench.worktrees.pinned(RUN, ONE, 2) is None
 
 
 async def test_closed_worktrees_leave_no_process_behind(open_bench: OpenBench) -> None:

@@ -10,6 +10,7 @@ from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
 from fleet.engine.local_node import LocalNode
 from fleet.ports.worktrees import Lease
+from tests.fleet.core.pretend import subtask_of
 from tests.fleet.hands import Clock, queued
 from tests.worktrees.conftest import RUN, OpenBench
 
@@ -166,6 +167,6 @@ async def test_a_bisect_on_a_real_repository_lands_the_innocent_in_order_and_eve
             ).on(tip, [gate])
             assert run.passed
         assert book.state.tip == tips[-1]
-    failure = book.state.subtasks["d"].attempts[0].failure
+    failure = subtask_of(book.state, "d").attempts[0].failure
     assert failure is not None
     assert failure.kind == "integration"

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from fleet.core.base.ids import attempt_ref
+from fleet.core.base.ids import SubtaskId, attempt_ref
 from fleet.core.plans.plan import Criterion
 from fleet.ports.worktrees import Change, Lease
 from tests.worktrees.conftest import RUN, Bench, OpenBench, git, make_repository
@@ -59,7 +59,9 @@ async def test_what_a_worker_does_with_git_lasts_between_its_commands_and_stays_
     assert isinstance(change, Change)
     assert change.paths == ("mine.txt", "y")
     after = {line.split("\t")[1] for line in (await store("for-each-ref")).decode().splitlines()}
-    assert after - {line.split("\t")[1] for line in before.decode().splitlines()} == {attempt_ref(RUN, "one", 1)}
+    assert after - {line.split("\t")[1] for line in before.decode().splitlines()} == {
+        attempt_ref(RUN, SubtaskId("one"), 1)
+    }
     assert await store.line("log", "-1", "--format=%P", change.commit) == bench.base
 
 

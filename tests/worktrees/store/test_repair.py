@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.base.ids import attempt_ref, base_ref, tip_ref
+from fleet.core.base.ids import SubtaskId, attempt_ref, base_ref, tip_ref
 from fleet.ports.worktrees import NamedCommits, RecoveredCommits
 from tests.worktrees.conftest import RUN, Bench, OpenBench, git
 from worktrees.store.repair import drop_damaged
@@ -30,13 +30,13 @@ Written = Callable[[Bench], list[Path]]
 
 async def landed(bench: Bench, *names: str) -> NamedCommits:
     """These land one after the other, each as a file of its own, and are published."""
-    tip, attempts, tips = bench.base, dict[tuple[str, int], str](), list[str]()
+    tip, attempts, tips = bench.base, dict[tuple[SubtaskId, int], str](), list[str]()
     for name in names:
         member = await bench.change(name, {f"{name}.txt": name}, base=tip)
         merged = await bench.worktrees.integrator.merge(tip, [member])
         assert await bench.worktrees.integrator.advance(RUN, new=merged.tip, old=tip)
         tip = merged.tip
-        attempts[name, 1] = member.commit
+        attempts[member.subtask, 1] = member.commit
         tips.append(tip)
     assert await bench.worktrees.publisher.publish(RUN, tip=tip) is None
     return NamedCommits(
@@ -110,7 +110,7 @@ async def landed_above(bench: Bench, named: NamedCommits, name: str) -> NamedCom
         run=RUN,
         base=named.base,
         tip=member.commit,
-        attempts={**named.attempts, (name, 1): member.commit},
+        attempts={**named.attempts, (member.subtask, 1): member.commit},
         landed=(*named.landed, member.commit),
         published=named.published,
         written_since=named.written_since,
@@ -140,7 +140,7 @@ async def test_what_landed_before_a_crash_could_be_written_down_stays(bench: Ben
     named = await landed(bench, "a")
     later = await landed_above(bench, named, "b")
     waiting = NamedCommits(
-        run=RUN, base=named.base, tip=named.tip, underway=frozenset({("b", 1)}), written_since=LATELY
+        run=RUN, base=named.base, tip=named.tip, underway=frozenset({(SubtaskId("b"), 1)}), written_since=LATELY
     )
     assert (await repaired(bench, waiting)).tip == named.tip
     assert refs(bench)[tip_ref(RUN)] == later.tip
@@ -176,9 +176,9 @@ async def test_an_engine_that_ended_well_is_believed_about_its_objects_and_not_a
     named = await landed(bench, "a")
     calm = NamedCommits(run=RUN, base=named.base, tip=named.tip, attempts=named.attempts, landed=named.landed)
     assert await repaired(bench, calm) == RecoveredCommits(named.tip)
-    git(bench.worktrees.store.git_dir, "update-ref", "-d", attempt_ref(RUN, "a", 1))
+    git(bench.worktrees.store.git_dir, "update-ref", "-d", attempt_ref(RUN, SubtaskId("a"), 1))
     assert await repaired(bench, calm) == RecoveredCommits(named.tip)
-    assert attempt_ref(RUN, "a", 1) in refs(bench)
+    assert attempt_ref(RUN, SubtaskId("a"), 1) in refs(bench)
 
 
 def test_only_what_can_not_be_read_is_removed(tmp_path: Path) -> None:

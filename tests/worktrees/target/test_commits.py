@@ -8,6 +8,7 @@ import pytest
 
 from dashboards.text.tables import commits_lines
 from fleet.core.audit.attribution import FleetCommits, commits_view
+from fleet.core.base.ids import SubtaskId
 from fleet.core.views.base_view import dump_view
 from fleet.errors import UsageError
 from fleet.ports.worktrees import Signature
@@ -35,7 +36,9 @@ def commit(at: Path, message: str, *, when: int = MONDAY, author: str = "Ada") -
 
 def work(at: Path, task: str, *, when: int = MONDAY, worker: str = "coder", model: str | None = "haiku") -> str:
     """A commit as the fleet makes it."""
-    signature = Signature(run=RUN, subtask=task, attempt=1, title=f"Write {task}", body="", worker=worker, model=model)
+    signature = Signature(
+        run=RUN, subtask=SubtaskId(task), attempt=1, title=f"Write {task}", body="", worker=worker, model=model
+    )
     return commit(at, compose(signature), when=when, author=author_of(signature, "", "f@localhost").name)
 
 

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from fleet.cli.verbs.clean import Cleaned, CleanOptions, clean_up, clean_view, text_lines
-from fleet.core.base.ids import RunId, attempt_ref, taken_ref
+from fleet.core.base.ids import RunId, SubtaskId, attempt_ref, taken_ref
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.core.views.base_view import dump_view
@@ -26,6 +26,8 @@ from worktrees.leases.gc import IDLE_S, remove_store
 from worktrees.store.store import Store, begin_run, delete_branch, fetch, open_store, result_branches, try_lock
 from worktrees.target.publish import published_ref
 from worktrees.target.target import inspect
+
+LOST = SubtaskId("lost")
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ async def a_run(
         tree = await store.git.line("rev-parse", f"{base}^{{tree}}")
         who = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
         commit = await store.git.line("commit-tree", tree, "-p", base, env=who, data=run.encode())
-        await store.git("update-ref", attempt_ref(run, "lost", 1), commit)
+        await store.git("update-ref", attempt_ref(run, LOST, 1), commit)
     slots = store.home / "slots" / run
     slots.mkdir(parents=True)
     slots.with_name(f"{run}.lock").touch()
@@ -204,7 +206,7 @@ async def test_other_ended_runs_are_forgotten_only_when_that_is_asked_and_their_
     gone = await clean_up(state, CleanOptions(apply=True, ended=True))
     assert MEMORIES.items() <= kinds(gone).items()
     assert not (runs_dir(state) / "r1").exists()
-    assert await store.git.sha(attempt_ref(RunId("r1"), "lost", 1)) is not None
+    assert await store.git.sha(attempt_ref(RunId("r1"), LOST, 1)) is not None
     before = time.time() - IDLE_S - 1
     os.utime(store.home / "lock", (before, before))
     after = await clean_up(state, CleanOptions(apply=True, ended=True))
@@ -234,7 +236,7 @@ async def test_to_fit_a_limit_the_longest_idle_go_first_and_no_more_than_needed(
     assert [leftover.name for leftover in seen.leftovers if leftover.goes] == ["run old", "run middle"]
     assert {path.name for path in runs_dir(state).iterdir()} == {"young", "middle"}
     assert (store.home / "slots/young/1").exists()
-    assert await store.git.sha(attempt_ref(RunId("middle"), "lost", 1)) is not None
+    assert await store.git.sha(attempt_ref(RunId("middle"), LOST, 1)) is not None
     assert (await clean_up(state, CleanOptions(max_bytes=10**12))).kinds == ()
     tight = await clean_up(state, CleanOptions(max_bytes=0))
     assert "over the limit: in use" in text_lines(tight, CleanOptions(max_bytes=0))[-1]

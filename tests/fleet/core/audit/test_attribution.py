@@ -1,14 +1,16 @@
 """Which commits are the fleet's, each counted once, and which of them are reverted today."""
 
 from fleet.core.audit.attribution import Attributed, FleetCommits, Revert, commits_view, fleet_commits
-from fleet.core.base.ids import RunId
+from fleet.core.base.ids import RunId, SubtaskId
 
 WEEK = 7 * 24 * 3600.0
 A, B, C, MERGE = "a" * 40, "b" * 40, "c" * 40, "d" * 40
 
 
 def commit(sha: str, subtask: str = "api", *, at: float = 0.0, written_at: float = 0.0, model: str = "m") -> Attributed:
-    return Attributed(sha, at, written_at, run=RunId("r"), subtask=subtask, attempt=1, worker="coder", model=model)
+    return Attributed(
+        sha, at, written_at, run=RunId("r"), subtask=SubtaskId(subtask), attempt=1, worker="coder", model=model
+    )
 
 
 def revert(sha: str, *named: str) -> Revert:

@@ -9,7 +9,7 @@ from dashboards.text.audit_text import audit_lines
 from fleet.core.audit.audit import Audit, audit_run, read_facts
 from fleet.core.audit.audit_view import audit_view
 from fleet.core.audit.commits import Branch, Commit
-from fleet.core.base.ids import RunId
+from fleet.core.base.ids import RunId, SubtaskId
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.core.views.base_view import dump_view
@@ -78,7 +78,7 @@ def commit(id_: str, below: str, attempt: int, **more: Any) -> Commit:
         parents=(below,),
         subject=f"Build {id_}",
         run=RunId("r"),
-        subtask=id_,
+        subtask=SubtaskId(id_),
         attempt=attempt,
         worker="coder",
         model="m",
@@ -281,7 +281,7 @@ def test_text_of_a_model_steers_no_terminal(story: Story) -> None:
     [
         ((replace(A, sound=False), B), {}, "its content does not match its id"),
         ((A, B), {"has_base": False}, "the base base is not in the repository"),
-        ((replace(A, subtask="c"), B), {}, "its trailer Fleet-Task says c"),
+        ((replace(A, subtask=SubtaskId("c")), B), {}, "its trailer Fleet-Task says c"),
         ((A, replace(B, id="e" * 40)), {}, "it was rewritten or forged"),
         ((A, B, commit("b", SHAS["b"], 7, id="e" * 40)), {}, "which did not land according to the journal"),
     ],

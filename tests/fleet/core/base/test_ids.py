@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.core.base import ids
-from fleet.core.base.ids import RunId
+from fleet.core.base.ids import RunId, SubtaskId
 
 RUN = RunId("r")
 
@@ -25,8 +25,8 @@ def test_all_refs_of_a_run_are_below_one_folder() -> None:
     refs = (
         ids.base_ref(RUN),
         ids.tip_ref(RUN),
-        ids.attempt_ref(RUN, "api", 2),
-        ids.kept_ref(RUN, "api", 2),
+        ids.attempt_ref(RUN, SubtaskId("api"), 2),
+        ids.kept_ref(RUN, SubtaskId("api"), 2),
         ids.aside_ref(RUN, "c0ffee"),
     )
     assert refs == (

@@ -6,13 +6,14 @@ from typing import get_args
 
 import pytest
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Usage
 from fleet.core.history.evolve import _AFTER, evolve
 from fleet.core.history.replace import replace as quick_replace
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.core.state.state import RunState, Trouble
-from tests.fleet.core.pretend import subtask
+from tests.fleet.core.pretend import subtask, subtask_of
 from tests.fleet.core.story import Story, failure, plan_of
 
 Late = Callable[[int], f.Fact]
@@ -80,7 +81,7 @@ def test_the_cost_of_a_call_is_counted_however_late_it_is_reported() -> None:
     )
     after = evolve(story.state, late)
     assert after.spent.dollars == 0.5
-    assert after.subtasks["a"].attempts[0].spend.dollars == 0.5
+    assert subtask_of(after, "a").attempts[0].spend.dollars == 0.5
 
 
 def test_a_run_begins_with_its_beginning() -> None:
@@ -145,7 +146,7 @@ def test_a_revision_that_moves_no_subtask_shares_what_follows_from_the_plans_ord
     assert after.plan.places is before.plan.places
     story.attempt_fails("a")
     story.planner_answers(retry=[{"id": "a", "worker": "docs"}], add=[subtask("c", "b")])
-    assert story.state.subtasks.plan.specs["a"].worker == "docs"
+    assert story.state.subtasks.plan.specs[SubtaskId("a")].worker == "docs"
     assert story.state.subtasks.plan.by_bit == ("a", "b", "c")
     assert [spec.id for spec in story.state.versions[-1].changed] == ["a", "c"]
 
@@ -155,5 +156,5 @@ def test_a_copy_has_the_fields_of_the_original_whatever_it_is_made_of() -> None:
     attempt = story.current("a")
     assert vars(quick_replace(attempt, turn=3)) == vars(replace(attempt, turn=3))
     assert quick_replace(story.state, paused_by="a") == replace(story.state, paused_by="a")
-    trouble = Trouble(subtask="a", attempt=1, kind="check", summary="red")
+    trouble = Trouble(subtask=SubtaskId("a"), attempt=1, kind="check", summary="red")
     assert quick_replace(trouble, attempt=2) == replace(trouble, attempt=2)

@@ -2,8 +2,9 @@
 
 from fleet.core.audit.audit import read_facts
 from fleet.core.plans.limits import Policy
-from fleet.core.policy.effects import Publish, RunAttempt
+from fleet.core.policy.effects import Publish
 from fleet.core.state import facts as f
+from tests.fleet.core.pretend import attempt_at
 from tests.fleet.core.story import Story, plan_of
 
 
@@ -35,7 +36,7 @@ def test_lost_work_is_repeated_and_uses_up_no_attempt() -> None:
     assert story.of("b").attempts[0].commit is None
     assert (story.of("b").counted, story.state.open_questions()) == (0, [])
     story.time_passes_to_the_next_wake()
-    assert RunAttempt("b", 2) in story.effects()
+    assert attempt_at("b", 2) in story.effects()
     story.landed("b")
     assert [incident.recovered for incident in story.state.incidents] == [True]
     assert story.status("c") == "running"

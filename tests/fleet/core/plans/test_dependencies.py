@@ -5,17 +5,19 @@ from itertools import pairwise
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.plan import Plan, ancestors, find_cycle, longest_chains, waves
+from tests.fleet.core.pretend import ids
 from tests.fleet.core.story import plan_of
 
-graphs = st.dictionaries(
-    st.sampled_from("abcdefgh"), st.lists(st.sampled_from("abcdefgh"), max_size=3).map(tuple), min_size=1
-)
+named = st.sampled_from(ids(*"abcdefgh"))
+graphs = st.dictionaries(named, st.lists(named, max_size=3).map(tuple), min_size=1)
+Needs = dict[SubtaskId, tuple[SubtaskId, ...]]
 
 
-def reaches(needs: dict[str, tuple[str, ...]], start: str) -> set[str]:
+def reaches(needs: Needs, start: SubtaskId) -> set[SubtaskId]:
     """Everything `start` needs in the end, itself only by way of another."""
-    seen: set[str] = set()
+    seen = set[SubtaskId]()
     todo = [need for need in needs.get(start, ()) if need != start]
     while todo:
         if (here := todo.pop()) not in seen:
@@ -25,7 +27,7 @@ def reaches(needs: dict[str, tuple[str, ...]], start: str) -> set[str]:
 
 
 @given(graphs)
-def test_a_cycle_is_found_exactly_when_there_is_one(needs: dict[str, tuple[str, ...]]) -> None:
+def test_a_cycle_is_found_exactly_when_there_is_one(needs: Needs) -> None:
     cycle = find_cycle(needs)
     assert bool(cycle) == any(id_ in reaches(needs, id_) for id_ in needs)
     for id_, need in pairwise(cycle):
@@ -40,7 +42,7 @@ def test_a_chain_may_be_as_long_as_any_plan() -> None:
 
 @given(graphs)
 def test_without_a_cycle_each_subtask_has_its_ancestors_and_the_longest_chain_to_it(
-    needs: dict[str, tuple[str, ...]],
+    needs: Needs,
 ) -> None:
     assume(not find_cycle(needs) and not any(id_ in direct for id_, direct in needs.items()))
     lands_before, everything = ancestors(needs), {*needs, *(need for direct in needs.values() for need in direct)}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.lint import Grade, always_passes, check_problem, grade, grade_plan, grade_revision
 from fleet.core.plans.plan import PLANNER, Criterion, Estimate, Plan, Subtask
 from fleet.core.plans.revision import Revision, Split, apply
@@ -151,8 +152,8 @@ def test_the_parts_of_a_split_are_not_held_against_what_they_replace() -> None:
     parts = (made("a1", touches=("src/x.py",)), made("a2", touches=("src/y.py",)))
     revision = Revision(assessment="two", split=(Split(id="a", why="two", into=parts),))
     after = apply(Plan(subtasks=(whole, beside)), revision)
-    assert grade_revision(revision, after, ["a", "b"]) == Grade()
-    assert grade_plan(after, without=["a"]) == Grade()
+    assert grade_revision(revision, after, [SubtaskId("a"), SubtaskId("b")]) == Grade()
+    assert grade_plan(after, without=[SubtaskId("a")]) == Grade()
     assert grade_plan(after).warnings != ()
 
 

@@ -1,5 +1,6 @@
 """Commits of history as subtasks: the message is data, and nothing builds on anything."""
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.plans.replay import Described, past_subtask_id, task_plan
 
@@ -7,7 +8,9 @@ GATE = Criterion(criterion="the project's gate", run="make check", fails_before=
 
 
 def planned(*messages: str) -> Plan:
-    commits = [Described(f"{number:03}-abc", message, ("**",)) for number, message in enumerate(messages, start=1)]
+    commits = [
+        Described(SubtaskId(f"{number:03}-abc"), message, ("**",)) for number, message in enumerate(messages, start=1)
+    ]
     return task_plan(commits, gate=GATE, worker="writer", goal="again")
 
 

@@ -6,11 +6,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.plan import Plan, find_cycle
 from fleet.core.plans.revision import Known, Revision, SubtaskStatuses, apply, plan_problems, revise_plan
 from tests.effort import examples
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import plan_of
+
+API, DOCS = SubtaskId("api"), SubtaskId("docs")
 
 PLAN = plan_of("schema", "api needs schema", "web needs api", "docs")
 
@@ -36,7 +39,7 @@ def refused(change: Revision, where: SubtaskStatuses | None = None, known: Known
     return {problem.path: problem.message for problem in problems}
 
 
-def needs(plan: Plan) -> dict[str, tuple[str, ...]]:
+def needs(plan: Plan) -> dict[SubtaskId, tuple[SubtaskId, ...]]:
     return {subtask.id: subtask.depends_on for subtask in plan.subtasks}
 
 
@@ -55,8 +58,8 @@ def test_the_first_revision_may_leave_the_plan_empty() -> None:
 
 def test_a_revised_subtask_changes_what_is_given_and_keeps_the_rest() -> None:
     change = {"id": "api", "goal": "Serve it.", "touches": ["api/**"], "depends_on": [], "risk": "high", "model": None}
-    after = revised(revision(revise=[change])).subtask("api")
-    before = PLAN.subtask("api")
+    after = revised(revision(revise=[change])).subtask(API)
+    before = PLAN.subtask(API)
     assert before is not None
     assert after == before.model_copy(
         update={"goal": "Serve it.", "touches": ("api/**",), "depends_on": (), "risk": "high"}
@@ -65,15 +68,15 @@ def test_a_revised_subtask_changes_what_is_given_and_keeps_the_rest() -> None:
 
 def test_a_retry_may_choose_another_worker_or_model_and_else_keeps_its_own() -> None:
     after = revised(revision(retry=[{"id": "api", "guidance": "again", "model": "opus"}, {"id": "docs"}]))
-    api, docs = after.subtask("api"), after.subtask("docs")
+    api, docs = after.subtask(API), after.subtask(DOCS)
     assert api is not None
     assert (api.worker, api.model) == ("coder", "opus")
-    assert docs == PLAN.subtask("docs")
+    assert docs == PLAN.subtask(DOCS)
 
 
 def test_a_subtask_may_be_revised_and_retried_at_once() -> None:
     both = revision(revise=[{"id": "api", "goal": "Smaller."}], retry=[{"id": "api", "worker": "docs"}])
-    api = revised(both).subtask("api")
+    api = revised(both).subtask(API)
     assert api is not None
     assert (api.goal, api.worker) == ("Smaller.", "docs")
 
@@ -98,8 +101,8 @@ def test_parts_may_need_the_parts_of_another_split() -> None:
         {"id": "api", "why": "w", "into": [subtask("api-all")]},
     ]
     after = needs(revised(revision(split=splits)))
-    assert after["api-all"] == ("tables", "indexes")
-    assert after["web"] == ("api-all",)
+    assert after[SubtaskId("api-all")] == ("tables", "indexes")
+    assert after[SubtaskId("web")] == ("api-all",)
 
 
 def test_a_dropped_subtask_stays_in_the_plan() -> None:
@@ -114,7 +117,7 @@ def test_a_branch_of_the_plan_may_be_dropped_as_a_whole() -> None:
 
 def test_who_depended_on_a_dropped_subtask_may_be_revised_at_once() -> None:
     drop, change = {"id": "api", "why": "w"}, {"id": "web", "depends_on": ["schema"]}
-    assert needs(revised(revision(drop=[drop], revise=[change])))["web"] == ("schema",)
+    assert needs(revised(revision(drop=[drop], revise=[change])))[SubtaskId("web")] == ("schema",)
 
 
 def test_questions_and_an_end_change_no_version() -> None:
@@ -301,13 +304,13 @@ older = st.lists(st.lists(st.integers(0, 10), max_size=2), min_size=1, max_size=
         ),
     )
 )
-some = st.frozensets(st.sampled_from("abcde"), max_size=3)
+some = st.frozensets(st.sampled_from("abcde").map(SubtaskId), max_size=3)
 
 
 @given(older, revisions, some, some)
 @examples(400)
 def test_a_revision_never_leaves_a_circle_an_unknown_id_or_someone_waiting_for_what_is_dropped(
-    plan: Plan, change: Revision, busy: frozenset[str], failed: frozenset[str]
+    plan: Plan, change: Revision, busy: frozenset[SubtaskId], failed: frozenset[SubtaskId]
 ) -> None:
     there = frozenset(plan.ids)
     after = revise_plan(plan, change, SubtaskStatuses(open=there, busy=busy & there, failed=failed & there))
@@ -336,7 +339,7 @@ knowledge = st.builds(
 @given(older, revisions, knowledge, some, some)
 @examples(600)
 def test_a_revision_of_a_valid_plan_has_the_same_result_when_only_its_changes_are_looked_at(
-    plan: Plan, change: Revision, known: Known, busy: frozenset[str], failed: frozenset[str]
+    plan: Plan, change: Revision, known: Known, busy: frozenset[SubtaskId], failed: frozenset[SubtaskId]
 ) -> None:
     assume(plan_problems(plan, known) == ())
     there = frozenset(plan.ids)

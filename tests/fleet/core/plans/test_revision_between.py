@@ -2,6 +2,7 @@
 
 import pytest
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Revision, apply, revision_between
@@ -40,7 +41,7 @@ def test_what_can_not_be_said_is_refused() -> None:
 
 
 def test_what_is_gone_already_needs_no_word() -> None:
-    revision = revision_between(plan_of("a", "b"), plan_of("a"), why="so", without=["b"])
+    revision = revision_between(plan_of("a", "b"), plan_of("a"), why="so", without=[SubtaskId("b")])
     assert isinstance(revision, Revision)
     assert not revision.changes_plan
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.limits import Policy, Reviewing, ReviewRules
 from fleet.core.plans.plan import Estimate, Plan
 from fleet.core.policy.requests import (
@@ -192,7 +193,7 @@ def test_a_plan_is_as_risky_as_it_says_of_itself() -> None:
     given = reviewed("a", "b").state
     story = Story(given.policy, given.plan.model_copy(update={"risk_level": "high"}))
     assert waiting_for_approval(story.state) == ("a", "b")
-    assert objections(story.state, "a") == ("the risk_level of its plan is high",)
+    assert objections(story.state, SubtaskId("a")) == ("the risk_level of its plan is high",)
 
 
 def test_a_rollback_plan_needs_no_approval() -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.vector import Vector
 from fleet.core.history import merge_queue
 from fleet.core.history.evolve import evolve
@@ -20,13 +21,14 @@ from fleet.core.state.facts import (
     Member,
 )
 from fleet.core.state.state import Landing
+from tests.fleet.core.pretend import ids
 from tests.fleet.core.story import Story, plan_of
 
 RED = (CheckRun(criterion="the gate", command="make test", passed=False),)
 
 
-def waiting(ids: str) -> Landing:
-    return Landing(queue=tuple(ids))
+def waiting(names: str) -> Landing:
+    return Landing(queue=tuple(map(SubtaskId, names)))
 
 
 def probing(landing: Landing, *sizes: int) -> Landing:
@@ -85,7 +87,7 @@ def test_a_longer_batch_continues_without_those_that_landed() -> None:
 
 def test_suspicion_ends_with_the_guilty_one() -> None:
     landing = red(probing(waiting("abc"), 2), 1)
-    landing = merge_queue.remove(landing, ["b"], guilty=["b"])
+    landing = merge_queue.remove(landing, ids("b"), guilty=ids("b"))
     assert (landing.queue, landing.suspects, landing.suspicion) == (("a", "c"), (), ())
     assert landing.outcomes == (False,)
 
@@ -101,7 +103,7 @@ def test_a_conflict_does_not_count_as_a_red_tree() -> None:
 def test_a_free_slot_takes_what_came_meanwhile_on_top_of_what_is_tested() -> None:
     landing = probing(waiting("a"), 1)
     for late in "bcd":
-        landing = merge_queue.enqueue(landing, late)
+        landing = merge_queue.enqueue(landing, SubtaskId(late))
     assert next_sizes(landing, slots=2, most=256) == (4,)
     assert next_sizes(landing, slots=1, most=256) == ()
 
@@ -135,22 +137,22 @@ def test_there_is_time_for_every_tree_as_long_as_the_gate_is_quick() -> None:
     story.happens(BaseChecked(at=0, base="base", checks=(gate,)))
     assert every_tree(story.state, ())
     story.work_is_done("a", "b", "c")
-    assert every_tree(story.state, ("a", "b", "c"))
+    assert every_tree(story.state, ids("a", "b", "c"))
     slow = gate.model_copy(update={"seconds": 41.0})
     story.happens(BatchTested(at=0, number=story.state.landing.open_batches[0].number, tip="base", checks=(slow,)))
-    assert not every_tree(story.state, ("a", "b", "c"))
-    assert every_tree(story.state, ("a", "b"))
+    assert not every_tree(story.state, ids("a", "b", "c"))
+    assert every_tree(story.state, ids("a", "b"))
 
 
 def test_while_every_tree_is_tested_a_long_queue_lands_in_parts() -> None:
-    names = [f"s{number}" for number in range(30)]
+    names = ids(*(f"s{number}" for number in range(30)))
     story = Story(Policy(every_commit_within_s=60, slots=2, workers=100, check_base=True), plan_of("first", *names))
     gate = CheckRun(criterion="the gate", command="make test", passed=True, seconds=1.95)
     story.happens(BaseChecked(at=0, base="base", checks=(gate,)))
     story.work_is_done("first", *names)
     story.batch_lands()
     [probe] = story.state.landing.open_batches
-    assert [member.subtask for member in probe.members] == names[:10]  # two at a time, two seconds each
+    assert [member.subtask for member in probe.members] == [*names[:10]]  # two at a time, two seconds each
     assert soon_count(story.state, names[:1]) == 1
     slow = gate.model_copy(update={"seconds": 50.0})
     story.happens(BatchTested(at=0, number=probe.number, tip="base", checks=(slow,)))
@@ -160,10 +162,10 @@ def test_while_every_tree_is_tested_a_long_queue_lands_in_parts() -> None:
 def test_the_time_of_its_own_checks_counts_too() -> None:
     story = Story(Policy(every_commit_within_s=60, slots=2), plan_of("a"))
     story.work_is_done("a")
-    assert every_tree(story.state, ("a",))
+    assert every_tree(story.state, ids("a"))
     own = CheckRun(criterion="it works", command="check a", passed=True, seconds=121.0)
     state = evolve(story.state, AttemptVerified(at=1, subtask="a", number=1, checks=(own,)))
-    assert not every_tree(state, ("a",))
+    assert not every_tree(state, ids("a"))
 
 
 def test_every_commit_is_one_probe_of_as_many_as_there_are_slots() -> None:
@@ -180,7 +182,7 @@ def test_the_whole_queue_is_tested_when_nothing_fails_and_few_when_much_does() -
 def test_old_outcomes_are_forgotten() -> None:
     landing = Landing(outcomes=(False,) * merge_queue.REMEMBERED)
     for number in range(merge_queue.REMEMBERED):
-        landing = green(probing(merge_queue.enqueue(landing, f"s{number}"), 1), number + 1)
+        landing = green(probing(merge_queue.enqueue(landing, SubtaskId(f"s{number}")), 1), number + 1)
     assert landing.outcomes == (True,) * merge_queue.REMEMBERED
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Cost, Usage
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.budget import refusal, run_budgets
@@ -14,7 +15,7 @@ CALL = Cost(calls=1, tokens=1000, dollars=0.02)
 
 
 def why(story: Story, cost: Cost = CALL, held: Cost | None = None, subtask: str | None = None) -> str | None:
-    no = refusal(story.state, story.now, cost, held or Cost(), subtask)
+    no = refusal(story.state, story.now, cost, held or Cost(), SubtaskId(subtask) if subtask else None)
     return None if no is None else f"{no.kind}: {no.why}"
 
 

@@ -4,11 +4,10 @@ import pytest
 
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import FailureAction, Plan
-from fleet.core.policy.effects import RunAttempt
 from fleet.core.policy.requests import missing_rollback, request_problem
 from fleet.core.state import facts as f
 from fleet.core.state.status import progress
-from tests.fleet.core.pretend import started
+from tests.fleet.core.pretend import attempt_at, started
 from tests.fleet.core.story import Story, plan_of
 
 
@@ -66,8 +65,8 @@ def test_a_failure_after_changes_rolls_back_at_once(action: FailureAction) -> No
     failing(story, "deploy")
     assert [fact.why for fact in story.facts_of(f.RollbackStarted)] == ["deploy failed: red"]
     assert story.statuses() == {"backup": "merged", "deploy": "dropped", "notify": "dropped", "undo": "running"}
-    assert RunAttempt("notify", 1) not in story.effects(), "what else ran is stopped"
-    assert RunAttempt("undo", 1) in story.effects()
+    assert attempt_at("notify", 1) not in story.effects(), "what else ran is stopped"
+    assert attempt_at("undo", 1) in story.effects()
     is_done_unchanged(story, "undo")
     assert story.state.ending == "aborted"
     assert story.state.ending_why == "deploy failed: red; undone by rollback-1"

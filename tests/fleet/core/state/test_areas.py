@@ -1,20 +1,27 @@
 """Areas: a planner of its own for a part of a wide epic, with a state and a share of the budget of its own."""
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Usage
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import PLANNER, Estimate, Plan, Subtask
 from fleet.core.plans.revision import Known, Revision, revise_plan
-from fleet.core.policy.effects import CallPlanner, RunAttempt, VerifyAttempt
+from fleet.core.policy.effects import CallPlanner
 from fleet.core.state import facts as f
-from fleet.core.state.areas import allowance, area_spend, in_charge
+from fleet.core.state.areas import Area, allowance, area_spend, in_charge
 from fleet.core.state.status import for_revision
 from fleet.core.views.planner_view import area_state, planner_record, planner_state
-from tests.fleet.core.pretend import subtask
+from tests.fleet.core.pretend import attempt_at, checks_of, subtask
 from tests.fleet.core.story import Story, failure, plan_of
+
+AUTH = SubtaskId("auth")
 
 
 def area(id_: str, *needs: str, **fields: object) -> Subtask:
     return subtask(id_, *needs).model_copy(update={"worker": PLANNER, **fields})
+
+
+def area_of(id_: str | None) -> Area:
+    return SubtaskId(id_) if id_ is not None else None
 
 
 def began(policy: Policy | None = None, *more: Subtask, **fields: object) -> Story:
@@ -25,7 +32,7 @@ def began(policy: Policy | None = None, *more: Subtask, **fields: object) -> Sto
 
 
 def answers(story: Story, area_: str, **fields: object) -> None:
-    call = story.state.areas[area_].open
+    call = story.area(area_).open
     assert call is not None, f"the planner of {area_} was not called"
     revision = Revision.model_validate({"assessment": "so it is", **fields})
     story.happens(f.PlanRevised(at=story.now, call=call, by="planner", revision=revision, area=area_))
@@ -36,12 +43,12 @@ def plans(story: Story, area_: str, *lines: str) -> None:
 
 
 def problems(story: Story, revision: Revision, area_: str | None) -> list[str]:
-    revised = revise_plan(story.state.plan, revision, for_revision(story.state, area_), Known())
+    revised = revise_plan(story.state.plan, revision, for_revision(story.state, area_of(area_)), Known())
     return [] if isinstance(revised, Plan) else [str(problem) for problem in revised]
 
 
 def shown(story: Story, area_: str | None) -> dict[str, str]:
-    return {one["id"]: one["status"] for one in planner_state(story.state, story.now, area_)["subtasks"]}
+    return {one["id"]: one["status"] for one in planner_state(story.state, story.now, area_of(area_))["subtasks"]}
 
 
 def verified(story: Story, id_: str) -> None:
@@ -52,7 +59,7 @@ def verified(story: Story, id_: str) -> None:
 def test_an_area_gets_a_planner_of_its_own_and_no_workers_place() -> None:
     story = began(Policy(workers=1), subtask("other"))
     assert story.statuses() == {"auth": "running", "docs": "waiting", "other": "running"}
-    assert story.effects() == (CallPlanner(2, "auth"), RunAttempt("other", 1))
+    assert story.effects() == (CallPlanner(2, AUTH), attempt_at("other", 1))
 
 
 def test_each_planner_is_shown_its_own_and_hears_of_its_own() -> None:
@@ -62,9 +69,9 @@ def test_each_planner_is_shown_its_own_and_hears_of_its_own() -> None:
     assert shown(story, "auth") == {"tokens": "running", "login": "waiting"}
     story.attempt_fails("tokens")
     assert story.state.planning.open is None
-    assert (story.state.areas["auth"].open, story.state.areas["auth"].why) == (3, "failures")
-    assert planner_state(story.state, 0, "auth")["reports_since_last_call"] == ["tokens"]
-    assert planner_state(story.state, 0, "auth")["area"] == "auth"
+    assert (story.area("auth").open, story.area("auth").why) == (3, "failures")
+    assert planner_state(story.state, 0, AUTH)["reports_since_last_call"] == ["tokens"]
+    assert planner_state(story.state, 0, AUTH)["area"] == "auth"
 
 
 def test_a_finished_area_is_checked_on_the_tip_and_its_synthesis_goes_to_the_parent() -> None:
@@ -72,7 +79,7 @@ def test_a_finished_area_is_checked_on_the_tip_and_its_synthesis_goes_to_the_par
     plans(story, "auth", "tokens")
     story.landed("tokens")
     answers(story, "auth", finished=True, synthesis="tokens are signed")
-    assert story.effects() == (VerifyAttempt("auth", 1),)
+    assert story.effects() == (checks_of("auth", 1),)
     assert story.current("auth").commit == story.state.tip
     verified(story, "auth")
     assert story.statuses() == {"auth": "merged", "docs": "running", "tokens": "merged"}
@@ -92,8 +99,8 @@ def test_an_area_whose_checks_fail_goes_back_to_the_parent_and_may_be_planned_ag
     assert (story.status("auth"), story.state.planning.why) == ("failed", "failures")
     story.planner_answers(retry=[{"id": "auth", "guidance": "sign them"}])
     assert story.current("auth").number == 2
-    assert story.state.areas["auth"].why == "conclude"
-    view = area_state(story.state, "auth")
+    assert story.area("auth").why == "conclude"
+    view = area_state(story.state, AUTH)
     assert (view["attempt"], view["guidance"], view["failures"][0]["class"]) == (2, "sign them", "check")
     assert shown(story, "auth") == {"tokens": "merged"}
 
@@ -103,7 +110,7 @@ def test_a_planner_that_gives_up_on_its_area_hands_it_to_the_parent_with_what_is
     plans(story, "auth", "tokens")
     story.attempt_fails("tokens")
     for _ in range(5):
-        call = story.state.areas["auth"].open
+        call = story.area("auth").open
         assert call is not None
         lost = f.PlannerFailed(at=story.now, call=call, failure=failure("protocol"), not_before=story.now, area="auth")
         story.happens(lost)
@@ -111,7 +118,7 @@ def test_a_planner_that_gives_up_on_its_area_hands_it_to_the_parent_with_what_is
     assert "its planner failed 5 times" in (story.of("auth").failure or failure()).summary
     assert shown(story, None) == {"auth": "failed", "docs": "waiting", "tokens": "failed"}
     assert set(story.state.planning.reading.reports) == {"auth", "tokens"}
-    assert in_charge(story.state, "tokens") is None
+    assert in_charge(story.state, SubtaskId("tokens")) is None
 
 
 def test_open_subtasks_of_an_area_wait_while_no_planner_is_in_charge_and_are_dropped_with_it() -> None:
@@ -127,11 +134,11 @@ def test_open_subtasks_of_an_area_wait_while_no_planner_is_in_charge_and_are_dro
 def test_an_area_has_a_share_of_the_budget_and_ends_when_it_is_spent() -> None:
     story = began(Policy(budget_dollars=9.0), area("ui"))
     assert story.current("auth").allowance == 3.0  # two areas, and one share for everything else
-    assert planner_state(story.state, 0, "auth")["budget"]["dollars_left"] == 3.0
+    assert planner_state(story.state, 0, AUTH)["budget"]["dollars_left"] == 3.0
     plans(story, "auth", "tokens", "login")
     story.model_is_called("tokens", dollars=2.0)
-    assert area_spend(story.state, "auth") == 2.0
-    assert planner_state(story.state, 0, "auth")["budget"]["dollars_left"] == 1.0
+    assert area_spend(story.state, AUTH) == 2.0
+    assert planner_state(story.state, 0, AUTH)["budget"]["dollars_left"] == 1.0
     story.model_is_called("login", dollars=1.5)
     assert (story.of("auth").attempts[0].failure or failure()).kind == "budget"
     assert story.status("login") == "running"
@@ -144,15 +151,15 @@ def test_calls_of_an_areas_planner_are_its_spending() -> None:
         at=0, role="planner", model="m", usage=Usage(input=1), dollars=1.0, seconds=1, call=2, area="auth", turn=3
     )
     story.happens(call)
-    assert area_spend(story.state, "auth") == 1.0
-    assert (story.state.areas["auth"].turn, story.state.planning.turn) == (3, 0)
+    assert area_spend(story.state, AUTH) == 1.0
+    assert (story.area("auth").turn, story.state.planning.turn) == (3, 0)
 
 
 def test_a_plan_may_say_what_an_area_costs() -> None:
     story = began(Policy(budget_dollars=9.0), estimate=Estimate(dollars=1.5))
     assert story.current("auth").allowance == 1.5
-    assert allowance(began(estimate=Estimate(dollars=2)).state, "auth") == 2
-    assert allowance(began().state, "auth") is None
+    assert allowance(began(estimate=Estimate(dollars=2)).state, AUTH) == 2
+    assert allowance(began().state, AUTH) is None
 
 
 def test_a_planner_stays_within_its_area() -> None:
@@ -199,7 +206,7 @@ def test_an_area_in_an_area_has_a_planner_of_its_own_and_its_synthesis_goes_to_t
     assert shown(story, "keys") == {"sign": "running", "verify": "waiting"}
     assert "an area within an area" in problems(story, Revision(assessment="", add=(area("deep"),)), "keys")[0]
     story.attempt_fails("sign")
-    assert (story.state.areas["keys"].why, story.state.areas["auth"].open, story.state.planning.open) == (
+    assert (story.area("keys").why, story.area("auth").open, story.state.planning.open) == (
         "failures",
         None,
         None,
@@ -210,7 +217,7 @@ def test_an_area_in_an_area_has_a_planner_of_its_own_and_its_synthesis_goes_to_t
     answers(story, "keys", finished=True, synthesis="ed25519")
     verified(story, "keys")
     assert story.statuses()["sessions"] == "running"
-    assert story.state.areas["auth"].unread.reports == ("keys",)
+    assert story.area("auth").unread.reports == ("keys",)
     assert story.state.planning.unread.reports == ()
     answers(story, "sessions", add=(subtask("cookies"),))
     story.landed("cookies")
@@ -227,10 +234,10 @@ def test_an_area_in_an_area_has_a_share_of_its_share() -> None:
     story = nested(estimate=Estimate(dollars=3.0))
     assert (story.current("auth").allowance, story.current("keys").allowance) == (3.0, 1.0)
     story.model_is_called("sign", dollars=0.5)
-    assert (area_spend(story.state, "keys"), area_spend(story.state, "auth")) == (0.5, 0.5)
+    assert (area_spend(story.state, SubtaskId("keys")), area_spend(story.state, AUTH)) == (0.5, 0.5)
     story.model_is_called("sign", dollars=0.5)
     assert (story.status("keys"), story.status("auth")) == ("failed", "running")
-    assert story.state.areas["auth"].why == "failures"
+    assert story.area("auth").why == "failures"
     assert shown(story, "auth")["verify"] == "waiting"
 
 
@@ -257,8 +264,8 @@ def test_an_answer_goes_to_the_planner_who_asked() -> None:
     assert story.status("tokens") == "escalated"
     assert planner_state(story.state, 0)["questions"] == []
     story.human_answers("q1", "so")
-    assert (story.state.areas["auth"].why, story.state.planning.open) == ("answers", None)
-    assert planner_state(story.state, 0, "auth")["questions"][0]["answer"] == "so"
+    assert (story.area("auth").why, story.state.planning.open) == ("answers", None)
+    assert planner_state(story.state, 0, AUTH)["questions"][0]["answer"] == "so"
 
 
 def test_a_question_in_an_area_that_no_one_answers_ends_the_run_as_partial() -> None:
@@ -282,4 +289,4 @@ def test_a_cancelled_run_asks_no_planner() -> None:
     story = began()
     story.happens(f.CancelRequested(at=0, by="ada"))
     assert story.state.ending == "cancelled"
-    assert story.state.areas["auth"].open is None
+    assert story.area("auth").open is None

@@ -35,7 +35,7 @@ def running(story: Story) -> list[str]:
 
 
 def waits(story: Story, id_: str) -> str:
-    return machine_problem(story.state, story.state.spec(id_))
+    return machine_problem(story.state, story.spec(id_))
 
 
 def test_what_needs_a_label_starts_only_where_a_machine_with_it_has_a_slot() -> None:
@@ -56,7 +56,7 @@ def test_what_no_machine_with_the_label_has_the_program_for_is_started_to_fail_w
     """One that is not connected yet may have it; one that is not used any more never will."""
     offers = {**MACHINES.offers, "other": GPU}
     story = story_of(machines=MACHINES.model_copy(update={"offers": offers}))
-    lacks = {"lacks": (story.state.spec("x").worker,)}
+    lacks = {"lacks": (story.spec("x").worker,)}
     story.happens(connected().model_copy(update=lacks))
     assert running(story) == []
     assert waits(story, "x") == (

@@ -14,7 +14,7 @@ def with_an_area() -> Story:
 
 
 def area_plans(story: Story, *lines: str) -> None:
-    call = story.state.areas["auth"].open
+    call = story.area("auth").open
     revision = Revision(assessment="its parts", add=plan_of(*lines).subtasks)
     story.happens(f.PlanRevised(at=story.now, call=call, by="planner", revision=revision, area="auth"))
 

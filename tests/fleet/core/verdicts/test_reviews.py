@@ -4,17 +4,18 @@ from dataclasses import replace
 
 import pytest
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Cost
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
 from fleet.core.policy.budget import run_budgets
-from fleet.core.policy.effects import VerifyAttempt, may_start
+from fleet.core.policy.effects import may_start
 from fleet.core.state import facts as f
 from fleet.core.state.subtasks import Attempt
 from fleet.core.verdicts.oddities import parse_patch
 from fleet.core.verdicts.reviews import Review, ReviewRules, settled_by, verdict
 from fleet.core.views.question_view import reviews_view
-from tests.fleet.core.pretend import subtask
+from tests.fleet.core.pretend import checks_of, subtask
 from tests.fleet.core.story import Story, plan_of
 
 FINDING = f.Finding(file="a.py", line=1, problem="wrong", text="bad()")
@@ -118,13 +119,13 @@ def test_a_finding_is_mended_if_the_change_that_passes_is_without_its_line(
     sign: str, lines: list[str], result: str
 ) -> None:
     story = reviewed("a", sign=sign)
-    [settled] = settled_by(story.state, "a", parse_patch(patch(*lines)))
+    [settled] = settled_by(story.state, SubtaskId("a"), parse_patch(patch(*lines)))
     assert (settled.subtask, settled.attempt, settled.result) == ("a", 1, result)
 
 
 def settle(story: Story, id_: str, *lines: str) -> None:
     """A subtask passes with these lines as its change, and lands."""
-    settled = tuple(settled_by(story.state, id_, parse_patch(patch(*lines))))
+    settled = tuple(settled_by(story.state, SubtaskId(id_), parse_patch(patch(*lines))))
     if settled:
         story.happens(f.FindingsSettled(at=story.now, subtask=id_, number=1, settled=settled))
     story.landed(id_)
@@ -141,13 +142,13 @@ def test_an_ignored_finding_whose_line_a_later_subtask_removes_was_right_after_a
     assert view is not None
     assert (view.ignored, view.reverted, view.false_alarm_rate) == (0, 1, 0.0)
     assert view.latest[0].became == "reverted"
-    assert [*settled_by(story.state, "b", parse_patch(patch("-bad()")))] == []
+    assert [*settled_by(story.state, SubtaskId("b"), parse_patch(patch("-bad()")))] == []
 
 
 def test_the_same_line_in_another_file_says_nothing() -> None:
     story = reviewed("a", "b needs a")
     settle(story, "a", "+bad()")
-    assert [*settled_by(story.state, "b", parse_patch(patch("-bad()", file="b.py")))] == []
+    assert [*settled_by(story.state, SubtaskId("b"), parse_patch(patch("-bad()", file="b.py")))] == []
 
 
 def test_a_run_without_reviews_has_none_to_show() -> None:
@@ -163,7 +164,7 @@ def test_a_pending_batch_counts_in_the_budget_until_its_results_are_there() -> N
     story.happens(batched)
     [budget] = run_budgets(story.state, 0)
     assert budget.used == pytest.approx(0.75)
-    assert story.state.subtasks["a"].attempts[0].batch == batched
+    assert story.of("a").attempts[0].batch == batched
     story.happens(f.ReviewVoted(at=0, subtask="a", number=1, votes=(vote(1),), batch="b1"))
     [budget] = run_budgets(story.state, 0)
     assert budget.used == 0.0
@@ -174,7 +175,7 @@ def test_a_drained_run_does_not_begin_to_wait_for_a_batch_again() -> None:
     story = Story(plan=plan_of("a"))
     report = f.Report(status="done", summary="did it")
     story.happens(f.AttemptCommitted(at=0, subtask="a", number=1, commit="c", paths=("a.py",), report=report))
-    wait = VerifyAttempt("a", 1)
+    wait = checks_of("a", 1)
     story.happens(f.ReviewBatched(at=0, subtask="a", number=1, asked=(), cost=Cost(), batch="b1"))
     assert may_start(story.state, wait)
     story.happens(f.DrainRequested(at=0, by="ada"))
@@ -188,8 +189,8 @@ def test_what_a_reviewer_costs_is_not_taken_for_the_workers_model() -> None:
     story.model_is_called("a")
     called = story.facts[-1]
     assert isinstance(called, f.ModelCalled)
-    before = story.state.subtasks["a"].attempts[0]
+    before = story.of("a").attempts[0]
     story.happens(called.model_copy(update={"role": "reviewer", "model": "other", "doing": "submit_review"}))
-    after = story.state.subtasks["a"].attempts[0]
+    after = story.of("a").attempts[0]
     assert (after.model, after.doing, after.spend.calls) == (before.model, before.doing, 2)
     assert story.state.spend["reviewer"].calls == 1

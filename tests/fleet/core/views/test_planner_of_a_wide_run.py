@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from fleet.core.base.ids import QuestionId
+from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.base.vector import Vector
 from fleet.core.history.subtask_sets import put_subtask
 from fleet.core.plans.limits import Policy
@@ -40,6 +40,10 @@ def spec_of(number: int) -> Subtask:
     )
 
 
+def case(number: int) -> SubtaskId:
+    return SubtaskId(f"handle-case-{number}")
+
+
 def attempt(number: int = 1, **fields: object) -> Attempt:
     report = f.Report(status="done", summary=LONG, recommendations=(LONG,) * 8)
     made = Attempt(number, "coder", None, "base", "first", "", 0.0, ended_at=float(number), report=report)
@@ -51,7 +55,7 @@ def wide(count: int = 10_000, closed: int = 9_900) -> RunState:
     state = Story(Policy(workers=1), Plan(goal="g", subtasks=tuple(map(spec_of, range(count))))).state
     for number in range(closed):
         landed = replace(
-            state.subtasks[f"handle-case-{number}"],
+            state.subtasks[case(number)],
             attempts=(attempt(ended_at=float(number)),),
             landed=f"sha-{number}",
         )
@@ -63,13 +67,13 @@ def failing(state: RunState, *numbers: int) -> RunState:
     red = f.Failure(kind="check", summary=f"3 failed. {LONG}"[:200], evidence=LONG * 10)
     for number in numbers:
         four = tuple(attempt(n, failure=red) for n in range(1, 5))
-        failed = replace(state.subtasks[f"handle-case-{number}"], attempts=four, failure=red)
+        failed = replace(state.subtasks[case(number)], attempts=four, failure=red)
         state = put_subtask(state, failed)
     return state
 
 
 def reading(state: RunState, *numbers: int) -> RunState:
-    reports = Vector(f"handle-case-{number}" for number in numbers)
+    reports = Vector(map(case, numbers))
     return replace(state, planning=replace(state.planning, reading=Reading(reports=reports)))
 
 
@@ -133,12 +137,9 @@ def test_up_to_two_hundred_all_are_listed() -> None:
 def test_open_questions_are_told_in_full_and_old_answers_give_way() -> None:
     state = wide(300, 250)
     ids = [QuestionId(f"q{n}") for n in range(250)]
-    asked = {
-        id_: Question(id_, f"handle-case-{n}", "how?", (), "", "planner", 0.0, answer=f"so {n}")
-        for n, id_ in enumerate(ids)
-    }
+    asked = {id_: Question(id_, case(n), "how?", (), "", "planner", 0.0, answer=f"so {n}") for n, id_ in enumerate(ids)}
     last = QuestionId("open")
-    asked[last] = replace(asked[ids[0]], id=last, about="handle-case-299", answer=None)
+    asked[last] = replace(asked[ids[0]], id=last, about=case(299), answer=None)
     news = replace(state.planning, reading=Reading(answers=(ids[3],)))
     view = planner_state(replace(state, questions=asked, asked=(last,), planning=news), 0.0)
     assert [each["id"] for each in view["questions"]] == ["q3", *(f"q{n}" for n in range(230, 250)), "open"]
@@ -148,22 +149,22 @@ def test_closed_areas_are_told_with_their_synthesis_and_all_that_landed_inside()
     state = wide(250, 240)
     synthesis = f.Report(status="done", summary="tokens are signed with ed25519")
     for number in (0, 1):
-        id_ = f"handle-case-{number}"
+        id_ = case(number)
         area = state.spec(id_).model_copy(update={"worker": PLANNER})
         state = replace(state, specs={**state.specs, id_: area})
     for number in range(2, 50):  # half of them in an area within the area
-        inside = replace(state.subtasks[f"handle-case-{number}"], area=f"handle-case-{number % 2}")
+        inside = replace(state.subtasks[case(number)], area=case(number % 2))
         state = put_subtask(state, inside)
-    nested = replace(state.subtasks["handle-case-1"], area="handle-case-0")
-    outer = replace(state.subtasks["handle-case-0"], attempts=(attempt(worker=PLANNER, report=synthesis),))
+    nested = replace(state.subtasks[case(1)], area=case(0))
+    outer = replace(state.subtasks[case(0)], attempts=(attempt(worker=PLANNER, report=synthesis),))
     state = put_subtask(put_subtask(state, nested), outer)
     members = {
         area: state.subtasks.set_of([s.id for s in state.subtasks.values() if s.area == area])
-        for area in (None, "handle-case-0", "handle-case-1")
+        for area in (None, case(0), case(1))
     }
     state = replace(
         state,
-        areas=dict.fromkeys(("handle-case-0", "handle-case-1"), state.planning),
+        areas=dict.fromkeys((case(0), case(1)), state.planning),
         subtasks=replace(state.subtasks, made_by=members),
     )
     view = planner_state(state, 0.0)
@@ -186,7 +187,7 @@ def test_however_many_folders_there_are_the_summary_has_an_end() -> None:
 
 def landing(state: RunState, *numbers: int) -> RunState:
     for number in numbers:
-        id_ = f"handle-case-{number}"
+        id_ = case(number)
         done = replace(state.subtasks[id_], attempts=(attempt(ended_at=float(number + 1)),), landed="x")
         state = put_subtask(state, done)
     return state
@@ -213,7 +214,7 @@ def test_what_is_still_open_stays_in_the_record_when_what_was_planned_with_it_is
     planned = [entry["planned"] for entry in record if "planned" in entry]
     assert planned == [f"handle-case-{n}" for n in range(1_000 - OLD, 1_000)]
     assert planner_record(landing(state, 999))[: len(record)] == record
-    dropped = put_subtask(state, replace(state.subtasks["handle-case-999"], dropped="no longer needed"))
+    dropped = put_subtask(state, replace(state.subtasks[case(999)], dropped="no longer needed"))
     assert "handle-case-999" not in [entry.get("planned") for entry in planner_record(dropped)]
 
 
@@ -222,7 +223,7 @@ def test_a_closed_subtask_can_be_found_by_words_and_read_in_full() -> None:
     assert [each["id"] for each in find_subtasks(state, "CASE 42 part12")] == ["handle-case-42"]
     assert find_subtasks(state, "handle")[0]["id"] == "handle-case-299"
     assert find_subtasks(state, "no-such-word") == []
-    report = subtask_report(state, "handle-case-42")
+    report = subtask_report(state, case(42))
     assert report is not None
     assert report["planned"]["touches"] == ["src/part12/case_42.py", "tests/test_case_42.py"]
 
@@ -232,4 +233,4 @@ def test_a_planner_finds_only_what_it_sees() -> None:
     area = subtask("auth").model_copy(update={"worker": PLANNER})
     story.planner_answers(add=(area, subtask("docs")))
     assert [each["id"] for each in find_subtasks(story.state, "docs")] == ["docs"]
-    assert find_subtasks(story.state, "docs", "auth") == []
+    assert find_subtasks(story.state, "docs", SubtaskId("auth")) == []

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.state import facts as f
 from fleet.core.views.planner_view import KNOWN, RECORD_RESULT, SHORT, planner_record, planner_state, subtask_report
 from tests.fleet.core.story import Story
@@ -59,10 +60,10 @@ def test_texts_of_others_are_cut_and_a_whole_report_can_be_asked_for() -> None:
     entry = planner_record(story.state)[-1]
     assert len(entry.get("result", "")) == RECORD_RESULT
     assert len(str(entry)) < 3_000
-    full = subtask_report(story.state, "a")
+    full = subtask_report(story.state, SubtaskId("a"))
     assert full is not None
     assert full["report"] == report.model_dump(mode="json")
-    assert subtask_report(story.state, "unheard-of") is None
+    assert subtask_report(story.state, SubtaskId("unheard-of")) is None
 
 
 def test_what_is_in_the_record_is_not_said_again_in_the_state_once_it_was_read() -> None:
@@ -115,6 +116,6 @@ def test_all_evidence_of_a_failure_can_be_asked_for() -> None:
     story = Story()
     story.planner_plans("a")
     story.attempt_fails("a")
-    full = subtask_report(story.state, "a")
+    full = subtask_report(story.state, SubtaskId("a"))
     assert full is not None
     assert [(each["attempt"], each["class"]) for each in full["failures"]] == [(1, "check")]

@@ -2,6 +2,7 @@
 
 import json
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.revision import Revision
 from fleet.core.state import facts as f
@@ -99,7 +100,7 @@ def test_in_an_area_its_own_planner_is_the_one_who_chose() -> None:
     first = Revision(assessment="one part", add=plan_of("login").subtasks)
     story.happens(f.PlanRevised(at=0, call=2, by="planner", revision=first, area="auth"))
     story.attempt_fails("login")
-    call = story.state.areas["auth"].open
+    call = story.state.areas[SubtaskId("auth")].open
     again = Revision.model_validate({"assessment": "again", "retry": [{"id": "login", "guidance": "otherwise"}]})
     story.happens(f.PlanRevised(at=1, call=call, by="planner", revision=again, area="auth"))
     (chosen,) = story.state.incidents[0].remedies

@@ -5,6 +5,7 @@ from typing import get_args
 
 import pytest
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.core.state.status import Status
@@ -230,7 +231,7 @@ def test_one_word_says_how_a_run_is() -> None:
 def test_a_subtask_shows_all_its_attempts_with_checks_and_failures(story: Story) -> None:
     check = f.CheckRun(criterion="c", command="make test", passed=False, exit_code=2, output="1 failed")
     story.happens(f.AttemptFailed(at=9, subtask="running", number=1, failure=failure(), report=REPORT, checks=(check,)))
-    spec = story.state.spec("running")
+    spec = story.state.spec(SubtaskId("running"))
     view = dump_view(subtask_view(story.state, spec, story.now))
     assert json.loads(json.dumps(view)) == view
     (attempt,) = view["attempts"]

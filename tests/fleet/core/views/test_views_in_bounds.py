@@ -38,9 +38,9 @@ def test_a_subtask_says_which_machine_it_waits_for_until_the_run_ends() -> None:
     offers = {"": MachineOffer(), "big": MachineOffer(labels=("gpu",), lands=True)}
     story = Story(Policy(machines=Machines(offers=offers)), plan_of("x", "y", labels=("gpu",)))
     story.happens(connected("big", labels=("gpu",), lands=True))
-    lines = subtask_lines(subtask_view(story.state, story.state.spec("y"), 0.0))
+    lines = subtask_lines(subtask_view(story.state, story.spec("y"), 0.0))
     assert "  labels  gpu" in lines
     assert "  WAITING waits for a free slot on a machine with the label gpu: big (1 of 1 in use)" in lines
     story.happens(f.RunEnded(at=0, ending="cancelled", why="so"))
     assert waiting_for_machines(story.state, 0.0) == {}
-    assert subtask_view(story.state, story.state.spec("y"), 0.0).waits_for == ""
+    assert subtask_view(story.state, story.spec("y"), 0.0).waits_for == ""

@@ -1,7 +1,6 @@
 """What agents learn before they start: earlier attempts and the repository's notes; and what a verdict rests on."""
 
 from fleet.core.history.evolve import evolve
-from fleet.core.policy.effects import VerifyAttempt
 from fleet.core.state import facts as f
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import NOTES_LIMIT, WorkerBriefs, layout, planner_notes, worker_notes
@@ -9,6 +8,7 @@ from fleet.engine.commands.checks import Gate
 from fleet.engine.commands.perform import Performer
 from fleet.engine.internal_errors import Advice
 from fleet.ports.agents import Planner
+from tests.fleet.core.pretend import checks_of, subtask_of
 from tests.fleet.eyes import FakeRepository
 from tests.fleet.fakes import RealClock
 from tests.fleet.hands import Book, Clock, PaperHands, queued
@@ -46,7 +46,7 @@ def failed(kind: f.FailureKind) -> Book:
 async def test_work_that_did_not_merge_is_shown_beside_what_it_met() -> None:
     book = failed("conflict")
     shown = await WorkerBriefs(book, PaperHands(), Advice(book, RealClock())).failure_of(
-        book.state.subtasks["a"].attempts[0]
+        subtask_of(book.state, "a").attempts[0]
     )
     assert shown is not None
     assert shown.evidence.startswith("both sides")
@@ -56,7 +56,7 @@ async def test_work_that_did_not_merge_is_shown_beside_what_it_met() -> None:
 
 async def test_of_other_failures_only_their_evidence_is_shown() -> None:
     book = failed("check")
-    attempt = book.state.subtasks["a"].attempts[0]
+    attempt = subtask_of(book.state, "a").attempts[0]
     assert await WorkerBriefs(book, PaperHands(), Advice(book, RealClock())).failure_of(attempt) is attempt.failure
 
 
@@ -84,8 +84,8 @@ def finished(*paths: str) -> Book:
 async def test_a_change_to_the_tests_that_judge_it_is_refused_before_anything_is_run() -> None:
     book = finished("src/a.py", "tests/test_a.py")
     hands = PaperHands(files=("src/a.py", "tests/test_a.py"))
-    await performer(book, hands)(VerifyAttempt("a", 2))
-    failure = book.state.subtasks["a"].attempts[1].failure
+    await performer(book, hands)(checks_of("a", 2))
+    failure = subtask_of(book.state, "a").attempts[1].failure
     assert failure is not None
     assert (failure.kind, failure.summary) == ("bounds", "changes the tests that its own checks run")
     assert failure.evidence.startswith("tests/test_a.py\n")
@@ -94,14 +94,14 @@ async def test_a_change_to_the_tests_that_judge_it_is_refused_before_anything_is
 
 async def test_a_test_that_the_worker_brings_along_is_its_own() -> None:
     book = finished("src/a.py", "tests/test_a.py")
-    await performer(book, PaperHands(files=("src/a.py",)))(VerifyAttempt("a", 2))
-    assert book.state.subtasks["a"].attempts[1].verified
+    await performer(book, PaperHands(files=("src/a.py",)))(checks_of("a", 2))
+    assert subtask_of(book.state, "a").attempts[1].verified
 
 
 async def test_a_flaky_check_of_a_worker_does_not_count_as_a_success() -> None:
     book = finished("src/a.py")
-    await performer(book, PaperHands(passes=lambda _, __, time: time > 1))(VerifyAttempt("a", 2))
-    failure = book.state.subtasks["a"].attempts[1].failure
+    await performer(book, PaperHands(passes=lambda _, __, time: time > 1))(checks_of("a", 2))
+    failure = subtask_of(book.state, "a").attempts[1].failure
     assert failure is not None
     assert failure.kind == "check"
     assert "failed, then passed when it was run again: flaky" in failure.evidence

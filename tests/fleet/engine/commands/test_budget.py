@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Cost, Usage
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
@@ -14,6 +15,8 @@ from fleet.core.state.state import RunState
 from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
 from fleet.ports.agents import ModelUse
 from tests.fleet.core.story import Story, plan_of
+
+S0 = SubtaskId("s0")
 
 CALL = Cost(calls=1, tokens=1000, dollars=0.10)
 USE = ModelUse(model="m", usage=Usage(input=100, output=10), dollars=0.01, seconds=1, turn=1, doing="bash")
@@ -62,7 +65,7 @@ def anyio_backend() -> str:
 
 async def test_a_call_is_counted_and_what_was_set_aside_is_free_again() -> None:
     book = ledger(budget_dollars=0.15)
-    meter = CallMeter(RunBudget(book, Noon()), Purpose("worker", subtask="s0", attempt=1))
+    meter = CallMeter(RunBudget(book, Noon()), Purpose("worker", subtask=S0, attempt=1))
     assert await meter.reserve("m", CALL) is None
     await meter.used(USE)
     assert await meter.reserve("m", CALL) is None
@@ -76,7 +79,7 @@ async def test_calls_wait_for_each_other_where_not_all_fit_and_the_limit_is_neve
 
     async def one(number: int) -> None:
         nonlocal under_way, most
-        meter = CallMeter(budget, Purpose("worker", subtask=f"s{number}", attempt=1))
+        meter = CallMeter(budget, Purpose("worker", subtask=SubtaskId(f"s{number}"), attempt=1))
         if await meter.reserve("m", CALL) is not None:
             return
         under_way += 1
@@ -98,7 +101,7 @@ async def test_calls_wait_for_each_other_where_not_all_fit_and_the_limit_is_neve
 async def test_the_journal_always_knows_enough_without_a_fact_for_every_call() -> None:
     book = ledger()
     budget = RunBudget(book, Noon())
-    meters = [CallMeter(budget, Purpose("worker", subtask=f"s{number}", attempt=1)) for number in range(20)]
+    meters = [CallMeter(budget, Purpose("worker", subtask=SubtaskId(f"s{number}"), attempt=1)) for number in range(20)]
     for number, meter in enumerate(meters, 1):
         await meter.reserve("m", CALL)
         assert (book.state.held.dollars or 0) >= 0.1 * number - 1e-9
@@ -113,7 +116,7 @@ async def test_the_journal_always_knows_enough_without_a_fact_for_every_call() -
 async def test_fewer_calls_under_way_leave_less_in_doubt() -> None:
     book = ledger()
     budget = RunBudget(book, Noon())
-    meters = [CallMeter(budget, Purpose("worker", subtask=f"s{number}", attempt=1)) for number in range(20)]
+    meters = [CallMeter(budget, Purpose("worker", subtask=SubtaskId(f"s{number}"), attempt=1)) for number in range(20)]
     for meter in meters:
         await meter.reserve("m", CALL)
     for meter in meters:
@@ -136,7 +139,7 @@ async def test_a_call_that_is_stopped_under_way_is_in_doubt_and_one_that_was_ref
 
 async def test_a_refusal_ends_the_run_and_costs_the_attempt_nothing() -> None:
     book = ledger(budget_dollars=0.05)
-    meter = CallMeter(RunBudget(book, Noon()), Purpose("worker", subtask="s0", attempt=1))
+    meter = CallMeter(RunBudget(book, Noon()), Purpose("worker", subtask=S0, attempt=1))
     failure = await meter.reserve("m", CALL)
     assert failure is not None
     assert (failure.kind, meter.may_call()) == ("spent", False)
@@ -146,7 +149,7 @@ async def test_a_refusal_ends_the_run_and_costs_the_attempt_nothing() -> None:
 async def test_a_subtasks_budget_stops_the_attempt_and_not_the_run() -> None:
     book = ledger(subtask_dollars=0.05)
     budget = RunBudget(book, Noon())
-    meter = CallMeter(budget, Purpose("worker", subtask="s0", attempt=1))
+    meter = CallMeter(budget, Purpose("worker", subtask=S0, attempt=1))
     failure = await meter.reserve("m", CALL)
     assert failure is not None
     assert (failure.kind, budget.allows_calls(book.state), book.facts) == ("budget", True, [])

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dashboards.text.tables import subtask_lines
+from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
 from fleet.core.state import facts as f
@@ -15,6 +16,7 @@ from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
 from fleet.engine.local_node import LocalNode
 from fleet.ports.worktrees import EffectError
+from tests.fleet.core.pretend import subtask_of
 from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
 
 GATE = Gate(criteria=(Criterion(criterion="the gate", run="gate", fails_before=False),))
@@ -39,7 +41,7 @@ async def test_a_green_probe_lands_all_and_knows_which_commit_was_tested_itself(
         ("b", False),
         ("c", True),
     ]
-    assert [book.state.subtasks[id_].attempts[0].tested for id_ in "abc"] == [False, False, True]
+    assert [subtask_of(book.state, id_).attempts[0].tested for id_ in "abc"] == [False, False, True]
     assert {tree for tree, _ in hands.ran} == {"a b base c"}
 
 
@@ -58,17 +60,17 @@ async def test_nested_probes_narrow_down_to_the_guilty_one_and_land_the_others()
     while probes := book.state.landing.open_batches:
         await work.test_batch(probes[-1].number)
     assert hands.branch.split() == ["base", "a", "b", "d", "e"]
-    attempt = book.state.subtasks["c"].attempts[0]
+    attempt = subtask_of(book.state, "c").attempts[0]
     assert attempt.failure is not None
     assert attempt.failure.kind == "integration"
-    assert all(book.state.subtasks[id_].landed for id_ in "abde")
+    assert all(subtask_of(book.state, id_).landed for id_ in "abde")
 
 
 async def test_how_the_guilty_one_was_found_can_be_shown_batch_by_batch() -> None:
     policy = Policy(slots=1, every_commit_within_s=0, reruns=0)
     book, hands = probed(queued("abcdefgh", policy), 8), without("f")
     await to_the_end(book, hands)
-    batches = subtask_view(book.state, book.state.spec("f"), 1.0).batches
+    batches = subtask_view(book.state, book.state.spec(SubtaskId("f")), 1.0).batches
     first, last = batches[0], batches[-1]
     assert (first.red, first.members, first.suspects) == (True, tuple("abcdefgh"), tuple("abcdefgh"))
     assert all(len(now.suspects) <= len(then.suspects) for then, now in itertools.pairwise(batches))
@@ -76,7 +78,7 @@ async def test_how_the_guilty_one_was_found_can_be_shown_batch_by_batch() -> Non
     gates = [command for _, command in hands.ran].count("gate")
     assert status_view(book.state, 1.0, alive=False).landing.gate_runs == gates
     assert sum(batch.gate_runs for batch in batches) <= gates
-    text = "\n".join(subtask_lines(subtask_view(book.state, book.state.spec("f"), 1.0)))
+    text = "\n".join(subtask_lines(subtask_view(book.state, book.state.spec(SubtaskId("f")), 1.0)))
     assert "Batch 1  of 8  red, bisecting 8 suspects: a, b, c, d, e, f, g, h  (1 run of the gate)" in text
     assert "caused by f" in text
 
@@ -136,7 +138,7 @@ async def test_where_every_commit_counts_each_tree_is_tested_and_the_branch_stop
     [result] = book.results()
     assert [(member.subtask, member.tested) for member in result.landed] == [("a", True), ("b", True)]
     assert {tree for tree, command in hands.ran if command == "gate"} >= {"a base", "a b base", "a b base c"}
-    assert book.state.subtasks["c"].attempts[0].failure is not None
+    assert subtask_of(book.state, "c").attempts[0].failure is not None
     assert book.state.landing.queue == ("d",)
 
 
@@ -151,7 +153,7 @@ async def test_where_there_is_time_each_tree_is_tested_and_the_first_red_one_is_
     assert hands.branch == "base a b"
     [result] = book.results()
     assert [(member.subtask, member.tested) for member in result.landed] == [("a", True), ("b", True)]
-    failure = book.state.subtasks["c"].attempts[0].failure
+    failure = subtask_of(book.state, "c").attempts[0].failure
     assert failure is not None
     assert failure.kind == "integration"
 
@@ -200,7 +202,7 @@ async def test_what_lands_below_a_red_commit_passes_the_criteria_of_all_of_it() 
     book, hands = probed(queued("abc", QUICK), 3), PaperHands(passes=passes)
     await to_the_end(book, hands)
     assert hands.branch == "base a"
-    assert [id_ for id_ in "abc" if book.state.subtasks[id_].attempts[0].failure] == ["b", "c"]
+    assert [id_ for id_ in "abc" if subtask_of(book.state, id_).attempts[0].failure] == ["b", "c"]
 
 
 async def test_a_whole_that_is_red_although_each_commit_passes_is_narrowed_down() -> None:
@@ -208,7 +210,7 @@ async def test_a_whole_that_is_red_although_each_commit_passes_is_narrowed_down(
     hands = PaperHands(passes=lambda tree, command, _: not (command == "check a" and "c" in tree.split()))
     await to_the_end(book, hands)
     assert hands.branch == "base a b d"
-    assert book.state.subtasks["c"].attempts[0].failure is not None
+    assert subtask_of(book.state, "c").attempts[0].failure is not None
 
 
 async def to_the_end(book: Book, hands: PaperHands) -> None:
@@ -224,10 +226,10 @@ async def test_a_suspect_that_was_red_only_once_is_tested_once_more_while_the_qu
     alone, *others = book.state.landing.open_batches
     assert (alone.alone, [member.subtask for member in alone.members]) == (True, ["a"])
     assert [[member.subtask for member in other.members] for other in others] == [["b"]]
-    assert book.state.subtasks["a"].attempts[0].failure is None
+    assert subtask_of(book.state, "a").attempts[0].failure is None
     await to_the_end(book, hands)
     assert hands.branch == "base b"
-    attempt = book.state.subtasks["a"].attempts[0]
+    attempt = subtask_of(book.state, "a").attempts[0]
     assert attempt.failure is not None
     assert [check.command for check in attempt.checks] == ["gate"]
     assert book.state.landing.outcomes.count(False) == 1
@@ -238,10 +240,10 @@ async def test_a_suspect_that_passes_alone_waits_for_its_turn_again_and_lands() 
     book = probed(queued("a"), 1)
     await to_the_end(book, hands)
     assert hands.branch == "base a"
-    assert book.state.subtasks["a"].landed
+    assert subtask_of(book.state, "a").landed
     assert book.state.landing.red == 1
     assert [note for note in book.state.warnings if note.startswith("flaky: the gate (gate)")]
-    assert len(book.state.subtasks["a"].attempts) == 1
+    assert len(subtask_of(book.state, "a").attempts) == 1
 
 
 async def test_who_is_found_by_narrowing_down_is_tested_alone_for_others_may_have_made_the_first_tree_red() -> None:
@@ -249,10 +251,10 @@ async def test_who_is_found_by_narrowing_down_is_tested_alone_for_others_may_hav
     work = lander(book, hands)
     await work.test_batch(1)
     await work.test_batch(book.state.landing.open_batches[0].number)
-    assert book.state.subtasks["a"].attempts[0].failure is None
+    assert subtask_of(book.state, "a").attempts[0].failure is None
     [alone] = [probe for probe in book.state.landing.open_batches if probe.alone]
     await work.test_batch(alone.number)
-    assert book.state.subtasks["a"].attempts[0].failure is not None
+    assert subtask_of(book.state, "a").attempts[0].failure is not None
 
 
 async def test_a_branch_that_someone_else_moved_is_not_moved_again() -> None:
@@ -274,7 +276,7 @@ async def test_a_probe_that_can_not_be_carried_out_sends_its_members_back_free_o
     book, hands = probed(queued("ab"), 2), without()
     await lander(book, hands).give_up(1, f.Failure(kind="infrastructure", summary="no disk"))
     assert book.state.landing.queue == ()
-    assert [book.state.subtasks[id_].counted for id_ in "ab"] == [0, 0]
+    assert [subtask_of(book.state, id_).counted for id_ in "ab"] == [0, 0]
 
 
 async def test_the_runs_of_the_gate_for_a_suspect_alone_are_counted_and_its_batch_is_shown() -> None:
@@ -282,6 +284,6 @@ async def test_the_runs_of_the_gate_for_a_suspect_alone_are_counted_and_its_batc
     await to_the_end(book, hands)
     gates = [command for _, command in hands.ran].count("gate")
     assert status_view(book.state, 1.0, alive=False).landing.gate_runs == gates
-    last = subtask_view(book.state, book.state.spec("c"), 1.0).batches[-1]
+    last = subtask_view(book.state, book.state.spec(SubtaskId("c")), 1.0).batches[-1]
     assert (last.alone, last.red, last.members, last.suspects) == (True, True, ("c",), ("c",))
     assert last.gate_runs > 0

@@ -16,7 +16,7 @@ from fleet.engine.commands.checks import Gate
 from fleet.engine.loop import Engine
 from fleet.ports.agents import PlannerBrief, WorkerBrief
 from fleet.ports.worktrees import EffectError
-from tests.fleet.core.pretend import subtask
+from tests.fleet.core.pretend import subtask, subtask_of
 from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import DONE, QUICK, FakeFleet, FakeIntegrator, FakePlanner, FakeWorker, finishes, wait_until
 
@@ -24,7 +24,7 @@ GATE = Gate((Criterion(criterion="the gate", run="without bad", fails_before=Fal
 
 
 def failures(state: RunState, id_: str) -> list[tuple[str, str]]:
-    attempts = state.subtasks[id_].attempts
+    attempts = subtask_of(state, id_).attempts
     return [(attempt.failure.kind, attempt.failure.summary) for attempt in attempts if attempt.failure]
 
 
@@ -75,7 +75,7 @@ async def test_a_machine_that_stays_broken_costs_the_subtask_no_attempt() -> Non
     fleet.worktrees.broken_checks["c-a-1"] = 4
     state = await fleet.run()
     assert failures(state, "a") == [("infrastructure", "no room for a box")]
-    assert state.subtasks["a"].counted == 0
+    assert subtask_of(state, "a").counted == 0
     assert (state.ending, fleet.worker.tried()["a"]) == ("landed", 2)
 
 
@@ -111,8 +111,8 @@ async def test_a_workers_own_word_for_its_failure_is_taken_for_what_it_means(rep
     fleet = FakeFleet(plan_of("a", failure_action="ask"), worker=FakeWorker(lambda _: report))
     state = await fleet.run()
     assert failures(state, "a") == [(kind, report.summary)]
-    assert state.subtasks["a"].counted == 1
-    assert state.subtasks["a"].attempts[0].report == report
+    assert subtask_of(state, "a").counted == 1
+    assert subtask_of(state, "a").attempts[0].report == report
 
 
 async def test_a_claim_is_not_believed_when_the_checks_fail() -> None:
@@ -120,7 +120,7 @@ async def test_a_claim_is_not_believed_when_the_checks_fail() -> None:
     fleet.worktrees.red.add("check a")
     state = await fleet.run()
     assert failures(state, "a") == [("check", "does not pass: it works")]
-    failure = state.subtasks["a"].failure
+    failure = subtask_of(state, "a").failure
     assert failure is not None
     assert failure.evidence == "$ check a\n(exit code 0)\nit says so"
     assert state.commits == 0
@@ -132,7 +132,7 @@ async def test_what_conflicts_and_what_makes_the_gate_red_goes_back_and_the_rest
     state = await fleet.run()
     assert failures(state, "bad") == [("integration", "merged onto what landed meanwhile, it fails: the gate")]
     assert failures(state, "torn") == [("conflict", "does not merge")] * 2
-    assert [attempt.strategy for attempt in state.subtasks["torn"].attempts] == ["first", "resolve"]
+    assert [attempt.strategy for attempt in subtask_of(state, "torn").attempts] == ["first", "resolve"]
     assert fleet.git.holds[state.tip] == {"a", "b"}
     assert state.ending == "partial"
 
@@ -217,7 +217,7 @@ async def test_what_a_failed_attempt_changed_is_kept_and_shown_to_the_next_one()
     again = {"failure_action": "retry"}
     fleet = FakeFleet(plan_of("a", **again), worker=FakeWorker(works))
     state = await fleet.run()
-    first, second = state.subtasks["a"].attempts
+    first, second = subtask_of(state, "a").attempts
     assert (state.ending, first.kept, first.commit, second.kept) == ("landed", True, "c-a-1", False)
     [(_, failure)] = fleet.worker.briefs[-1].failures
     assert failure.evidence == f"tail\n\nWhat that attempt changed:\n\n{first.base}..c-a-1"
@@ -243,7 +243,7 @@ async def test_work_that_was_pinned_before_a_crash_is_not_done_again() -> None:
     state = await fleet.run()
     assert fleet.worker.briefs == []
     assert (state.ending, state.attempts, state.commits) == ("landed", 1, 1)
-    report = state.subtasks["a"].attempts[0].report
+    report = subtask_of(state, "a").attempts[0].report
     assert report is not None
     assert report.summary == "finished before an interruption"
 

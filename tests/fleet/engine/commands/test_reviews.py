@@ -18,6 +18,7 @@ from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.loop import Engine
 from fleet.ports.agents import BatchFound, BatchResults, Meter, PlannerBrief, ReviewBrief
+from tests.fleet.core.pretend import subtask_of
 from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import QUICK, USE, FakeFleet, FakePlanner, finishes, wait_until
 
@@ -124,7 +125,7 @@ def planned(*ids: str, **more: object) -> Plan:
 
 
 def failures(state: RunState) -> list[tuple[str, str]]:
-    attempts = state.subtasks["a"].attempts
+    attempts = subtask_of(state, "a").attempts
     return [(attempt.failure.kind, attempt.failure.summary) for attempt in attempts if attempt.failure]
 
 
@@ -140,9 +141,9 @@ async def test_a_finding_is_evidence_for_the_next_attempt() -> None:
     assert (state.ending, failures(state)) == ("landed", [("check", "reviewers found faults: private")])
     [(_, failure)] = fleet.worker.briefs[1].failures
     assert failure.evidence == "private (review by critic):\na.py:1: a name leaves it"
-    assert [check.passed for check in state.subtasks["a"].attempts[1].checks] == [True, True]
+    assert [check.passed for check in subtask_of(state, "a").attempts[1].checks] == [True, True]
     assert set(state.settled.values()) == {"mended"}
-    assert (state.spend["reviewer"].calls, state.subtasks["a"].attempts[0].spend.calls) == (2, 2)
+    assert (state.spend["reviewer"].calls, subtask_of(state, "a").attempts[0].spend.calls) == (2, 2)
 
 
 async def test_a_reviewer_gets_the_subtask_and_the_change_and_nothing_that_its_worker_said() -> None:
@@ -214,7 +215,7 @@ async def test_all_votes_go_out_as_one_batch_and_are_accounted_for() -> None:
     fleet = ReviewedFleet(planned("a", votes=3), review_rules=BATCHED)
     state = await fleet.run()
     assert ([len(ids) for ids in fleet.reviewer.sent], fleet.reviewer.briefs) == ([3], [])
-    assert (state.ending, len(state.subtasks["a"].attempts[0].votes), state.pending_reviews) == ("landed", 3, {})
+    assert (state.ending, len(subtask_of(state, "a").attempts[0].votes), state.pending_reviews) == ("landed", 3, {})
     assert state.spend["reviewer"].priced_dollars == pytest.approx(0.015)
 
 
