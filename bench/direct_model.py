@@ -5,7 +5,6 @@ Requests are those that would go over the wire, and all rules hold: what breaks 
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -46,7 +45,9 @@ class DirectModel:
 
     async def ask(self, request: Request, on_begin: OnBegin) -> Answer | CallFault:
         exchange = Exchange(TIMEOUTS, on_begin, lambda text: text)
-        return await exchange.run(partial(self._answer, request, exchange))
+        with exchange.receiving():
+            await self._answer(request, exchange)
+        return exchange.result()
 
     async def _answer(self, request: Request, exchange: Exchange) -> None:
         try:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleet import cli
+from fleet.cli.entry import run_program
 from fleet.cli.verbs import tend
 from fleet.runs.crash_points import listening
 from scripts.frame import Figure, Table, add_jobs, command_line, exit_with, forked_processes, progress, temporary_folder
@@ -320,7 +320,7 @@ def _become_fleet(arguments: list[str], environment: dict[str, str], log: Path, 
     code = 70
     try:
         with listening(reached):
-            cli.main()
+            run_program()
         code = 0
     except SystemExit as done:
         code = done.code if isinstance(done.code, int) else 1

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections import Counter
 
-from fleet import cli
+from fleet.cli.entry import run_program
 from fleet.runs.crash_points import listening
 from scripts.frame import MET
 
@@ -27,7 +27,7 @@ def main() -> int:
 
     sys.argv[1:] = arguments
     with listening(listener):
-        cli.main()
+        run_program()
     return MET
 
 

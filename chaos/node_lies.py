@@ -16,8 +16,8 @@ from functools import partial
 from hashlib import sha1
 from typing import Any
 
-from fleet import cli
 from fleet.app.nodes import node_process
+from fleet.cli.entry import run_program
 from fleet.core.state.facts import CheckRun
 from fleet.engine.local_node import LocalNode
 from fleet.nodes import messages
@@ -280,7 +280,7 @@ def main() -> int:
     name, *options = sys.argv[1:]
     (LIES | OTHERS)[name]()
     sys.argv[1:] = ["node", "--stdio", *options]
-    cli.main()
+    run_program()
     return MET
 
 

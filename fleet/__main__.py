@@ -1,5 +1,5 @@
 """`python -m fleet`."""
 
-from fleet.cli import main
+from fleet.cli.entry import run_program
 
-main()
+run_program()

@@ -6,7 +6,8 @@ each pay for writing it; here one does, and the others wait a second or two unti
 
 import json
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
@@ -98,7 +99,8 @@ class CacheWarmup:
         prefix = self._prefixes.setdefault(key, _Prefix())
         while prefix.warm_until <= self.now():
             if prefix.leader is None:
-                return await self._lead(request, on_begin, prefix)
+                with self._leading(request, on_begin, prefix) as begun:
+                    return await self.model.ask(request, begun)
             with anyio.move_on_after(self.patience_s) as waiting:
                 await prefix.leader.wait()
             if waiting.cancelled_caught:
@@ -122,7 +124,9 @@ class CacheWarmup:
     def _lives_s(self, request: Request) -> float:
         return request.kept_s - self.times.margin_s
 
-    async def _lead(self, request: Request, on_begin: OnBegin, prefix: _Prefix) -> Answer | CallFault:
+    @contextmanager
+    def _leading(self, request: Request, on_begin: OnBegin, prefix: _Prefix) -> Iterator[OnBegin]:
+        """While this call leads, others wait until its answer begins."""
         leader, started = anyio.Event(), self.now()
         prefix.leader = leader
 
@@ -132,7 +136,7 @@ class CacheWarmup:
             on_begin(quotas)
 
         try:
-            return await self.model.ask(request, release_followers)
+            yield release_followers
         finally:
             prefix.leader = None
             leader.set()

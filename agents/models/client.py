@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -76,7 +75,9 @@ class Client:
         if "streaming" in without:  # nothing is heard before it is complete
             timeouts = replace(timeouts, silence_s=timeouts.call_s)
         exchange = Exchange(timeouts, on_begin, self.redact)
-        return await exchange.run(partial(claude.send, request, exchange, without=without))
+        with exchange.receiving():
+            await claude.send(request, exchange, without=without)
+        return exchange.result()
 
     def lacks(self, model: str, capability: Capability) -> bool:
         """Whether the service does without this: it is configured so, or was refused."""

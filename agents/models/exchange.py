@@ -6,7 +6,8 @@ Knows no SDK and no HTTP library: the sender of the request feeds the bytes of t
 import json
 import math
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -228,21 +229,21 @@ class Exchange:
     def is_over(self) -> bool:
         return self._builder.finished or self._fault is not None
 
-    async def run(self, receive: Callable[[], Awaitable[None]]) -> Answer | CallFault:
-        """The answer that `receive` feeds in. Every way a call can go wrong is a `CallFault`."""
+    @contextmanager
+    def receiving(self) -> Iterator[None]:
+        """The answer is fed in within this block. Every way the call can go wrong becomes a fault."""
         with (
             anyio.move_on_after(self.timeouts.call_s) as total,
             anyio.move_on_after(self.timeouts.silence_s) as self._silence,
         ):
             try:
-                await receive()
+                yield
             except WireError as error:
                 self._fault = error.fault
         if self._silence.cancelled_caught:
             self._fault = CallFault("outage", f"no content for {self.timeouts.silence_s:g} s")
         elif total.cancelled_caught:
             self._fault = CallFault("outage", f"not finished after {self.timeouts.call_s:g} s")
-        return self.result()
 
     def result(self) -> Answer | CallFault:
         """What has been fed in so far, as an answer or a fault."""

@@ -262,11 +262,10 @@ class RelayedCall:
         exchange = Exchange(relay.settings.timeouts, on_begin, relay.client.redact)
         with anyio.CancelScope() as scope:
             self._underway = scope
-            result = await exchange.run(lambda: self._receive(exchange))
+            with exchange.receiving():
+                await self._receive(exchange)
         self._underway = None
-        if not scope.cancelled_caught:
-            return result
-        if not exchange.has_begun:
+        if scope.cancelled_caught and not exchange.has_begun:
             raise AttemptEndedError
         return exchange.result()
 

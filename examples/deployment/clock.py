@@ -10,7 +10,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the project, not this folder
     from fleet.app import fleet
-    from fleet.cli import main
+    from fleet.cli.entry import run_program
     from fleet.engine import loop
 
     ahead = Path(sys.argv.pop(1))
@@ -23,4 +23,4 @@ if __name__ == "__main__":
 
     fleet.SystemClock = MovedClock  # type: ignore[attr-defined]
     sys.argv[0] = "fleet"
-    main()
+    run_program()

@@ -30,10 +30,3 @@ def _is_below(folder: str, module: object) -> bool:
 
 
 put_first()
-
-
-def main() -> None:
-    """Run the program."""
-    from fleet.cli.entry import run_program  # noqa: PLC0415 - who imports a verb alone needs no program
-
-    run_program()

@@ -31,11 +31,11 @@ STEPS = (
 """In the order in which one command after another gets there."""
 KILLED_AT = """
 import os, signal, sys
-from fleet.cli import main
+from fleet.cli.entry import run_program
 from fleet.runs.crash_points import listening
 point = sys.argv.pop(1)
 with listening(lambda reached: os.kill(os.getpid(), signal.SIGKILL) if reached == point else None):
-    main()
+    run_program()
 """
 WITHOUT = {"do": "shell", "commands": ["git rm -q -f forbidden.txt || rm -f forbidden.txt; printf 'one\\n' > one.txt"]}
 

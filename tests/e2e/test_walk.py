@@ -21,7 +21,7 @@ from tests.worktrees.conftest import make_repository
 TRACED = Path(__file__).with_name("traced.py")
 TUTORIAL = Path(__file__).parents[2] / "examples" / "tutorial"
 
-MOST_ACTIVE, DEEPEST, EVOLVED_PER_FACT = 155, 29, 1.05
+MOST_ACTIVE, DEEPEST, EVOLVED_PER_FACT = 154, 24, 1.05
 """Modules in which a function runs, frames of the program's own on one stack, calls of `evolve` for each fact.
 
 Two modules more than were measured: whether a retry or a warning comes up depends on how fast the machine is.

@@ -215,11 +215,11 @@ def _text_stream(old: object, mode: str, *, line_buffering: bool = False) -> io.
 
 def run_fleet() -> None:
     """Run the program as `python -m fleet` does, but leave without taking apart all that was imported."""
-    from fleet.cli import main  # noqa: PLC0415 - only forks need it
+    from fleet.cli.entry import run_program  # noqa: PLC0415 - only forks need it
 
     code = 0
     try:
-        main()
+        run_program()
     except SystemExit as end:
         if not isinstance(end.code, int | None):
             raise

@@ -31,10 +31,10 @@ QUICK = (["run"], ["status"], ["mcp"])
 HEAVY = {"anthropic", "textual", "git", "prometheus_client", "aiohttp", "acp", "mcp", "mcp_types"}
 LOADED = """
 import sys
-from fleet.cli import main
+from fleet.cli.entry import run_program
 sys.argv = ["fleet", *sys.argv[1:]]
 try:
-    main()
+    run_program()
 finally:
     print("loaded:", *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
 """

@@ -75,14 +75,14 @@ def test_every_error_is_json_with_json(tmp_path: Path, run: RunFolder) -> None:
 
 _BUG = """
 import sys
-from fleet.cli import main
+from fleet.cli.entry import run_program
 from fleet.cli.verbs import look
 from fleet.errors import FleetError
 def fail(*_, **__):
     raise {bug}
 look.status_view = fail
 sys.argv = ["fleet", *sys.argv[1:]]
-main()
+run_program()
 """
 
 

@@ -16,10 +16,10 @@ EXTRAS = ("boto3", "botocore", "google", "mcp", "ray")
 _SCRIPT = """
 import sys
 sys.argv = ["fleet", *sys.argv[1:]]
-from fleet.cli import main
+from fleet.cli.entry import run_program
 code = 0
 try:
-    main()
+    run_program()
 except SystemExit as end:
     code = end.code or 0
 print("loaded:", *sorted({name.partition(".")[0] for name in sys.modules}))

@@ -62,11 +62,6 @@ def work_and_show(fleet: Fleet, folder: RunFolder, display: Display) -> f.Ending
         start_pages(folder)
     if display.wants_full_screen and has_full_screen():
         return _on_full_screen(fleet, folder)
-    return _in_foreground(fleet, folder, display)
-
-
-def _in_foreground(fleet: Fleet, folder: RunFolder, display: Display) -> f.Ending | None:
-    """The engine works in this process, and its events are printed."""
     hint = "Ctrl-C lets running agents finish, then stops. Details: fleet status"
     show_note(f"{folder.run}: running. {hint} {folder.run}")
     shown = _facts_shown(folder)

@@ -269,7 +269,7 @@ def run(
     given = flags(limits, base_url=base_url, metrics=metrics, otlp=otlp, allow_red_base=allow_red_base, **how)
     fleet = Fleet(common.configuration(repo, config, given), current())
     display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json, web=web)
-    _begin(fleet, asked, Order(goal="", repository=repo, base=base, name=name), display)
+    raise typer.Exit(exit_code(work_and_show(fleet, _created(fleet, asked, display, repo, base, name), display)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,21 +297,24 @@ class _Asked:
             raise UsageError("--plan-only calls the planner, --estimate calls nothing", hint="use one of them")
 
 
-def _begin(fleet: Fleet, asked: _Asked, order: Order, display: Display) -> None:
-    """Estimate, plan or run what was asked for; the order says where, and under which name."""
+def _created(
+    fleet: Fleet, asked: _Asked, display: Display, repository: Path, base: str | None, name: str | None
+) -> RunFolder:
+    """The new run. Where an estimate or a plan is all that was asked for, it is shown and the program ends."""
     epic, loaded = _read_epic(asked.epic), fleet.loaded
     by_human = display.interactive or fleet.config.run.review
     reviewing = reviewing_of(asked.review, yes=asked.yes, by_human=by_human)
-    order = replace(order, goal=epic.goal, issue=epic.issue, review=reviewing)
+    order = Order(epic.goal, repository, base, name, issue=epic.issue, review=reviewing)
     if asked.plan_file is not None:
-        plan = load_plan_argument(fleet.wiring.known, asked.plan_file, asked.sets, order.repository)
+        plan = load_plan_argument(fleet.wiring.known, asked.plan_file, asked.sets, repository)
         order = _with_plan(order, plan, asked.plan_file)
     if asked.only_estimate:
-        return common.show_view(_estimate(loaded, order), run_estimate_lines, as_json=display.as_json)
+        common.show_view(_estimate(loaded, order), run_estimate_lines, as_json=display.as_json)
+        raise typer.Exit
     if asked.plan_only:
-        return _write_plan(loaded, order, None, as_json=display.as_json)
-    folder = common.run_async(lambda: fleet.create(order))
-    raise typer.Exit(exit_code(work_and_show(fleet, folder, display)))
+        _write_plan(loaded, order, None, as_json=display.as_json)
+        raise typer.Exit
+    return common.run_async(lambda: fleet.create(order))
 
 
 def _estimate(loaded: Loaded, order: Order) -> EstimateView:

@@ -111,7 +111,10 @@ class SubtaskState:
     @property
     def spend(self) -> Spend:
         """The usage of all its attempts."""
-        return sum((attempt.spend for attempt in self.attempts), Spend())
+        spent = Spend()
+        for attempt in self.attempts:
+            spent += attempt.spend
+        return spent
 
     @property
     def last(self) -> Attempt | None:

@@ -362,7 +362,10 @@ class Checks:
         return {run.command: run for run in believed}
 
     async def _ordered(self, orders: Sequence[ChecksOrder]) -> tuple[f.CheckRun, ...]:
-        return tuple(chain.from_iterable([await self.node.check(order) for order in orders]))
+        runs = list[f.CheckRun]()
+        for order in orders:
+            runs += await self.node.check(order)
+        return tuple(runs)
 
     def _orders(self, commit: Sha, criteria: Sequence[Criterion], *, lands: bool) -> list[ChecksOrder]:
         """An order for each set of labels that criteria ask for; nearly always one."""
