@@ -18,7 +18,7 @@ from typing import Self
 
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
-from fleet.core.base.ids import RunId, SubtaskId
+from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.ports.worktrees import Change, Lease, Signature
 from scripts.frame import Figure, temporary_folder
 from worktrees.base.settings import LeaseKind
@@ -210,7 +210,7 @@ class Project:
 
     folder: Path
     files: int
-    commits: tuple[str, ...]
+    commits: tuple[Sha, ...]
 
     @property
     def repository(self) -> Path:
@@ -244,7 +244,7 @@ def path_of(number: int) -> str:
     return f"src/part{number // 1000}/folder{number // 20 % 50}/module{number % 20}.py"
 
 
-def _generate(at: Path, files: int, commits: int, changed_among: int) -> list[str]:
+def _generate(at: Path, files: int, commits: int, changed_among: int) -> list[Sha]:
     committer = "committer Ada <ada@example.org> 1700000000 +0000\n"
     stream: list[str] = [f"commit refs/heads/main\nmark :1\n{committer}data 5\nstart\n"]
     for number in range(files):
@@ -260,7 +260,7 @@ def _generate(at: Path, files: int, commits: int, changed_among: int) -> list[st
     git(at, "init", "--quiet", "--initial-branch=main")
     git(at, "fast-import", "--quiet", data="".join(stream).encode())
     git(at, "reset", "--quiet", "--hard")
-    return git(at, "rev-list", "--reverse", "main").split()
+    return [Sha(id_) for id_ in git(at, "rev-list", "--reverse", "main").split()]
 
 
 # ---- fleet's side ----------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from bench.side_by_side import (
     typical,
     worktrees_on,
 )
-from fleet.core.base.ids import RunId
+from fleet.core.base.ids import RunId, Sha
 from fleet.core.state import facts as f
 from fleet.runs.journal import Journal
 from scripts.frame import Figure, progress
@@ -131,7 +131,7 @@ def by_fleet(project: Project, kind: LeaseKind, worktrees: RunWorktrees, journal
     return subtask
 
 
-def attempt_facts(name: str, base: str, commit: str, paths: tuple[str, ...]) -> list[f.Fact]:
+def attempt_facts(name: str, base: Sha, commit: Sha, paths: tuple[str, ...]) -> list[f.Fact]:
     """What the engine records about an attempt before it lands, in one transaction."""
     now = time.time()
     return [

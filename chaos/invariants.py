@@ -13,7 +13,7 @@ from pathlib import Path
 
 from chaos.repeatable_run import RUN, RepeatableRun
 from chaos.scenarios import CALL, CALL_AT_MOST
-from fleet.core.base.ids import SubtaskId, attempt_ref, tip_ref
+from fleet.core.base.ids import Sha, SubtaskId, attempt_ref, tip_ref
 from fleet.core.base.paths import outside
 from fleet.core.history.evolve import evolve
 from fleet.core.policy.remedies import LADDER
@@ -33,8 +33,8 @@ LOG_FORMAT = "\x01%H %T %(trailers:key=Fleet-Task,valueonly,separator=%x20)"
 class Landed:
     """A commit of the result branch."""
 
-    commit: str
-    tree: str
+    commit: Sha
+    tree: Sha
     task: SubtaskId
     paths: tuple[str, ...]
 
@@ -98,7 +98,8 @@ class Aftermath:
         for entry in log.split("\x01")[1:]:
             head, *paths = entry.splitlines()
             commit, tree, *tasks = head.split()
-            landed.append(Landed(commit, tree, SubtaskId(" ".join(tasks)), tuple(path for path in paths if path)))
+            task = SubtaskId(" ".join(tasks))
+            landed.append(Landed(Sha(commit), Sha(tree), task, tuple(path for path in paths if path)))
         return landed
 
     @cached_property

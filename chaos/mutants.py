@@ -211,13 +211,13 @@ def landed_twice() -> None:
         del self, run, old
         return ()
 
-    async def copied(self: Any, tip: str, members: Sequence[f.Member]) -> Any:
+    async def copied(self: Any, tip: Sha, members: Sequence[f.Member]) -> Any:
         del tip
         return await real(self, await self.integrator.tip(self.engine.state.run), members)
 
     async def rebase(self: StoreIntegrator, tip: Sha, commit: Sha) -> Sha:
         merged = await self.store.git("merge-tree", "--write-tree", tip, commit, also_ok=(1,))
-        tree = merged.decode().split()[0]
+        tree = Sha(merged.decode().split()[0])
         return await self.repository.copy_commit(commit, tree, tip, committer=self.committer)
 
     async def swap(self: Refs, ref: str, *, new: Sha, old: Sha) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 
 from fleet.app.nodes import node_process
 from fleet.cli.entry import run_program
+from fleet.core.base.ids import Sha
 from fleet.core.state.facts import CheckRun
 from fleet.engine.local_node import LocalNode
 from fleet.nodes import messages
@@ -30,7 +31,7 @@ from scripts.frame import MET
 
 HOUR_S = 3_600
 BOMB_MIB = 600
-NOT_ASKED, NOT_SENT = "r/attempt/not-asked/1", "1234" * 10
+NOT_ASKED, NOT_SENT = "r/attempt/not-asked/1", Sha("1234" * 10)
 
 
 def set_(owner: Any, name: str, value: Any) -> None:
@@ -52,11 +53,11 @@ class Forge:
         env = {"PATH": os.environ["PATH"], "GIT_DIR": self.git_dir, **people}
         return subprocess.run(["git", *args], input=data, env=env, capture_output=True, check=True).stdout
 
-    def commit(self, tree: str, *parents: str) -> str:
+    def commit(self, tree: str, *parents: str) -> Sha:
         named = [word for parent in parents for word in ("-p", parent)]
-        return self.git("commit-tree", tree, *named, "-m", "x").decode().strip()
+        return Sha(self.git("commit-tree", tree, *named, "-m", "x").decode().strip())
 
-    def reported(self, honest: AttemptDone, commit: str) -> AttemptDone:
+    def reported(self, honest: AttemptDone, commit: Sha) -> AttemptDone:
         """The report of another commit, with all that it has on top of the base."""
         revisions = f"{commit}\n^{self.order.base}\n".encode()
         pack = self.git("pack-objects", "--quiet", "--revs", "--thin", "--stdout", data=revisions)

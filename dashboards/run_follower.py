@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Protocol, TypeVar, cast
 
 from dashboards.text.event_text import event_text
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.history.evolve import FactSource, Follower, OnFact
 from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
@@ -60,11 +60,11 @@ class Feed(FactFeed, Protocol):
         """The file with a check's output; it may not exist."""
         ...
 
-    async def diff(self, base: str, commit: str) -> str | None:
+    async def diff(self, base: Sha, commit: Sha) -> str | None:
         """The patch between two commits; None if they are no longer in the store."""
         ...
 
-    async def copy(self, commit: str, into: Path) -> str | None:
+    async def copy(self, commit: Sha, into: Path) -> str | None:
         """Check `commit` out into an empty folder; return an error message if that fails."""
         ...
 

@@ -14,7 +14,7 @@ from dashboards.terminal.lines import Page, PageOptions, text_page
 from dashboards.terminal.pages.story_page import TranscriptTail, check_lines, planner_lines, story_lines
 from dashboards.terminal.patch import patch_page
 from dashboards.text.safe import safe
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.state.state import RunState
 from fleet.core.state.status import phase
 from fleet.core.state.subtasks import Attempt
@@ -110,7 +110,7 @@ class SubtaskScreen(BaseScreen):
         return self._diff[1]
 
     @work(exclusive=True, group="patch")
-    async def _read_patch(self, run: WatchedRun, base: str, commit: str) -> None:
+    async def _read_patch(self, run: WatchedRun, base: Sha, commit: Sha) -> None:
         patch = await run.feed.diff(base, commit)
         self._patch = commit, MISSING if patch is None else patch
         self.refresh_view()

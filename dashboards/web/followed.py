@@ -12,6 +12,7 @@ from dashboards.past import Past
 from dashboards.run_follower import FollowedRun, Library, WatchedRun
 from dashboards.subtask_map import needs
 from dashboards.web.access import note_bug
+from fleet.core.base.ids import Sha
 from fleet.errors import FleetError
 
 LATEST = 30  # runs on the board; older ones have their pages all the same
@@ -90,7 +91,7 @@ class FollowedRuns:
             await lowlevel.checkpoint()
             past.read(SLICE_S)
 
-    async def diff(self, run: FollowedRun, base: str, commit: str) -> str | None:
+    async def diff(self, run: FollowedRun, base: Sha, commit: Sha) -> str | None:
         """The patch between two commits of a run; None if they are no longer in the store. It never changes."""
         key = run.feed.run, base, commit
         if key not in self._diffs:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from dashboards.text.formats import counted, money
 from dashboards.text.safe import safe, safe_block
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import WORKER_SUCCEEDED, Criterion, Plan, Subtask
 from fleet.forge.forge import Check, Comment, Pull, Thread
 from fleet.forge.program import redact
@@ -104,7 +104,7 @@ def open_threads(threads: Iterable[Thread], may_ask: Collection[str]) -> tuple[T
     return tuple(waiting)
 
 
-def failed_checks(checks: Iterable[Check], head: str) -> tuple[Check, ...]:
+def failed_checks(checks: Iterable[Check], head: Sha) -> tuple[Check, ...]:
     """The checks that failed at a commit; none while others are still under way there."""
     found = [check for check in checks if check.sha == head]
     if any(check.state == "pending" for check in found):
@@ -237,7 +237,7 @@ def quoted(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in shown.splitlines())
 
 
-def answer_done(commit: str, summary: str) -> str:
+def answer_done(commit: Sha, summary: str) -> str:
     return f"Done in {commit[:12]}.\n\n{quoted(summary)}".strip()
 
 

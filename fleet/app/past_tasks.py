@@ -266,7 +266,7 @@ async def score(
 
 async def _score(state: RunState, task: f.PastTask, checks: Checks, gate: Gate, clock: Clock) -> f.ResultScored:
     """Lay the tests that history's commit has over what landed, and run the gate on that."""
-    result = state.subtasks[task.subtask].attempts[-1].commit or ""
+    result = state.subtasks[task.subtask].attempts[-1].commit or Sha("")
     commit, id_ = result, task.subtask
     try:
         commit = await checks.worktrees.restored(result, task.commit, task.tests)

@@ -275,7 +275,7 @@ def _redone(landed: RunState, branch: str, copies: dict[Sha, Sha]) -> tuple[Redo
 
 async def _merge_base(store: Store, ours: Sha, theirs: Sha) -> Sha | None:
     answer = await store.git.ask("merge-base", ours, theirs)
-    return text(answer.stdout).strip() or None
+    return Sha(text(answer.stdout).strip()) or None
 
 
 async def _count(store: Store, since: Sha, tip: Sha) -> int:
@@ -291,7 +291,7 @@ async def _copies(store: Store, run: RunId) -> list[tuple[Sha, Sha, Sha]]:
 
 def _two(name: str) -> tuple[Sha, Sha]:
     result, _, onto = name.partition("/")
-    return result, onto
+    return Sha(result), Sha(onto)
 
 
 async def _mark_delivered(store: Store, run: RunId) -> None:
@@ -354,7 +354,7 @@ async def conflict_error(
     store: Store, replayed: Replayed, *, run: RunId, branch: str, commits: Sequence[Sha], why_not: str
 ) -> NotTakenError:
     """A commit does not fit, and no worker may do it again."""
-    stuck, failure = replayed.stuck or "", replayed.failure
+    stuck, failure = replayed.stuck or Sha(""), replayed.failure
     place = f"commit {commits.index(stuck) + 1} of {len(commits)}, {await _named(store, stuck)}"
     resolve = f"`fleet merge {run}` lets a worker resolve it" if why_not == "--no-resolve" else ""
     return NotTakenError(

@@ -90,7 +90,7 @@ class PullBranch:
             commit, _, message = entry.strip("\n").partition("\n")
             trailers = parse_trailers(message)
             if trailers.get(RUN, "") in runs:
-                found[SubtaskId(trailers.get(TASK, ""))] = commit
+                found[SubtaskId(trailers.get(TASK, ""))] = Sha(commit)
         return found
 
 

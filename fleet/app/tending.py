@@ -82,15 +82,15 @@ class Round(_Kept):
 
     number: int
     run: RunId
-    head: str
+    head: Sha
     """The commit that it began from."""
     threads: tuple[AskedThread, ...] = ()
     checks: tuple[str, ...] = ()
-    pushing: str | None = None
+    pushing: Sha | None = None
     """What is to be the head, before it is pushed."""
-    pushed: str | None = None
+    pushed: Sha | None = None
     """What was pushed, once the remote has it."""
-    onto: str | None = None
+    onto: Sha | None = None
     """The head that it was put on."""
     dropped: str | None = None
     """Why nothing of it is used: a person replaced the commits that it was made on."""
@@ -470,7 +470,7 @@ class Tending:
     def _view(
         self, seen: Seen, record: Record, status: TendStatus, *, why: str = "", head: Sha | None = None
     ) -> TendView:
-        at = head or seen.pull.head_sha
+        at = head or Sha(seen.pull.head_sha)
         return TendView(
             pull=self.name,
             url=seen.pull.url,

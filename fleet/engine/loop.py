@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from anyio import CancelScope, Event, create_task_group, move_on_after, to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.history.evolve import OnFact, Step, applied
 from fleet.core.plans.plan import PLANNER
 from fleet.core.policy.decide import RULES, Rule, next_wake
@@ -250,7 +250,7 @@ async def reconcile(state: RunState, worktrees: Recovery, now: float) -> list[f.
 
 def named(state: RunState) -> NamedCommits:
     """The commits that the state of a run names."""
-    finished, unfinished = dict[tuple[SubtaskId, int], str](), dict[tuple[SubtaskId, int], str]()
+    finished, unfinished = dict[tuple[SubtaskId, int], Sha](), dict[tuple[SubtaskId, int], Sha]()
     for subtask in state.subtasks.values():
         for attempt in subtask.attempts:
             if attempt.commit is not None and attempt.worker != PLANNER and not attempt.unchanged:

@@ -130,7 +130,7 @@ MOST_ANSWER_PARTS = 1_000_000
 Text = Annotated[str, Field(max_length=2_000)]
 Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9._/-]+$")]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,80}$")]
-Commit = Annotated[str, Field(pattern=r"^(?:[0-9a-f]{40}|[0-9a-f]{64})$")]
+Commit = Annotated[Sha, Field(pattern=r"^(?:[0-9a-f]{40}|[0-9a-f]{64})$")]
 
 
 class Message(BaseModel):
@@ -446,7 +446,7 @@ class _Order(_Payload):
 class _Attempt(_Payload):
     report: Report | None = None
     failure: Failure | None = None
-    commit: str | None = None
+    commit: Sha | None = None
     refused: Failure | None = None
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fleet.core.base.ids import Sha
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan, Subtask
@@ -59,14 +60,14 @@ class Court:
         base: str = "",
     ) -> RunState:
         """The state of a run after it has verified the change against these criteria."""
-        base = base or self.bench.base
+        start = Sha(base) or self.bench.base
         spec = Subtask(id="a", title="Add", goal="Add.", acceptance=criteria(*runs, guards=guards), touches=touches)
         begun = f.RunStarted(
             at=0.0,
             run=RUN,
             goal="the epic",
             repository="somewhere",
-            base=base,
+            base=start,
             base_name="main",
             result_branch=f"fleet/{RUN}",
             policy=Policy(),
@@ -74,7 +75,7 @@ class Court:
         )
         book = Book(evolve(None, begun))
         book.note(
-            f.AttemptStarted(at=0.1, subtask="a", number=1, worker="coder", model=None, base=base, strategy="first")
+            f.AttemptStarted(at=0.1, subtask="a", number=1, worker="coder", model=None, base=start, strategy="first")
         )
         gate_check = Criterion(criterion="the gate", run=gate, timeout_s=SECONDS, fails_before=False)
         world = Adapters(
@@ -89,7 +90,7 @@ class Court:
             gate=Gate(criteria=(gate_check,) if gate else ()),
         )
         checks = Checks(book, world.worktrees, world.commits, world.clock, Gate(reruns=0), LocalNode(world.worktrees))
-        before = await checks.on(base, spec.acceptance)
+        before = await checks.on(start, spec.acceptance)
         book.note(f.WorkerStarted(at=0.2, subtask="a", number=1, before=before))
         book.note(
             f.AttemptCommitted(

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 import pytest
 
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import Failure, Member
 from fleet.ports.worktrees import Change, Commits, Integrator, Lease, Publisher, Worktrees
@@ -25,7 +25,7 @@ class Rig(Protocol):
     """One kind of worktrees, and how work is done there: the work of a subtask is a file with its name."""
 
     @property
-    def base(self) -> str: ...
+    def base(self) -> Sha: ...
 
     @property
     def worktrees(self) -> Worktrees: ...
@@ -59,7 +59,7 @@ class Rig(Protocol):
 @dataclass
 class FakeRig:
     git: FakeGit = field(default_factory=FakeGit)
-    base: str = BASE
+    base: Sha = BASE
 
     def __post_init__(self) -> None:
         self.worktrees = self.commits = FakeWorktrees(self.git)
@@ -88,7 +88,7 @@ class PaperRig(FakeRig):
     def __post_init__(self) -> None:
         self.worktrees = self.commits = self.integrator = self.publisher = self.paper = PaperHands(passes=self._holds)  # type: ignore[assignment]
 
-    def _holds(self, tree: str, command: str, _: int) -> bool:
+    def _holds(self, tree: Sha, command: str, _: int) -> bool:
         return command.removeprefix("check ") in tree.split()
 
     async def candidate(self, subtask: str) -> Member:
@@ -101,7 +101,7 @@ class PaperRig(FakeRig):
 
 @dataclass(frozen=True)
 class RealRig:
-    base: str
+    base: Sha
     worktrees: Worktrees
     commits: Commits
     integrator: Integrator
@@ -161,7 +161,7 @@ async def committed(rig: Rig, subtask: str) -> Member:
     return Member(subtask=subtask, attempt=1, commit=change.commit)
 
 
-async def passing(rig: Rig, commit: str, *subtasks: str) -> list[bool]:
+async def passing(rig: Rig, commit: Sha, *subtasks: str) -> list[bool]:
     """Whether the work of each is there, as the checks of a lease at `commit` see it."""
     async with rig.worktrees.lease(commit) as lease:
         return [(await lease.check(rig.is_done(subtask))).passed for subtask in subtasks]

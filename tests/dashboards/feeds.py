@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleet.app.input_files import dump_plan, read_data
+from fleet.core.base.ids import Sha
 from fleet.core.plans.parameters import read_plan
 from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
@@ -49,11 +50,11 @@ class MemoryFeed:
     def log(self, name: str) -> Path:
         return self.folder / name
 
-    async def diff(self, base: str, commit: str) -> str | None:
+    async def diff(self, base: Sha, commit: Sha) -> str | None:
         del base, commit
         return self.patch
 
-    async def copy(self, commit: str, into: Path) -> str | None:
+    async def copy(self, commit: Sha, into: Path) -> str | None:
         (into / "commit").write_text(commit)
         return None
 

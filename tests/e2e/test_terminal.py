@@ -10,7 +10,7 @@ import pytest
 
 from fleet.app.input_files import dump_plan
 from fleet.cli.live.terminal_data import FolderLibrary, read_only
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import Plan
 from fleet.runs.journal import Journal
 from tests.dashboards.hostile import CLIPBOARD
@@ -157,7 +157,7 @@ def test_an_attempts_commit_can_be_inspected_in_a_copy(stage: Stage, order: tupl
     assert (copy / "one.txt").read_text() == "one\n"
     assert not (copy / ".git").exists()
     assert "+one" in (anyio.run(feed.diff, attempt.base, commit) or "")
-    assert "no longer in the store" in (anyio.run(feed.copy, "0" * 40, copy) or "")
+    assert "no longer in the store" in (anyio.run(feed.copy, Sha("0" * 40), copy) or "")
     assert feed.transcript("one", 1).is_file()
     assert not feed.transcript("../../x", 1).exists()
     assert feed.log(attempt.checks[0].log).is_file()

@@ -43,7 +43,7 @@ from fleet.ports.worktrees import Change, EffectError, Merged, Signature
 from tests.fleet.core.pretend import started
 from tests.fleet.eyes import FakeRepository
 
-BASE = "base"
+BASE = Sha("base")
 LIMIT_S = 30
 QUICK = Policy(settle_s=0, backoff_first_s=0.001, backoff_cap_s=0.002, answer_wait_s=0)
 
@@ -105,9 +105,10 @@ class FakeGit:
     branch: list[tuple[Sha, f.Member | None]] = field(default_factory=lambda: [(BASE, None)])
     published: list[Sha] = field(default_factory=list)
 
-    def commit(self, name: Sha, holds: Iterable[str]) -> Sha:
-        self.holds[name] = frozenset(holds)
-        return name
+    def commit(self, name: str, holds: Iterable[str]) -> Sha:
+        commit = Sha(name)
+        self.holds[commit] = frozenset(holds)
+        return commit
 
 
 @dataclass
@@ -143,7 +144,7 @@ class FakeWorktrees:
         return self.patch(base, commit)
 
     async def tree(self, commit: Sha) -> Sha:
-        return f"tree of {sorted(self.git.holds[commit])}"
+        return Sha(f"tree of {sorted(self.git.holds[commit])}")
 
     def finished_setups(self) -> tuple[f.SetupRun, ...]:
         finished, self.setups = tuple(self.setups), []
@@ -257,7 +258,8 @@ class FakeIntegrator:
         for name in names:
             tip, _ = self.git.branch[-1]
             attempt = max(number for subtask, number in self.git.pins if subtask == name)
-            self.git.branch.append((f"{tip}+{name}", f.Member(subtask=name, attempt=attempt, commit=f"{tip}+{name}")))
+            commit = Sha(f"{tip}+{name}")
+            self.git.branch.append((commit, f.Member(subtask=name, attempt=attempt, commit=commit)))
         return True
 
     async def landed_since(self, run: RunId, old: Sha) -> tuple[f.Member, ...]:

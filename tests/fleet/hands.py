@@ -7,7 +7,7 @@ from itertools import accumulate, islice
 
 from anyio import sleep_forever
 
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.base.paths import matches
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
@@ -18,7 +18,8 @@ from fleet.core.state.state import RunState
 from fleet.ports.agents import Repository, Workspace
 from fleet.ports.worktrees import Change, Merged, Signature
 
-Verdict = Callable[[str, str, int], bool]
+BASE = Sha("base")
+Verdict = Callable[[Sha, str, int], bool]
 """Whether a command passes on a tree, the n-th time it is run there."""
 
 
@@ -76,7 +77,7 @@ class PaperRepository:
 
 @dataclass
 class PaperLease:
-    tree: str
+    tree: Sha
     hands: "PaperHands"
 
     @property
@@ -96,14 +97,14 @@ class PaperHands:
     """A commit is the names of what it holds, as in `base a b`; its tree is the same in no order."""
 
     passes: Verdict = lambda *_: True
-    branch: str = "base"
-    ran: list[tuple[str, str]] = field(default_factory=list)
+    branch: Sha = BASE
+    ran: list[tuple[Sha, str]] = field(default_factory=list)
     leases: int = 0
     clashes: set[str] = field(default_factory=set)
     files: tuple[str, ...] = ()
     setups: list[f.SetupRun] = field(default_factory=list)
 
-    def ask(self, tree: str, criterion: Criterion) -> f.CheckRun:
+    def ask(self, tree: Sha, criterion: Criterion) -> f.CheckRun:
         command = criterion.run or ""
         self.ran.append((tree, command))
         passed = self.passes(tree, command, self.ran.count((tree, command)))
@@ -111,31 +112,31 @@ class PaperHands:
         return f.CheckRun(criterion=criterion.criterion, command=command, passed=passed, ran_tests=ran_tests)
 
     @asynccontextmanager
-    async def lease(self, base: str) -> AsyncIterator[PaperLease]:
+    async def lease(self, base: Sha) -> AsyncIterator[PaperLease]:
         self.leases += 1
         yield PaperLease(await self.tree(base), self)
 
-    async def tree(self, commit: str) -> str:
-        return " ".join(sorted(commit.split()))
+    async def tree(self, commit: Sha) -> Sha:
+        return Sha(" ".join(sorted(commit.split())))
 
     async def pinned(self, run: str, subtask: str, attempt: int) -> Change | None:
         raise AssertionError(run, subtask, attempt)
 
-    async def diff(self, base: str, commit: str) -> str:
+    async def diff(self, base: Sha, commit: Sha) -> str:
         return f"from {base} to {commit}"
 
     def finished_setups(self) -> tuple[f.SetupRun, ...]:
         finished, self.setups = tuple(self.setups), []
         return finished
 
-    async def restored(self, commit: str, base: str, paths: Sequence[str]) -> str:
+    async def restored(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
         raise AssertionError(commit, base, paths)
 
-    def at(self, commit: str) -> Repository:
+    def at(self, commit: Sha) -> Repository:
         del commit
         return PaperRepository(self.files)
 
-    async def merge(self, tip: str, members: Sequence[f.Member]) -> Merged:
+    async def merge(self, tip: Sha, members: Sequence[f.Member]) -> Merged:
         landed, conflicts = [], []
         for member in members:
             if member.subtask in self.clashes:
@@ -144,28 +145,28 @@ class PaperHands:
             if member.subtask in tip.split():
                 conflicts.append((member, f.Failure(kind="empty", summary="is there already")))
                 continue
-            tip = f"{tip} {member.subtask}"
+            tip = Sha(f"{tip} {member.subtask}")
             landed.append(member.model_copy(update={"commit": tip}))
         return Merged(tip=tip, landed=tuple(landed), conflicts=tuple(conflicts))
 
-    async def advance(self, run: str, *, new: str, old: str) -> bool:
+    async def advance(self, run: str, *, new: Sha, old: Sha) -> bool:
         del run
         if self.branch != old:
             return False
         self.branch = new
         return True
 
-    async def landed_since(self, run: str, old: str) -> tuple[f.Member, ...]:
+    async def landed_since(self, run: str, old: Sha) -> tuple[f.Member, ...]:
         del run
         assert self.branch.startswith(old)
         names = self.branch.removeprefix(old).split()
-        tips = accumulate(names, "{} {}".format, initial=old)
+        tips = map(Sha, accumulate(names, "{} {}".format, initial=str(old)))
         return tuple(
             f.Member(subtask=name, attempt=1, commit=tip)
             for name, tip in zip(names, islice(tips, 1, None), strict=True)
         )
 
-    async def publish(self, run: str, *, tip: str) -> str | None:
+    async def publish(self, run: str, *, tip: Sha) -> str | None:
         raise AssertionError(run, tip)
 
 
@@ -199,7 +200,7 @@ def queued(
     for at, id_ in enumerate(map(SubtaskId, letters), 1):
         for fact in (
             f.AttemptStarted(
-                at=0.01 * at, subtask=id_, number=1, worker="coder", model=None, base=base, strategy="first"
+                at=0.01 * at, subtask=id_, number=1, worker="coder", model=None, base=Sha(base), strategy="first"
             ),
             f.AttemptCommitted(at=0.01 * at, subtask=id_, number=1, commit=made[id_], paths=(id_,), report=report),
             f.AttemptVerified(at=0.01 * at, subtask=id_, number=1, checks=()),

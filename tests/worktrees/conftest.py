@@ -16,7 +16,7 @@ import pytest
 
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
-from fleet.core.base.ids import RunId, SubtaskId
+from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.state.facts import Failure, Member
 from fleet.ports.worktrees import Change, Lease, Signature
 from worktrees.base.settings import LeaseKind, WorktreeSettings
@@ -44,6 +44,11 @@ def git(at: Path, *args: str, ok: bool = True) -> str:
     done = subprocess.run(["git", *options, *args], cwd=at, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0 or not ok, done.stderr
     return done.stdout.strip()
+
+
+def sha_at(at: Path, revision: str = "HEAD") -> Sha:
+    """The id that a revision has there."""
+    return Sha(git(at, "rev-parse", revision))
 
 
 def record_git(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -105,13 +110,13 @@ class Bench:
     worktrees: RunWorktrees
 
     @property
-    def base(self) -> str:
+    def base(self) -> Sha:
         return self.target.base
 
     async def commit(self, lease: Lease, subtask: str = "one", *, touches: tuple[str, ...] = ()) -> Change | Failure:
         return await lease.commit(sign(subtask), touches)
 
-    async def commit_slot(self, slot: Slot, base: str, *, touches: tuple[str, ...] = ()) -> Change | Failure:
+    async def commit_slot(self, slot: Slot, base: Sha, *, touches: tuple[str, ...] = ()) -> Change | Failure:
         """The same for a slot of the pool."""
         changes = await find_slot_changes(slot.git, slot.tree, self.settings, max_files=self.settings.max_files)
         if isinstance(changes, Failure):
@@ -119,7 +124,7 @@ class Bench:
         store, settings = self.worktrees.store, self.settings
         return await commit_changes(store, base, changes, signature=sign("slot"), touches=touches, settings=settings)
 
-    async def change(self, subtask: str, files: dict[str, str], *, base: str | None = None) -> Member:
+    async def change(self, subtask: str, files: dict[str, str], *, base: Sha | None = None) -> Member:
         """A candidate that writes these files."""
         async with self.worktrees.lease(base or self.base) as lease:
             for name, content in files.items():
@@ -141,7 +146,7 @@ def sign(subtask: str = "one", *, attempt: int = 1, title: str = "Do the thing",
     )
 
 
-async def added_by_git(slot: Slot, base: str, index: Path) -> str:
+async def added_by_git(slot: Slot, base: Sha, index: Path) -> str:
     """The tree that `git add --all` makes of a slot's files."""
     env = {"GIT_INDEX_FILE": str(index)}
     assert scan_tree(slot.tree, max_files=10_000) == ()  # and opened for git

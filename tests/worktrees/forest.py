@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import strategies as st
 
+from fleet.core.base.ids import Sha
 from tests.worktrees.conftest import git
 from worktrees.git.object_format import EXECUTABLE, FILE, GITLINK, LINK, Node, Person
 from worktrees.git.objects import Objects
@@ -124,7 +125,7 @@ def new_repository(at: Path, *options: str) -> Path:
     return at
 
 
-def plant(objects: Objects, made: Mapping[bytes, tuple[str, bytes]]) -> str:
+def plant(objects: Objects, made: Mapping[bytes, tuple[str, bytes]]) -> Sha:
     """These files as a tree."""
     top: dict[bytes, Node] = {}
     below: dict[bytes, Files] = {}
@@ -140,7 +141,7 @@ def plant(objects: Objects, made: Mapping[bytes, tuple[str, bytes]]) -> str:
     return objects.put_tree(top)
 
 
-def commit(objects: Objects, tree: str, *parents: str, message: str = "x") -> str:
+def commit(objects: Objects, tree: Sha, *parents: str, message: str = "x") -> Sha:
     lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
     who = "Ada <ada@example.org> 1700000000 +0000"
     return objects.put("commit", "\n".join((*lines, f"author {who}", f"committer {who}", "", f"{message}\n")).encode())

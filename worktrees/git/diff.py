@@ -30,6 +30,7 @@ from worktrees.git.object_format import (
     Tree,
     folder_node,
     is_folder,
+    node_id,
 )
 from worktrees.git.objects import Objects
 from worktrees.git.program import PATIENCE, Coprocess, CoprocessError, Git, Patience, fields
@@ -129,7 +130,7 @@ def parse_entries(answer: bytes) -> Diff:
         _, mode, _, id_, letter = raw.split(" ")
         first = next(parts)
         path, renamed_from = (next(parts), first) if letter.startswith("R") else (first, "")
-        entries.append(DiffEntry(path, mode, id_, renamed_from))
+        entries.append(DiffEntry(path, mode, Sha(id_), renamed_from))
     return Diff(tuple(entries))
 
 
@@ -140,7 +141,7 @@ def diff_in_process(objects: Objects, old: Sha, new: Sha) -> Diff:
 
 
 def _entry(path: bytes, node: Node | None, digits: int) -> DiffEntry:
-    mode, id_ = (node[0].decode(), node[1].hex()) if node is not None else (ABSENT, "0" * digits)
+    mode, id_ = (node[0].decode(), node_id(node)) if node is not None else (ABSENT, Sha("0" * digits))
     return DiffEntry(os.fsdecode(path), mode, id_)
 
 

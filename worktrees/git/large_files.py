@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from fleet.core.base.ids import Sha
 from fleet.core.base.paths import folders_above
 from worktrees.git.diff import Diff, DiffEntry
-from worktrees.git.object_format import ATTRIBUTES, EXECUTABLE, FILE, LINK, is_folder
+from worktrees.git.object_format import ATTRIBUTES, EXECUTABLE, FILE, LINK, is_folder, node_id
 from worktrees.git.objects import Objects
 from worktrees.git.program import fields
 from worktrees.git.repository import Repository
@@ -75,7 +75,7 @@ def _content(objects: Objects, tree: Sha, path: str) -> bytes | None:
     node = entries.get(name)
     if node is None or node[0].decode() not in {FILE, EXECUTABLE}:
         return None
-    return objects.blob(node[1].hex())
+    return objects.blob(node_id(node))
 
 
 def _is_pointer(content: bytes) -> bool:

@@ -98,15 +98,16 @@ async def merge_trees(git: Git, ours: Sha, theirs: Sha) -> Sha | MergeConflict:
     """The tree of a three-way merge of two commits, or why there is none."""
     answer = await git.ask("merge-tree", "--write-tree", "-z", "--name-only", "--messages", ours, theirs)
     if answer.exit_code == ABORTED:  # the candidate is to blame, not the machine: others can land
-        return MergeConflict((), f"git gave up on this merge: {text(answer.stderr).strip()}", "")
+        return MergeConflict((), f"git gave up on this merge: {text(answer.stderr).strip()}", Sha(""))
     if answer.exit_code not in {0, CONFLICT}:
         raise effect_error("git merge-tree failed", text(answer.stderr))
-    tree, _, rest = answer.stdout.partition(b"\0")
+    written, _, rest = answer.stdout.partition(b"\0")
+    tree = Sha(text(written).strip())
     if answer.exit_code == 0:
-        return text(tree).strip()
+        return tree
     names, _, messages = rest.partition(b"\0\0")
     paths = tuple(dict.fromkeys(os.fsdecode(name) for name in names.split(b"\0") if name))
-    return MergeConflict(paths, _parse_messages(messages), text(tree).strip())
+    return MergeConflict(paths, _parse_messages(messages), tree)
 
 
 def _parse_messages(raw: bytes) -> str:

@@ -166,7 +166,7 @@ def object_id(kind: str, content: bytes, *, digits: int) -> Sha:
     digest = new_digest(digits)
     digest.update(b"%b %d\0" % (kind.encode(), len(content)))
     digest.update(content)
-    return digest.hexdigest()
+    return Sha(digest.hexdigest())
 
 
 # ---- trees -----------------------------------------------------------------------------------------------------------
@@ -192,6 +192,11 @@ def folder_node(id_: Sha) -> Node:
     return TREE, bytes.fromhex(id_)
 
 
+def node_id(node: Node) -> Sha:
+    """The id that an entry names."""
+    return Sha(node[1].hex())
+
+
 def is_folder(node: Node | None) -> bool:
     return node is not None and node[0] == TREE
 
@@ -207,8 +212,8 @@ def parse_commit(content: bytes) -> Commit:
         key, _, value = line.partition(b" ")
         values.setdefault(key, []).append(value)
     tree, author, committer = (values.get(key, [b""])[0] for key in (b"tree", b"author", b"committer"))
-    parents = tuple(parent.decode("ascii") for parent in values.get(b"parent", ()))
-    return Commit(tree.decode("ascii"), parents, author, committer, message)
+    parents = tuple(Sha(parent.decode("ascii")) for parent in values.get(b"parent", ()))
+    return Commit(Sha(tree.decode("ascii")), parents, author, committer, message)
 
 
 def signed(person: Person, date: str) -> bytes:

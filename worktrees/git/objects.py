@@ -39,6 +39,7 @@ from worktrees.git.object_format import (
     Person,
     Tree,
     format_tree,
+    node_id,
     object_id,
     parse_commit,
     parse_tree,
@@ -115,7 +116,7 @@ class Objects:
                 if len(header) != 3:  # "<name> missing"  # noqa: PLR2004
                     yield None
                     continue
-                id_, kind, size = header[0].decode(), header[1].decode(), int(header[2])
+                id_, kind, size = Sha(header[0].decode()), header[1].decode(), int(header[2])
                 if size > LARGEST:
                     raise effect_error(f"{name} has {size} bytes; at most {LARGEST} are read")
                 yield StoredObject(id_, kind, program.read(size + 1)[:-1])
@@ -162,10 +163,10 @@ class Objects:
             program.send(_questions(b"info", ids))
             return [id_ for id_ in ids if program.read_line().endswith(b" missing")]
 
-    def commit(self, name: str) -> Commit:
-        commit = self._commits.get(name)
+    def commit(self, id_: Sha) -> Commit:
+        commit = self._commits.get(id_)
         if commit is None:
-            stored = _require(self.find(name), "commit", name)
+            stored = _require(self.find(id_), "commit", id_)
             commit = self._cache_commit(stored.id, stored.content)
         return commit
 
@@ -196,19 +197,19 @@ class Objects:
 
     def tree_at(self, node: Node | None) -> Tree:
         """The folder that an entry is; an empty one where the entry is something else."""
-        return self.tree(node[1].hex()) if node is not None and node[0] == TREE else EMPTY
+        return self.tree(node_id(node)) if node is not None and node[0] == TREE else EMPTY
 
-    def tree_of(self, name: str) -> Sha:
-        """The tree of a commit, or the tree of that name. Raises `EffectError`."""
-        commit = self._commits.get(name)
+    def tree_of(self, id_: Sha) -> Sha:
+        """The tree of a commit, or the tree of that id. Raises `EffectError`."""
+        commit = self._commits.get(id_)
         if commit is not None:
             return commit.tree
-        if self.is_cached(name):
-            return name
-        stored = self.find(name)
+        if self.is_cached(id_):
+            return id_
+        stored = self.find(id_)
         if stored is not None and stored.kind == "tree":
             return stored.id
-        stored = _require(stored, "commit", name)
+        stored = _require(stored, "commit", id_)
         return self._cache_commit(stored.id, stored.content).tree
 
     def is_cached(self, tree: Sha) -> bool:

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Self, cast
 from anyio import CapacityLimiter
 from anyio.lowlevel import RunVar
 
+from fleet.core.base.ids import Sha
 from fleet.ports.worktrees import EffectError
 from worktrees.base.process import Finished, Launch, effect_error, run
 from worktrees.base.turns import loop_limiter
@@ -194,19 +195,19 @@ class Git:
         """The output of git where it is one line."""
         return text(await self(*args, env=env, data=data)).strip()
 
-    async def sha(self, revision: str) -> str | None:
+    async def sha(self, revision: str) -> Sha | None:
         """The id of the commit that a ref or an id names, or None."""
         answer = await self.ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-        return text(answer.stdout).strip() if answer.exit_code == 0 else None
+        return Sha(text(answer.stdout).strip()) if answer.exit_code == 0 else None
 
     async def is_ancestor(self, old: str, new: str) -> bool:
         """Whether `old` is `new` or lies below it. False where one of them is missing."""
         return (await self.ask("merge-base", "--is-ancestor", old, new)).exit_code == 0
 
-    async def refs(self, prefix: str) -> dict[str, str]:
+    async def refs(self, prefix: str) -> dict[str, Sha]:
         """The refs below a prefix, each with the id of its object."""
         listed = text(await self("for-each-ref", "--format=%(refname) %(objectname)", prefix))
-        return dict(line.split(" ", 1) for line in listed.splitlines())
+        return {ref: Sha(id_) for ref, id_ in (line.split(" ", 1) for line in listed.splitlines())}
 
 
 def text(raw: bytes) -> str:

@@ -136,7 +136,7 @@ def count_commits(repo: "gitpython.Repo", *, since: float | None) -> int:
 def merges_with(repo: "gitpython.Repo", named: set[Sha]) -> dict[Sha, frozenset[Sha]]:
     """The merges on a branch among the named commits, each with the commits that it brought."""
     merges = named & set(repo.git.rev_list("--merges", *EVERY_BRANCH).split())
-    return {merge: frozenset(repo.git.rev_list(f"{merge}^1..{merge}").split()) for merge in merges}
+    return {merge: frozenset(map(Sha, repo.git.rev_list(f"{merge}^1..{merge}").split())) for merge in merges}
 
 
 def _since(since: float | None) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def _since(since: float | None) -> tuple[str, ...]:
 
 
 def _stored_commits(repo: "gitpython.Repo", *options: str) -> list[tuple[Sha, bytes]]:
-    ids = repo.git.rev_list(*options).split()
+    ids = [Sha(id_) for id_ in repo.git.rev_list(*options).split()]
     return [(id_, content) for id_, (_, _, content) in zip(ids, _stored_objects(repo, ids), strict=True)]
 
 

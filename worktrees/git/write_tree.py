@@ -19,7 +19,18 @@ from anyio import to_thread
 from fleet.core.base.ids import Sha
 from worktrees.base.process import effect_error
 from worktrees.git.diff import DiffEntry
-from worktrees.git.object_format import ATTRIBUTES, DEEPEST, EXECUTABLE, FILE, LINK, Node, Tree, folder_node, is_folder
+from worktrees.git.object_format import (
+    ATTRIBUTES,
+    DEEPEST,
+    EXECUTABLE,
+    FILE,
+    LINK,
+    Node,
+    Tree,
+    folder_node,
+    is_folder,
+    node_id,
+)
 from worktrees.git.objects import Objects
 from worktrees.git.program import Git
 
@@ -177,7 +188,7 @@ def _check_attributes(objects: Objects, root: Sha, changes: Iterable[PathChange]
             if rules is None or rules in checked or is_folder(rules):
                 continue
             checked.add(rules)
-            if may_rewrite(objects.blob(rules[1].hex())):
+            if may_rewrite(objects.blob(node_id(rules))):
                 raise NeedsGit("attributes name line endings, a filter, an encoding or keywords")
 
 
@@ -205,7 +216,7 @@ async def write_by_git(git: Git, base: Sha, changes: Sequence[PathChange]) -> Sh
         written = b"".join(change.path + b"\0" for change in changes if change.source is not None)
         if written:
             await git("update-index", "--add", "--replace", "-z", "--stdin", env=env, data=written)
-        return await git.line("write-tree", env=env)
+        return Sha(await git.line("write-tree", env=env))
 
 
 def _lay_out(tree: Path, changes: Sequence[PathChange]) -> None:

@@ -32,6 +32,7 @@ from worktrees.git.object_format import (
     committer_of,
     compose,
     is_folder,
+    node_id,
     parse_commit,
     parse_tree,
 )
@@ -301,9 +302,9 @@ def _new_objects(quarantine: Path, tree: Sha, id_size: int) -> list[Sha]:
             pending.append((id_, True))
             for node in parse_tree(content, id_size).values():
                 if is_folder(node):
-                    pending.append((node[1].hex(), False))
+                    pending.append((node_id(node), False))
                 else:
-                    files.append(node[1].hex())
+                    files.append(node_id(node))
         seen.add(id_)
     return [*dict.fromkeys(files), *folders]
 

@@ -23,7 +23,7 @@ from worktrees.base.fs import make_folder, remove_small, wipe
 from worktrees.base.process import os_errors
 from worktrees.base.settings import LeaseKind, WorktreeSettings
 from worktrees.git.diff import Diff
-from worktrees.git.object_format import ATTRIBUTES, EXECUTABLE, FILE, GITLINK, LINK, TREE
+from worktrees.git.object_format import ATTRIBUTES, EXECUTABLE, FILE, GITLINK, LINK, TREE, node_id
 from worktrees.git.objects import Objects
 from worktrees.git.program import Git, fields
 from worktrees.leases.setup import Setup
@@ -331,7 +331,7 @@ def _hidden(objects: Objects, commit: Sha, removed: Sequence[str]) -> tuple[str,
             parent_folder, _, name = folder.rpartition("/")
             parent = tree_at(parent_folder)
             node = objects.tree(parent).get(os.fsencode(name)) if parent is not None else None
-            trees[folder] = node[1].hex() if node is not None and node[0] == TREE else None
+            trees[folder] = node_id(node) if node is not None and node[0] == TREE else None
         return trees[folder]
 
     outermost = (next((above for above in folders_above(path) if tree_at(above) is None), path) for path in removed)

@@ -113,7 +113,7 @@ async def landed_since(git: Git, run: RunId, *, old: Sha, tip: Sha) -> tuple[Mem
     walk = ("log", "-z", "--reverse", "--first-parent", "--no-show-signature", "--format=%H%n%B")
     entries = text(await git(*walk, f"{old}..{tip}")).split("\0")
     split = (entry.partition("\n") for entry in entries if entry.strip())
-    members = (member_of(commit.strip(), message, run) for commit, _, message in split)
+    members = (member_of(Sha(commit.strip()), message, run) for commit, _, message in split)
     return tuple(member for member in members if member is not None)
 
 
@@ -179,7 +179,7 @@ async def commits_of(repository: Repository, ids: Iterable[Sha]) -> dict[Sha, Li
 def _parsed(entry: str) -> LineCommit | None:
     """None for a commit without a parent: at the beginning of a history, or at the edge of a shallow one."""
     ids, _, message = entry.lstrip("\n").partition("\n")
-    match ids.split():
+    match [Sha(id_) for id_ in ids.split()]:
         case [id_, tree, parent, *others]:
             return LineCommit(id_, tree, parent, message, is_merge=bool(others))
         case _:

@@ -18,7 +18,7 @@ from fleet.errors import FleetError
 from fleet.ports.worktrees import EffectError
 from fleet.runs.crash_points import reached
 from worktrees.base.process import Launch, effect_error, run
-from worktrees.git.object_format import EMPTY, GITLINK, Tree, format_pack, is_folder
+from worktrees.git.object_format import EMPTY, GITLINK, Tree, format_pack, is_folder, node_id
 from worktrees.git.objects import Objects
 from worktrees.git.program import CAP, GRACE_S, TIMEOUT_S, Git, GitError, ask_git, command, environment, text
 from worktrees.store.store import Store, make_ours, new_prefix, try_lock, unusable
@@ -79,7 +79,7 @@ async def cached_commits(store: Store) -> tuple[Sha, ...]:
             "for-each-ref", "--sort=-creatordate", f"--count={NAMED}", "--format=%(objectname)", f"{CACHE}/"
         )
     )
-    return tuple(listed.split())
+    return tuple(map(Sha, listed.split()))
 
 
 async def cached_count(store: Store) -> int:
@@ -153,9 +153,9 @@ def _add_tree(lacking: dict[Sha, None], objects: Objects, id_: Sha, before: Tree
         if len(lacking) >= MOST_OBJECTS:
             raise _TooMuchError
         if is_folder(node):
-            _add_tree(lacking, objects, node[1].hex(), objects.tree_at(old) if old is not None else EMPTY)
+            _add_tree(lacking, objects, node_id(node), objects.tree_at(old) if old is not None else EMPTY)
         elif old is None or node[1] != old[1]:
-            lacking[node[1].hex()] = None
+            lacking[node_id(node)] = None
 
 
 # ---- loose objects ---------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ async def repair_store(store: Store, target: Target, named: NamedCommits, *, ema
         await _recognise_branch(store, named, branch, email)
     await _remove_broken_refs(store, named.run, lost)
     below = "" if tip == named.tip else text(await store.git("rev-list", f"{named.base}..{tip}"))
-    return RecoveredCommits(tip, frozenset(below.split()), frozenset(lost), shown=is_shown)
+    return RecoveredCommits(tip, frozenset(map(Sha, below.split())), frozenset(lost), shown=is_shown)
 
 
 def _pins(named: NamedCommits) -> dict[str, Sha]:
@@ -102,7 +102,7 @@ async def _examine(git: Git, base: Sha, commits: Sequence[Sha]) -> tuple[set[Sha
     asked = "".join(f"{commit}\n" for commit in (*commits, f"^{base}"))
     walk = ("rev-list", "--objects", "--no-object-names", "--missing=print", "--stdin")
     answer = await git.ask(*walk, data=asked.encode())
-    missing = {line[1:] for line in text(answer.stdout).splitlines() if line.startswith("?")}
+    missing = {Sha(line[1:]) for line in text(answer.stdout).splitlines() if line.startswith("?")}
     if answer.exit_code == 0 and not missing:
         return set(commits), set()
     if len(commits) == 1:
@@ -150,7 +150,7 @@ async def _place_tip(store: Store, named: NamedCommits, current: Sha | None, int
     if tip not in intact:
         candidates = intact.intersection(named.landed)
         highest = await git("merge-base", "--independent", *candidates) if candidates else b""
-        tip = text(highest).split()[0] if highest else named.base
+        tip = Sha(text(highest).split()[0]) if highest else named.base
     elif current is not None and current in intact and current != tip:
         if await git.is_ancestor(tip, current):
             members = await landed_since(git, named.run, old=tip, tip=current)

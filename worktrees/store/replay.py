@@ -132,4 +132,4 @@ async def commits_above(integrator: StoreIntegrator, base: Sha, tip: Sha) -> lis
     lines = [line.split() for line in text(await integrator.store.git(*walk)).splitlines()]
     if any(len(ids) != 2 for ids in lines):  # noqa: PLR2004 - a commit and its only parent
         return None
-    return [ids[0] for ids in lines]
+    return [Sha(ids[0]) for ids in lines]

@@ -66,7 +66,7 @@ async def put_taken(git: Git, signing: Signing, commit: Commit, *, tree: Sha, pa
         options = tuple(part for key, value in settings.items() if value for part in ("-c", f"{key}={value}"))
         sign = (f"-S{signing.key}",)
     data = message.encode("utf-8", "surrogateescape")
-    return await git.line(*options, "commit-tree", tree, "-p", parent, *sign, env=env, data=data)
+    return Sha(await git.line(*options, "commit-tree", tree, "-p", parent, *sign, env=env, data=data))
 
 
 def signed_off(message: str, person: Person) -> str:

@@ -319,6 +319,6 @@ async def _probe_store(folder: Path) -> AsyncIterator[tuple[Store, Sha]]:
         blob = (await git("hash-object", "-w", "--stdin", data=b"fleet\n")).decode().strip()
         tree = (await git("mktree", data=f"100644 blob {blob}\tprobe\n".encode())).decode().strip()
         data = COMMIT.format(tree=tree).encode()
-        yield store, (await git("hash-object", "-t", "commit", "-w", "--stdin", data=data)).decode().strip()
+        yield store, Sha(await git.line("hash-object", "-t", "commit", "-w", "--stdin", data=data))
     finally:
         await store.close()

@@ -16,7 +16,7 @@ from fleet.app.input_files import dump_plan, load_plan
 from fleet.cli.common import configuration_of, send_requests
 from fleet.cli.live.engine import Background
 from fleet.config.environment import current
-from fleet.core.base.ids import RunId, is_slug
+from fleet.core.base.ids import RunId, Sha, is_slug
 from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
 from fleet.core.state.facts import Fact
@@ -83,13 +83,13 @@ class FolderFeed:
         path = (self._folder.path / name.replace("\0", "?")).resolve()  # no path holds a zero byte
         return path if path.is_relative_to(self._folder.checks.resolve()) else self._folder.checks / "none"
 
-    async def diff(self, base: str, commit: str) -> str | None:
+    async def diff(self, base: Sha, commit: Sha) -> str | None:
         try:
             return await stored_diff(self._state_dir, self.run, base, commit)
         except FleetError as error:
             return str(error)
 
-    async def copy(self, commit: str, into: Path) -> str | None:
+    async def copy(self, commit: Sha, into: Path) -> str | None:
         try:
             is_stored = await stored_copy(self._state_dir, self.run, commit, into)
         except FleetError as error:

@@ -11,7 +11,7 @@ from typing import NewType
 RunId = NewType("RunId", str)
 SubtaskId = NewType("SubtaskId", str)
 QuestionId = NewType("QuestionId", str)
-Sha = str
+Sha = NewType("Sha", str)
 
 _SLUG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 _UNSAFE = re.compile(r"\.\.|\.lock$")

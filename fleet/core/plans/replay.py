@@ -54,7 +54,7 @@ def replay_plan(commits: Sequence[PastCommit], *, protected: Sequence[str], goal
 def commit_of(subtask: Subtask) -> Sha | None:
     """The commit that a subtask replays."""
     commit = subtask.parameters.get("commit")
-    return commit if isinstance(commit, str) else None
+    return Sha(commit) if isinstance(commit, str) else None
 
 
 def dependencies(changes: Sequence[Sequence[str]]) -> list[frozenset[int]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, takewhile
 from math import expm1, log, log1p
 
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.state.facts import AttemptFailed, CheckRun, Failure, Member
 from fleet.core.state.failures import evidence
 from fleet.core.state.state import Landing, RunState
@@ -94,7 +94,7 @@ def _seconds(state: RunState, ids: Sequence[SubtaskId]) -> Iterator[float]:
 
 def member_of(state: RunState, id_: SubtaskId) -> Member:
     attempt = state.subtasks[id_].attempts[-1]
-    return Member(subtask=id_, attempt=attempt.number, commit=attempt.commit or "")
+    return Member(subtask=id_, attempt=attempt.number, commit=attempt.commit or Sha(""))
 
 
 def next_sizes(

@@ -94,7 +94,7 @@ class Rehearsal(Shape):
     """What decided which, and how. Kept for the same reason."""
     for_real: bool = False
     """Whether planner and workers do the commits again from their messages."""
-    head: Sha = ""
+    head: Sha = Sha("")
     """The newest of the commits that were looked at for that."""
     tasks: tuple[PastTask, ...] = ()
     """The commits that are done again, the oldest first."""
@@ -201,7 +201,7 @@ class CheckRun(Shape):
     """It failed, then passed when it was run again on the same tree."""
     excused: str = ""
     """Why its failure blocks nothing, if there is a reason: a rehearsal lands what was red in history."""
-    tree: Sha = ""
+    tree: Sha = Sha("")
     causes: tuple[str, ...] = ()
     """If it failed: the lines of its whole output that matter."""
     log: str = ""
@@ -240,7 +240,7 @@ class Member(Shape):
     commit: Sha
     tested: bool = False
     """If it landed: whether the tree of this very commit passed, not only a later one."""
-    tree: Sha = ""
+    tree: Sha = Sha("")
     """If it landed: the tree of the commit. Empty if a crash took the record with it."""
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from fleet.core.base.ids import Sha
 from fleet.core.state.facts import CheckRun, Failure, FailureKind, Report
 
 EVIDENCE = 6_000  # characters of check output that go back to a planner
@@ -25,7 +26,7 @@ def check_failure(failed: tuple[CheckRun, ...]) -> Failure:
     return Failure(kind="check", summary=f"does not pass: {names}", evidence=evidence(failed))
 
 
-def vacuous(passing: tuple[CheckRun, ...], base: str) -> Failure:
+def vacuous(passing: tuple[CheckRun, ...], base: Sha) -> Failure:
     """The failure of checks that pass before any work was done: they prove nothing."""
     return Failure(
         kind="vacuous",
@@ -34,7 +35,7 @@ def vacuous(passing: tuple[CheckRun, ...], base: str) -> Failure:
     )
 
 
-def red_guard(failed: tuple[CheckRun, ...], base: str) -> Failure:
+def red_guard(failed: tuple[CheckRun, ...], base: Sha) -> Failure:
     """The failure of guards that fail before any work was done: a worker would be blamed for them or never finish."""
     names = ", ".join(check.criterion for check in failed)
     why = f"On the base {base[:12]}, before any work was done. Fix it first, or leave the guard out."

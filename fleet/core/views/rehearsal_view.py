@@ -210,7 +210,7 @@ def _note(state: RunState, id_: SubtaskId | None, text: str) -> PastCommitNote:
     if id_ is None:
         return PastCommitNote(None, state.base, "the commit that the rehearsal starts from", text)
     spec = state.spec(id_)
-    return PastCommitNote(id_, commit_of(spec) or "", spec.title, text)
+    return PastCommitNote(id_, commit_of(spec) or Sha(""), spec.title, text)
 
 
 def _gate(state: RunState) -> GateView | None:

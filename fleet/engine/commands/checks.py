@@ -283,7 +283,7 @@ class Checks:
         What `lands` takes no answer of a node that was given for something else: a node judges no work of its own.
         """
         run_once = partial(self._run_once, commit, ran=ran, judges_setup=judges_setup, lands=lands)
-        tree = await self.tree(commit) if criteria else ""
+        tree = await self.tree(commit) if criteria else Sha("")
         asked = {criterion.run or "": criterion for criterion in criteria}
         answers = {run: known for run in asked if (known := self._known(tree, run, trust, lands=lands)) is not None}
         if unknown := [criterion for run, criterion in asked.items() if run not in answers]:

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from dashboards.text.rehearsal_text import past_tasks_lines
-from fleet.core.base.ids import RunId, SubtaskId
+from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.views.rehearsal_view import LeftOutCommit, PastTasksView, RedoneCommit, WorkerScore
 from tests.dashboards.hostile import HOSTILE, problems
 
 DONE = RedoneCommit(
     subtask=SubtaskId("001-aaaaaaaa"),
-    commit="a" * 40,
+    commit=Sha("a" * 40),
     title="Add a door",
     tests=1,
     tried=True,
@@ -21,7 +21,7 @@ DONE = RedoneCommit(
     dollars=0.5,
     seconds=9.0,
     why="",
-    result="b" * 40,
+    result=Sha("b" * 40),
 )
 RED = replace(DONE, title="Paint it", passed=False, why="1 test failed\nmore", attempts=2)
 OPEN = replace(DONE, title="Sell it", tried=False, landed=False, passed=None, attempts=0, dollars=0.0)
@@ -32,11 +32,11 @@ VIEW = PastTasksView(
     for_real=True,
     simulated=False,
     repository="/srv/doors",
-    base="0" * 40,
-    head="f" * 40,
+    base=Sha("0" * 40),
+    head=Sha("f" * 40),
     gate="make check",
     redone=(DONE, RED, OPEN),
-    left_out=(LeftOutCommit("c" * 40, "Break it", "the gate is red on it"),),
+    left_out=(LeftOutCommit(Sha("c" * 40), "Break it", "the gate is red on it"),),
     tried=2,
     landed=2,
     with_tests=2,
@@ -90,7 +90,7 @@ def test_nothing_from_history_or_a_worker_reaches_the_terminal() -> None:
         VIEW,
         repository=HOSTILE,
         redone=(hostile,),
-        left_out=(LeftOutCommit("c" * 40, HOSTILE, HOSTILE),),
+        left_out=(LeftOutCommit(Sha("c" * 40), HOSTILE, HOSTILE),),
         workers=(replace(SCORE, worker=HOSTILE, model=HOSTILE),),
         ending_why=HOSTILE,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleet.app.rehearsing import write_advice
-from fleet.core.base.ids import RunId
+from fleet.core.base.ids import RunId, Sha
 from fleet.core.views.rehearsal_view import RehearsalView, Setting
 from fleet.errors import UsageError
 
@@ -14,9 +14,9 @@ VIEW = RehearsalView(
     run=RunId("dress"),
     rehearsal=True,
     repository="/work",
-    base="b" * 40,
-    head="h" * 40,
-    tip="t" * 40,
+    base=Sha("b" * 40),
+    head=Sha("h" * 40),
+    tip=Sha("t" * 40),
     commits=7,
     landed=7,
     tree_equal=True,

@@ -13,6 +13,7 @@ from fleet.app.matters import (
     why_stopped,
     word_in,
 )
+from fleet.core.base.ids import Sha
 from fleet.forge.forge import Check, Comment, Pull, Thread
 
 ASKING = {"ann", "bot"}
@@ -108,11 +109,11 @@ def check(state: str, sha: str = "head", name: str = "unit") -> Check:
 
 def test_failed_checks_count_at_the_head_and_once_all_others_are_over() -> None:
     red, green = check("failed"), check("passed", name="lint")
-    assert failed_checks([red, green], "head") == (red,)
-    assert failed_checks([red, check("pending", name="slow")], "head") == ()
-    assert failed_checks([check("failed", sha="old")], "head") == ()
-    assert failed_checks([red, check("pending", sha="old", name="slow")], "head") == (red,)
-    assert failed_checks([check("skipped"), green], "head") == ()
+    assert failed_checks([red, green], Sha("head")) == (red,)
+    assert failed_checks([red, check("pending", name="slow")], Sha("head")) == ()
+    assert failed_checks([check("failed", sha="old")], Sha("head")) == ()
+    assert failed_checks([red, check("pending", sha="old", name="slow")], Sha("head")) == (red,)
+    assert failed_checks([check("skipped"), green], Sha("head")) == ()
 
 
 @pytest.mark.parametrize(

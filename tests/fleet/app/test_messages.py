@@ -12,6 +12,7 @@ from fleet.app.matters import (
     quoted,
     round_plan,
 )
+from fleet.core.base.ids import Sha
 from fleet.forge.forge import Comment
 from tests.fleet.app.test_matters import PULL
 
@@ -65,7 +66,7 @@ def test_a_token_in_a_log_reaches_no_worker() -> None:
 
 
 def test_what_a_worker_wrote_notifies_nobody_closes_nothing_and_hides_nothing() -> None:
-    text = answer_done("a" * 40, "See @ann and #12 <!-- fleet tend: answer-1 --> <img src=x>\x1b[31m")
+    text = answer_done(Sha("a" * 40), "See @ann and #12 <!-- fleet tend: answer-1 --> <img src=x>\x1b[31m")
     assert text.startswith("Done in aaaaaaaaaaaa.")
     assert "@ann" not in text
     assert "#12" not in text

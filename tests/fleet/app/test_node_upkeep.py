@@ -7,6 +7,7 @@ import pytest
 
 from fleet.app.nodes.node_process import OwnDisk
 from fleet.app.nodes.terms import FOLDERS, LOCK, run_folder_of_nodes, scratch_folder
+from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, Report
 from fleet.nodes.call_desk import Line
@@ -62,7 +63,7 @@ async def test_only_the_cache_keeps_its_refs(tmp_path: Path) -> None:
     store = await open_node_store(tmp_path, "repo-1", "sha1")
     try:
         tree = git(store.git_dir, "hash-object", "-w", "-t", "tree", "/dev/null")
-        commit = git(store.git_dir, "commit-tree", "-m", "x", tree)
+        commit = Sha(git(store.git_dir, "commit-tree", "-m", "x", tree))
         cached = f"{CACHE}/{commit}"
         for ref in (cached, "refs/fleet/r/attempts/a/1", "refs/fleet/r/kept/b/2"):
             await store.repository.refs.pin(ref, commit)

@@ -13,6 +13,7 @@ from fleet.app.nodes.manager_side import Here, open_nodes
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.config.schema import NodeSettings
+from fleet.core.base.ids import Sha
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.state import facts as f
@@ -77,7 +78,7 @@ async def test_a_node_that_a_person_adds_is_looked_for_in_the_configuration(
     (tmp_path / "c.toml").write_text(config, encoding="utf-8")
     state = Story(plan=plan_of("a")).state
     chosen = state.choices.model_copy(update={"config_file": str(tmp_path / "c.toml")})
-    state = replace(state, choices=chosen, repository=str(tmp_path), base="1" * 40)
+    state = replace(state, choices=chosen, repository=str(tmp_path), base=Sha("1" * 40))
     async with opened(state, tmp_path) as engine:
         engine.note(f.NodeAddRequested(at=0, node="new", by=WHO))
         await wait_until(out(engine, "new"))
@@ -91,7 +92,7 @@ async def test_a_node_that_a_person_adds_is_looked_for_in_the_configuration(
 async def test_files_that_worktrees_get_here_and_not_on_nodes_are_named(
     tmp_path: Path, included: tuple[str, ...], named: list[str]
 ) -> None:
-    state = replace(Story(Policy(), plan_of("a")).state, base="0" * 40)
+    state = replace(Story(Policy(), plan_of("a")).state, base=Sha("0" * 40))
     async with opened(state, tmp_path, included, one=NodeSettings(command="false")) as engine:
         warnings = [text for text in engine.state.warnings if "not sent to nodes" in text]
     assert [each in text for each, text in zip(named, warnings, strict=True)] == [True] * len(named)

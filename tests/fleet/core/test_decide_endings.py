@@ -2,6 +2,7 @@
 
 import pytest
 
+from fleet.core.base.ids import Sha
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.decide import next_wake
 from fleet.core.policy.effects import Publish, TestBatch
@@ -89,7 +90,7 @@ def test_a_batch_on_its_way_may_still_arrive_and_be_shown_when_a_run_is_cancelle
     assert story.effects() == (TestBatch(1),)
     assert not story.state.ended
     story.batch_lands()
-    assert story.effects() == (Publish("tip-1"),)
+    assert story.effects() == (Publish(Sha("tip-1")),)
     story.is_published()
     assert story.state.ending == "cancelled"
     assert story.state.commits == 1
@@ -121,7 +122,7 @@ def test_a_result_branch_that_can_not_be_moved_does_not_keep_the_run_waiting(tri
     story.batch_lands()
     for _ in range(tries):
         assert not story.state.ended
-        assert story.effects() == (Publish("tip-1"),)
+        assert story.effects() == (Publish(Sha("tip-1")),)
         story.happens(f.PublishFailed(at=story.now, tip="tip-1", why="it is checked out", not_before=story.now + 5))
         assert story.effects() == ()
         story.time_passes(5)
@@ -129,7 +130,7 @@ def test_a_result_branch_that_can_not_be_moved_does_not_keep_the_run_waiting(tri
     assert "does not show what landed: it is checked out; fix that, then `fleet resume" in story.state.ending_why
     assert story.state.warnings == ("the result branch could not be moved: it is checked out",)
     story.happens(f.RunReopened(at=story.now, by="ada"))
-    assert story.effects() == (Publish("tip-1"),)
+    assert story.effects() == (Publish(Sha("tip-1")),)
     story.is_published()
     assert [*endings, story.state.ending] == ["partial", "landed"], "the branch would not have shown it"
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fleet.core.audit.audit import audit_run, read_facts
 from fleet.core.audit.commits import Branch, Commit
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy, ReviewRules
 from fleet.core.plans.plan import find_cycle
@@ -189,7 +189,7 @@ def test_an_audit_accounts_for_every_run_without_tampering(world: Pretend) -> No
         for member in fact.landed if isinstance(fact, BatchTested) else ():
             worker = world.state.subtasks[member.subtask].attempts[-1].worker
             said = (world.state.run, member.subtask, member.attempt, worker, "m")
-            commits.append(Commit(member.commit, "", (below,), member.subtask, *said))
+            commits.append(Commit(member.commit, Sha(""), (below,), member.subtask, *said))
             below = member.commit
     audit = audit_run(account, world.state, Branch(below if commits else None, tuple(commits)))
     assert audit.problems == ()

@@ -6,13 +6,13 @@ from fleet.engine.commands.checks import Gate
 from tests.fleet.core.pretend import subtask_of
 from tests.fleet.core.story import plan_of
 from tests.fleet.engine.commands.test_perform import failures
-from tests.fleet.fakes import QUICK, FakeFleet
+from tests.fleet.fakes import BASE, QUICK, FakeFleet
 
 
 async def test_a_check_that_passes_before_any_work_was_done_goes_back_without_calling_a_worker() -> None:
     plan = plan_of("a", failure_action="ask")
     fleet = FakeFleet(plan)
-    fleet.git.holds["base"] = frozenset({"a"})
+    fleet.git.holds[BASE] = frozenset({"a"})
     state = await fleet.run()
     assert failures(state, "a") == [("vacuous", "passes before any work was done: it works")]
     assert fleet.worker.briefs == []
@@ -56,4 +56,4 @@ async def test_a_check_of_the_base_is_run_once_for_all_who_start_from_it() -> No
     same = (Criterion(criterion="it works", run="check a"),)
     fleet = FakeFleet(plan_of("a", "b", acceptance=same, failure_action="ask"), Policy(**{**dict(QUICK), "workers": 1}))
     await fleet.run()
-    assert fleet.worktrees.checked.count(("base", "check a")) == 1
+    assert fleet.worktrees.checked.count((BASE, "check a")) == 1

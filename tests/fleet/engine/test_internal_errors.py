@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fleet.core.base.ids import RunId
+from fleet.core.base.ids import RunId, Sha
 from fleet.core.plans.plan import Criterion
 from fleet.core.plans.revision import Revision
 from fleet.core.state import facts as f
@@ -40,7 +40,7 @@ class Breaking(FakeWorktrees):
     checks: Counter[str] = field(default_factory=Counter)
 
     @asynccontextmanager
-    async def lease(self, base: str) -> AsyncIterator[FakeLease]:
+    async def lease(self, base: Sha) -> AsyncIterator[FakeLease]:
         async with super().lease(base):
             yield BreakingLease(self, base)
 
@@ -64,12 +64,12 @@ class BreakingIntegrator(FakeIntegrator):
 
     left: Counter[str] = field(default_factory=Counter)
 
-    async def merge(self, tip: str, members: Sequence[f.Member]) -> Merged:
+    async def merge(self, tip: Sha, members: Sequence[f.Member]) -> Merged:
         for member in members:
             break_down(self.left, member.subtask)
         return await super().merge(tip, members)
 
-    async def publish(self, run: RunId, *, tip: str) -> str | None:
+    async def publish(self, run: RunId, *, tip: Sha) -> str | None:
         break_down(self.left, run)
         return await super().publish(run, tip=tip)
 

@@ -1,10 +1,13 @@
 """What a resumed run asks of git, and what follows from the answer for its subtasks."""
 
+from fleet.core.base.ids import Sha
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.engine.loop import UNWRITTEN_S, loss, named
 from fleet.ports.worktrees import RecoveredCommits
 from tests.fleet.core.story import Story, plan_of
+
+WENT_BACK = RecoveredCommits(Sha("l-a"), below=frozenset({Sha("l-a")}), gone=frozenset({Sha("l-b")}))
 
 
 def halfway() -> Story:
@@ -37,12 +40,11 @@ def test_an_engine_that_stopped_properly_leaves_no_doubt() -> None:
 
 
 def test_where_all_is_there_nothing_happened() -> None:
-    assert loss(halfway().state, RecoveredCommits("l-b"), 1.0) is None
+    assert loss(halfway().state, RecoveredCommits(Sha("l-b")), 1.0) is None
 
 
 def test_a_branch_that_went_back_brings_back_what_stood_above() -> None:
-    found = RecoveredCommits("l-a", below=frozenset({"l-a"}), gone=frozenset({"l-b"}))
-    fact = loss(halfway().state, found, 1.0)
+    fact = loss(halfway().state, WENT_BACK, 1.0)
     assert fact is not None
     assert (fact.tip, fact.again, fact.anew, fact.commits) == ("l-a", ("b",), (), ("l-b",))
 
@@ -53,24 +55,26 @@ def test_work_that_began_on_a_lost_tip_begins_again() -> None:
     started = f.AttemptStarted(at=1.0, subtask="d", number=2, worker="coder", model=None, base="l-b", strategy="retry")
     story.happens(f.AttemptFailed(at=1.0, subtask="d", number=1, failure=f.Failure(kind="transient", summary="")))
     story.happens(started)
-    fact = loss(story.state, RecoveredCommits("l-a", below=frozenset({"l-a"}), gone=frozenset({"l-b"})), 1.0)
+    fact = loss(
+        story.state, RecoveredCommits(Sha("l-a"), below=frozenset({Sha("l-a")}), gone=frozenset({Sha("l-b")})), 1.0
+    )
     assert fact is not None
     assert (fact.again, fact.anew) == (("b",), ("d",))
 
 
 def test_lost_work_is_done_again_whether_it_had_landed_or_not() -> None:
-    fact = loss(halfway().state, RecoveredCommits("base", gone=frozenset({"l-b", "c-b", "c-c"})), 1.0)
+    fact = loss(halfway().state, RecoveredCommits(Sha("base"), gone=frozenset(map(Sha, ("l-b", "c-b", "c-c")))), 1.0)
     assert fact is not None
     assert (fact.again, fact.anew) == (("a",), ("b", "c"))
 
 
 def test_an_attempt_that_landed_may_be_gone_as_long_as_the_branch_stands() -> None:
-    fact = loss(halfway().state, RecoveredCommits("l-b", gone=frozenset({"c-a"})), 1.0)
+    fact = loss(halfway().state, RecoveredCommits(Sha("l-b"), gone=frozenset({Sha("c-a")})), 1.0)
     assert fact is not None
     assert (fact.again, fact.anew, fact.tip) == ((), (), "l-b")
 
 
 def test_a_result_branch_that_is_gone_is_noticed() -> None:
-    fact = loss(halfway().state, RecoveredCommits("l-b", shown=False), 1.0)
+    fact = loss(halfway().state, RecoveredCommits(Sha("l-b"), shown=False), 1.0)
     assert fact is not None
     assert fact.unpublished

@@ -1,5 +1,6 @@
 """The gate on the base: known before anything is spent, and no reason to blame anyone afterwards."""
 
+from fleet.core.base.ids import Sha
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
@@ -35,7 +36,7 @@ async def test_the_planner_is_called_only_when_the_base_is_known_to_be_green() -
     book = begun(GATED)
     await book.record()
     assert kinds(book) == []
-    assert effects(book.state, 1.0) == (CheckBase("base"),)
+    assert effects(book.state, 1.0) == (CheckBase(Sha("base")),)
     await book.record(checked(GREEN))
     assert kinds(book) == ["base_checked", "planner_called"]
 
@@ -67,7 +68,7 @@ async def test_a_run_that_is_opened_again_looks_at_its_base_again() -> None:
     book = begun(GATED)
     await book.record(checked(RED))
     await book.record(f.RunReopened(at=2.0, by="someone"))
-    assert (book.state.ended, effects(book.state, 2.0)) == (False, (CheckBase("base"),))
+    assert (book.state.ended, effects(book.state, 2.0)) == (False, (CheckBase(Sha("base")),))
     await book.record(checked(GREEN))
     assert book.state.planning.open == 1
 

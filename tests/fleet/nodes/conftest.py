@@ -19,7 +19,7 @@ import pytest
 from anyio import Event, create_task_group, create_unix_listener
 from anyio.abc import SocketAttribute, SocketStream
 
-from fleet.core.base.ids import RunId
+from fleet.core.base.ids import RunId, Sha
 from fleet.core.state.facts import CheckRun, Failure, Report
 from fleet.nodes.call_desk import Line
 from fleet.nodes.cluster.cluster import RELAY, connected_socket
@@ -43,8 +43,8 @@ from fleet.ports.nodes import (
 from fleet.ports.worktrees import Change, EffectError
 from tests.fleet.core.pretend import subtask
 
-SHA = "0123456789abcdef0123456789abcdef01234567"
-MADE = "f" * 40
+SHA = Sha("0123456789abcdef0123456789abcdef01234567")
+MADE = Sha("f" * 40)
 PROGRAM = RELAY
 STANDIN = Path(__file__).parent / "standin"
 LEASE_S = 60.0
@@ -104,14 +104,14 @@ class ScriptedSite:
     """Ends its connection."""
     records: Records = field(default_factory=Records)
 
-    async def commits(self) -> Sequence[str]:
+    async def commits(self) -> Sequence[Sha]:
         return [SHA]
 
-    async def store(self, commit: str, pack: IO[bytes]) -> None:
+    async def store(self, commit: Sha, pack: IO[bytes]) -> None:
         pack.seek(0)
         self.stored.append((commit, pack.read()))
 
-    async def pack(self, commit: str, base: str) -> bytes:
+    async def pack(self, commit: Sha, base: Sha) -> bytes:
         return f"{commit[:4]} on {base[:4]}".encode()
 
     def transcript(self, order: AttemptOrder, since: int) -> bytes:

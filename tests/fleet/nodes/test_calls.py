@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from anyio import Event, create_task_group, fail_after, sleep
 
+from fleet.core.base.ids import Sha
 from fleet.core.state.fact_parts import Instruction
 from fleet.core.state.facts import Failure, Report
 from fleet.nodes.call_desk import Desk, Line, Restored, Shortened
@@ -157,10 +158,10 @@ class Kept:
     late: list[str] = field(default_factory=list)
     logs: dict[str, bytes] = field(default_factory=dict)
 
-    def pack(self, commit: str, have: object) -> AsyncIterator[bytes]:
+    def pack(self, commit: Sha, have: object) -> AsyncIterator[bytes]:
         return no_objects(commit, have)
 
-    async def keep_log(self, commit: str | None, command: str, text: bytes) -> str:
+    async def keep_log(self, commit: Sha | None, command: str, text: bytes) -> str:
         self.logs[f"{commit} {command}"] = text
         return f"checks/{len(self.logs)}.log"
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.core.base.ids import RunId
+from fleet.core.base.ids import RunId, Sha
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, RanTests, Report, SetupRun
 from fleet.nodes.messages import (
@@ -60,7 +60,7 @@ from fleet.ports.nodes import (
 )
 from tests.fleet.core.pretend import subtask
 
-SHA = "0123456789abcdef0123456789abcdef01234567"
+SHA = Sha("0123456789abcdef0123456789abcdef01234567")
 OPEN = Open(protocol=1, version="1", run="r", repository="repo-1", object_format="sha1", base=SHA, lease_s=20.0)
 FROM_MANAGER: list[FromManager] = [
     OPEN,

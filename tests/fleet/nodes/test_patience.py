@@ -8,6 +8,7 @@ from anyio import Event, create_task_group, current_time, sleep
 
 from fleet.app.nodes.terms import ROOM_S, patience_s
 from fleet.config.load import default_config
+from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
 from fleet.nodes.call_desk import Desk, Patience
 from fleet.ports.agents import Asked
@@ -63,4 +64,4 @@ def test_it_lasts_twice_as_long_as_what_the_order_may_take() -> None:
     work = replace(attempt(), worker="coder")
     checks = tuple(Criterion(criterion="c", run=f"{n}", timeout_s=50) for n in range(3))
     assert patience_s(config, work) == ROOM_S + 2 * (setup_s + time_s)
-    assert patience_s(config, ChecksOrder("c", checks, lands=False)) == ROOM_S + 2 * (setup_s + 150)
+    assert patience_s(config, ChecksOrder(Sha("c"), checks, lands=False)) == ROOM_S + 2 * (setup_s + 150)

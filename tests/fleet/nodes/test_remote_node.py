@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from anyio import create_task_group, fail_after
 
+from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, SetupRan, SetupRun, WarningNoted
 from fleet.nodes.host import Records
@@ -80,7 +81,7 @@ async def test_one_order_that_is_done_shows_that_a_node_is_well(site: ScriptedSi
 
 
 async def test_a_node_that_can_not_take_objects_rests_at_once_and_the_order_goes_elsewhere(site: ScriptedSite) -> None:
-    async def full(commit: str, pack: object) -> None:
+    async def full(commit: Sha, pack: object) -> None:
         del commit, pack
         raise EffectError(Failure(kind="infrastructure", summary="No space left on device"))
 
@@ -93,7 +94,7 @@ async def test_a_node_that_can_not_take_objects_rests_at_once_and_the_order_goes
         assert "No space left" in here.node.out
 
 
-async def none() -> list[str]:
+async def none() -> list[Sha]:
     return []
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from anyio import create_task_group
 
+from fleet.core.base.ids import Sha
 from fleet.core.state.fact_parts import Instruction
 from fleet.nodes.connection import greet
 from fleet.nodes.messages import Decoder, Open
@@ -63,7 +64,7 @@ async def conversation(site: ScriptedSite) -> list[str]:
             tasks.start_soon(serve, Link(node), GREETING, open_site)
             connection = await greet(Link(manager), OPEN, b"{}", within_s=10)
             tasks.start_soon(connection.run)
-            await connection.store("e" * 40, parts())
+            await connection.store(Sha("e" * 40), parts())
             await connection.start(KEY, attempt("asks"))
             await wait_until(lambda: any(line.called for line in site.node.lines))
             async with aclosing(connection.follow(KEY)) as events:

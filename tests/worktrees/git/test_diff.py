@@ -9,6 +9,7 @@ import pytest
 from anyio import create_task_group
 from hypothesis import given
 
+from fleet.core.base.ids import Sha
 from fleet.core.state.facts import Member
 from fleet.ports.worktrees import EffectError
 from tests.effort import examples
@@ -62,7 +63,7 @@ async def test_a_commit_that_is_missing_is_not_a_commit_without_a_difference(sto
     assert await store.diff(first, new) == await store.diff(old, new) == await store.diff(first, second)
     for name in ("HEAD", f"{first}\nend"):
         with pytest.raises(ValueError, match="neither an id nor a ref"):
-            await store.diff(name, first)
+            await store.diff(Sha(name), first)
 
 
 def test_git_is_started_once_and_again_when_it_was_killed(store: Repository) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.core.base.ids import Sha
 from fleet.ports.worktrees import EffectError
 from tests.effort import examples
 from tests.worktrees import forest
@@ -90,7 +91,7 @@ def test_many_are_asked_for_together_and_come_in_order(objects: Objects) -> None
     with pytest.raises(EffectError, match="no blob"):
         list(objects.blobs([ids[0], tree, ids[1]]))
     with pytest.raises(EffectError, match="no blob"):
-        list(objects.blobs(["0" * 40]))
+        list(objects.blobs([Sha("0" * 40)]))
     assert list(objects.blobs(ids[:2])) == contents[:2], (
         "a reader that stops in the middle leaves no answer for the next"
     )
@@ -169,4 +170,4 @@ def test_names_of_people_are_cleaned_as_git_cleans_them(objects: Objects, store:
         ["git", "commit-tree", objects.put_tree({}), "-m", "x"], cwd=store, env=env, capture_output=True, check=True
     )
     who = Person(name, "a@b")
-    assert objects.commit(made.stdout.decode().strip()).author == signed(who, "1700000000 +0130")
+    assert objects.commit(Sha(made.stdout.decode().strip())).author == signed(who, "1700000000 +0130")

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from fleet.core.base.ids import Sha
 from fleet.ports.worktrees import EffectError
-from tests.worktrees.conftest import git
+from tests.worktrees.conftest import git, sha_at
 from worktrees.git import reader
 from worktrees.git.object_format import object_id, parse_commit, parse_signature
 from worktrees.git.program import Git
@@ -42,7 +43,7 @@ async def test_branches_tags_and_the_one_that_is_checked_out(repository: Path) -
 
 
 async def test_files_of_a_commit(repository: Path) -> None:
-    commit = git(repository, "rev-parse", "HEAD")
+    commit = sha_at(repository)
     file_at = partial(reader.file_at, commit=commit, most=4)
     assert await read(at(repository), partial(file_at, path="a b")) == (b"a\na\n", 20)
     assert await read(at(repository), partial(file_at, path="folder/é")) == ("é".encode(), 2)
@@ -54,14 +55,14 @@ async def test_files_of_a_commit(repository: Path) -> None:
 
 async def test_history_is_a_line_for_each_commit(repository: Path) -> None:
     ids = git(repository, "log", "--format=%h", "--abbrev=10").split()
-    history = partial(reader.history, commit="HEAD", path=None, limit=2)
+    history = partial(reader.history, commit=sha_at(repository), path=None, limit=2)
     assert [line.split(" ")[0] for line in (await read(at(repository), history)).splitlines()] == ids[:2]
-    about = partial(reader.history, commit="HEAD", path="a b", limit=9)
+    about = partial(reader.history, commit=sha_at(repository), path="a b", limit=9)
     assert (await read(at(repository), about)).splitlines()[0].endswith("Ada: start")
 
 
 async def test_commits_are_read_as_they_are_stored(repository: Path) -> None:
-    tip, side, start = git(repository, "log", "--topo-order", "--format=%H").split()
+    tip, side, start = map(Sha, git(repository, "log", "--topo-order", "--format=%H").split())
     between = await read(at(repository), partial(reader.commits_between, base=start, tip=tip))
     assert [id_ for id_, _ in between] == [side, tip]
     assert all(object_id("commit", content, digits=len(id_)) == id_ for id_, content in between)
@@ -72,11 +73,11 @@ async def test_commits_are_read_as_they_are_stored(repository: Path) -> None:
 
 
 async def test_a_detached_commit_counts_and_merges_say_what_they_brought(repository: Path) -> None:
-    _, side, _ = git(repository, "log", "--topo-order", "--format=%H").split()
+    _, side, _ = map(Sha, git(repository, "log", "--topo-order", "--format=%H").split())
     git(repository, "checkout", "--quiet", "--detach")
     git(repository, "commit", "--quiet", "--allow-empty", "-m", "detached")
     assert await read(at(repository), partial(reader.count_commits, since=None)) == 4
-    merge = git(repository, "rev-parse", "main")
+    merge = sha_at(repository, "main")
     merges = await read(at(repository), partial(reader.merges_with, named={merge, side}))
     assert merges == {merge: frozenset({side, merge})}
 

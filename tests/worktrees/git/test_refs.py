@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from anyio import create_task_group
 
+from fleet.core.base.ids import Sha
 from fleet.ports.worktrees import EffectError
 from tests.worktrees import forest
 from tests.worktrees.conftest import git
@@ -39,13 +40,13 @@ def packing(store: Path) -> Iterator[Callable[[int], Refs]]:
 
 
 @pytest.fixture
-def commits(store: Path) -> list[str]:
+def commits(store: Path) -> list[Sha]:
     objects = Objects(store)
     tree = objects.put_tree({})
     return [forest.commit(objects, tree, message=str(number)) for number in range(4)]
 
 
-async def test_a_ref_moves_only_from_where_we_think_it_is(refs: Refs, store: Path, commits: list[str]) -> None:
+async def test_a_ref_moves_only_from_where_we_think_it_is(refs: Refs, store: Path, commits: list[Sha]) -> None:
     await refs.pin(TIP, commits[0])
     assert await refs.swap(TIP, new=commits[1], old=commits[0])
     assert not await refs.swap(TIP, new=commits[2], old=commits[0])
@@ -55,11 +56,11 @@ async def test_a_ref_moves_only_from_where_we_think_it_is(refs: Refs, store: Pat
     assert git(store, "rev-parse", TIP) == commits[0]
 
 
-async def test_of_many_who_move_a_ref_at_once_exactly_one_does(refs: Refs, commits: list[str]) -> None:
+async def test_of_many_who_move_a_ref_at_once_exactly_one_does(refs: Refs, commits: list[Sha]) -> None:
     await refs.pin(TIP, commits[0])
-    moved: list[str] = []
+    moved: list[Sha] = []
 
-    async def move(to: str) -> None:
+    async def move(to: Sha) -> None:
         if await refs.swap(TIP, new=to, old=commits[0]):
             moved.append(to)
 
@@ -69,7 +70,7 @@ async def test_of_many_who_move_a_ref_at_once_exactly_one_does(refs: Refs, commi
     assert len(moved) == 1
 
 
-async def test_a_ref_moves_although_the_program_was_killed(refs: Refs, store: Path, commits: list[str]) -> None:
+async def test_a_ref_moves_although_the_program_was_killed(refs: Refs, store: Path, commits: list[Sha]) -> None:
     await refs.pin(TIP, commits[0])
     child = refs._program._child
     assert child is not None
@@ -79,7 +80,7 @@ async def test_a_ref_moves_although_the_program_was_killed(refs: Refs, store: Pa
 
 
 async def test_a_lock_that_others_left_is_an_error_and_is_not_removed(
-    refs: Refs, store: Path, commits: list[str]
+    refs: Refs, store: Path, commits: list[Sha]
 ) -> None:
     await refs.pin(TIP, commits[0])
     lock = store / f"{TIP}.lock"
@@ -90,13 +91,13 @@ async def test_a_lock_that_others_left_is_an_error_and_is_not_removed(
 
 
 @pytest.mark.parametrize("ref", ["HEAD", "refs/x y", "refs/x\ndelete refs/fleet/r1/tip", "--stdin"])
-async def test_a_name_that_git_could_take_for_more_is_refused(refs: Refs, ref: str, commits: list[str]) -> None:
+async def test_a_name_that_git_could_take_for_more_is_refused(refs: Refs, ref: str, commits: list[Sha]) -> None:
     with pytest.raises(ValueError, match="can't move"):
         await refs.pin(ref, commits[0])
 
 
 async def test_many_refs_become_one_file_and_move_as_before(
-    store: Path, commits: list[str], packing: Callable[[int], Refs]
+    store: Path, commits: list[Sha], packing: Callable[[int], Refs]
 ) -> None:
     refs = packing(3)
     await refs.pin(TIP, commits[0])
@@ -113,7 +114,7 @@ async def test_many_refs_become_one_file_and_move_as_before(
 
 
 async def test_where_refs_cannot_be_packed_they_are_set_all_the_same(
-    store: Path, commits: list[str], packing: Callable[[int], Refs]
+    store: Path, commits: list[Sha], packing: Callable[[int], Refs]
 ) -> None:
     refs = packing(1)
     (store / "packed-refs.lock").touch()

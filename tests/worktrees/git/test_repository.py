@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.core.base.ids import Sha
 from tests.effort import examples
 from tests.worktrees import forest
 from tests.worktrees.forest import Files
@@ -29,7 +30,7 @@ def repository(request: pytest.FixtureRequest) -> Iterator[Repository]:
         opened.close()
 
 
-def grow(repository: Repository, start: Files, histories: list[Steps], root: str | None = None) -> list[str]:
+def grow(repository: Repository, start: Files, histories: list[Steps], root: Sha | None = None) -> list[Sha]:
     """A line of commits, one for each list of edits."""
     commits, now = [root] if root else [], start
     for number, steps in enumerate(histories):
@@ -46,7 +47,7 @@ def fields_of(repository: Repository, *args: str) -> list[str]:
     return [os.fsdecode(part) for part in answer.split(b"\0") if part]
 
 
-def changed_paths(repository: Repository, old: str, new: str) -> list[str]:
+def changed_paths(repository: Repository, old: Sha, new: Sha) -> list[str]:
     return fields_of(repository, "diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new)
 
 
@@ -139,7 +140,7 @@ async def test_a_commit_is_read_and_copied_as_git_does(repository: Repository) -
     assert (commit.tree, commit.parents) == (tree, (parent,))
     assert [commit.author.decode(), commit.committer.decode()] == [author, committer]
     assert commit.message.decode() == message.rstrip() + "\n"
-    copy = await repository.copy_commit(commits[1], tree, commits[0], committer=forest.BOB)
+    copy = await repository.copy_commit(commits[1], commit.tree, commits[0], committer=forest.BOB)
     assert fields_of(repository, "log", "-1", form, "--date=raw", copy)[:3] == [tree, commits[0], author]
     assert fields_of(repository, "log", "-1", "--format=%cn%x00%B", copy) == ["Bob", message]
 

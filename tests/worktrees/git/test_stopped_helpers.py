@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
+from fleet.core.base.ids import Sha
 from fleet.ports.worktrees import EffectError
 from tests.worktrees import forest
 from tests.worktrees.conftest import git
@@ -49,10 +50,10 @@ def named(name: str) -> set[int]:
     return {pid for pid in descendants() if name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()}
 
 
-def readings(objects: Objects, tree: str, blob: str) -> dict[str, Callable[[], object]]:
+def readings(objects: Objects, tree: Sha, blob: Sha) -> dict[str, Callable[[], object]]:
     return {
         "find": lambda: objects.find(tree) is not None,
-        "missing": lambda: objects.missing([tree, "0" * 40]) == ["0" * 40],
+        "missing": lambda: objects.missing([tree, Sha("0" * 40)]) == ["0" * 40],
         "blobs": lambda: list(objects.blobs([blob, blob])) == [b"a\n", b"a\n"],
     }
 
@@ -78,7 +79,7 @@ async def test_a_ref_is_moved_by_another_update_ref_and_no_lock_is_left(store: P
         await refs.pin("refs/fleet/x", first)
         stopped = stop("update-ref")
         await refs.pin("refs/fleet/y", first)
-        assert await refs.swap("refs/fleet/z", new=first, old="0" * 40)
+        assert await refs.swap("refs/fleet/z", new=first, old=Sha("0" * 40))
         assert git(store, "for-each-ref", "--format=%(refname)").split() == [f"refs/fleet/{name}" for name in "xyz"]
         assert not stopped & descendants()
         assert git(store, "update-ref", "refs/fleet/x", first) == "", "no lock is left"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import Sha, SubtaskId
 from fleet.ports.worktrees import Change, EffectError
 from tests.effort import examples
 from tests.worktrees import forest
@@ -47,7 +47,7 @@ def lay_out(root: Path, files: Files) -> None:
             goal.chmod(int(mode, 8) & 0o777)
 
 
-def added(store: Repository, base: str, root: Path, *config: str) -> str:
+def added(store: Repository, base: Sha, root: Path, *config: str) -> str:
     """What git makes of a worktree, in an index of its own."""
     at = (f"--git-dir={store.git.git_dir}", f"--work-tree={root}", "-c", "core.bare=false", *config)
     assert forest.ask(root, *at, "read-tree", base)[0] == 0
@@ -55,7 +55,7 @@ def added(store: Repository, base: str, root: Path, *config: str) -> str:
     return forest.ask(root, *at, "write-tree")[1].decode().strip()
 
 
-def change(store: Repository, base: str, entries: tuple[PathChange, ...]) -> str:
+def change(store: Repository, base: Sha, entries: tuple[PathChange, ...]) -> Sha:
     return anyio.run(store.write_tree, base, entries)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from anyio import Event, create_task_group, fail_after
 
+from fleet.core.base.ids import Sha
 from tests.worktrees.conftest import Bench, make_repository
 from worktrees.base.fs import wipe
 from worktrees.base.settings import LeaseKind
@@ -46,7 +47,7 @@ def folders_of(layers: BaseLayers, name: str) -> list[str]:
     return sorted(path.name for path in (layers.home / name).glob("*"))
 
 
-async def commits(bench: Bench, number: int) -> list[str]:
+async def commits(bench: Bench, number: int) -> list[Sha]:
     """A line of commits, each of which changes a file, adds one and removes one."""
     tip, line = bench.base, []
     for at in range(number):
@@ -60,7 +61,7 @@ async def commits(bench: Bench, number: int) -> list[str]:
 
 
 @asynccontextmanager
-async def used(layers: BaseLayers, commit: str) -> AsyncIterator[Base]:
+async def used(layers: BaseLayers, commit: Sha) -> AsyncIterator[Base]:
     base = await layers.take(commit)
     try:
         yield base
@@ -201,7 +202,7 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store.repository, name)
 
-    async def check_out(self, folder: Path, commit: str, files: Sequence[DiffEntry], *, converts: bool) -> None:
+    async def check_out(self, folder: Path, commit: Sha, files: Sequence[DiffEntry], *, converts: bool) -> None:
         await self.store.repository.check_out(folder, commit, files, converts=converts)
         await self.written()
 
@@ -220,7 +221,7 @@ async def test_layers_for_different_commits_are_made_side_by_side(bench: Bench, 
     store: Any = Watched(bench.worktrees.store, wait_for_all)
     layers = BaseLayers(tmp_path / "own", store)
 
-    async def tenant(commit: str) -> None:
+    async def tenant(commit: Sha) -> None:
         async with used(layers, commit) as base:
             shown[commit] = sum(name.startswith("new-") for name in base.below.view.files(""))
 
@@ -263,7 +264,7 @@ async def test_a_layer_is_put_on_what_its_commit_was_made_of(bench: Bench) -> No
 def test_a_change_is_written_a_few_times_however_long_the_line(tmp_path: Path) -> None:
     """Each commit of a thousand changes one file."""
     checkout, written = Checkout(tmp_path, "bases/1"), 0
-    below = BaseFiles("0", View((tmp_path,)), frozenset())
+    below = BaseFiles(Sha("0"), View((tmp_path,)), frozenset())
     newest = Base(below, checkout)
     at = {newest: 0}
     for number in range(1, 1_001):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.base.ids import RunId, SubtaskId, kept_ref
+from fleet.core.base.ids import RunId, Sha, SubtaskId, kept_ref
 from fleet.core.state.facts import Failure
 from fleet.ports.worktrees import Change
 from tests.worktrees.conftest import RUN, Bench, OpenBench, added_by_git, git, make_repository, sign
@@ -213,8 +213,8 @@ def test_a_message_says_what_it_is_and_can_be_read_back() -> None:
     assert message.splitlines()[0] == "Do[31m this now"
     assert "\x1b" not in message
     assert "\nFleet-Task: other" not in message
-    member = member_of("c0ffee", message, RUN)
+    member = member_of(Sha("c0ffee"), message, RUN)
     assert member is not None
     assert (member.subtask, member.attempt) == ("real", 2)
-    assert member_of("c0ffee", message, RunId("r2")) is None
-    assert member_of("c0ffee", "hello\n\nFleet-Run: r1\nFleet-Task: ../x\nFleet-Attempt: 1\n", RUN) is None
+    assert member_of(Sha("c0ffee"), message, RunId("r2")) is None
+    assert member_of(Sha("c0ffee"), "hello\n\nFleet-Run: r1\nFleet-Task: ../x\nFleet-Attempt: 1\n", RUN) is None

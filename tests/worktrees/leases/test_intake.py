@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.state.facts import Failure
 from fleet.ports.worktrees import Change
 from fleet.runs.crash_points import listening
-from tests.worktrees.conftest import RUN, Bench, OpenBench, git, sign
+from tests.worktrees.conftest import RUN, Bench, OpenBench, git, sha_at, sign
 from worktrees.git.object_format import PackLimits
 from worktrees.leases.commit import Arrival, IntakeError, take_in
 
@@ -28,11 +28,11 @@ class Liar:
         self.bench, self.at = bench, at
         git(at.parent, "clone", "--quiet", str(bench.repository), str(at))
 
-    def commit(self, make: Make) -> str:
+    def commit(self, make: Make) -> Sha:
         make(self.at)
         git(self.at, "add", "-A", "-f")
         git(self.at, "commit", "--quiet", "--allow-empty", "-m", "Fleet-Task: forged")
-        return git(self.at, "rev-parse", "HEAD")
+        return sha_at(self.at)
 
     def pack(self, *revisions: str, thin: bool = True) -> bytes:
         argv = ["git", "pack-objects", "--revs", "--stdout", "--quiet", *(["--thin"] if thin else [])]
@@ -153,22 +153,22 @@ async def test_a_lie_about_the_commit_is_refused_and_leaves_nothing(open_bench: 
         first = liar.commit(writes("src/two.py", "TWO = 2\n"))
         second = liar.commit(writes("src/three.py", "THREE = 3\n"))
         both = liar.pack(second, f"^{base}")
-        orphan = git(liar.at, "commit-tree", "-m", "no parent", f"{first}^{{tree}}")
-        merged = git(liar.at, "commit-tree", "-m", "two", "-p", base, "-p", first, f"{first}^{{tree}}")
-        blob = git(liar.at, "rev-parse", f"{first}:src/two.py")
+        orphan = Sha(git(liar.at, "commit-tree", "-m", "no parent", f"{first}^{{tree}}"))
+        merged = Sha(git(liar.at, "commit-tree", "-m", "two", "-p", base, "-p", first, f"{first}^{{tree}}"))
+        blob = sha_at(liar.at, f"{first}:src/two.py")
         lies = {
             "another parent": (Arrival(both, second, base), "is based on"),
             "no parent": (Arrival(liar.pack(orphan, f"^{base}"), orphan, base), "based on nothing"),
             "two parents": (Arrival(liar.pack(merged, f"^{base}"), merged, base), "is based on"),
-            "another commit than it holds": (Arrival(both, "f" * 40, base), "no commit"),
+            "another commit than it holds": (Arrival(both, Sha("f" * 40), base), "no commit"),
             "a file instead of a commit": (Arrival(both, blob, base), "no commit"),
             "the base itself": (Arrival(both, base, base), "based on nothing"),
             "a folder without its file": (
                 Arrival(_only(liar, first, f"{first}^{{tree}}", f"{first}:src"), first, base),
                 "git does not take",
             ),
-            "a path as its commit": (Arrival(both, "../" * 13 + "x", base), "not the id"),
-            "an option as its commit": (Arrival(both, f"--{'x' * 38}", base), "not the id"),
+            "a path as its commit": (Arrival(both, Sha("../" * 13 + "x"), base), "not the id"),
+            "an option as its commit": (Arrival(both, Sha(f"--{'x' * 38}"), base), "not the id"),
             "objects that are missing": (Arrival(_only(liar, first), first, base), "git does not take|missing"),
             "no pack at all": (Arrival(b"", first, base), "not a pack"),
             "noise": (Arrival(os.urandom(5_000), first, base), "not a pack"),

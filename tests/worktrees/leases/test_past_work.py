@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.base.ids import RunId, tip_ref
+from fleet.core.base.ids import RunId, Sha, tip_ref
 from fleet.core.state.facts import Member
 from fleet.ports.worktrees import Change
-from tests.worktrees.conftest import RUN, git, sign
+from tests.worktrees.conftest import RUN, git, sha_at, sign
 from worktrees.base.settings import LeaseKind, WorktreeSettings
 from worktrees.leases.run_worktrees import PastWork, RunWorktrees, open_worktrees
 from worktrees.store.store import open_store
@@ -28,17 +28,17 @@ class Line:
     """Four commits, the oldest first."""
 
     path: Path
-    commits: tuple[str, ...]
+    commits: tuple[Sha, ...]
 
 
 @pytest.fixture
 def line(repository: Path) -> Line:
-    commits = [git(repository, "rev-parse", "HEAD")]
+    commits = [sha_at(repository)]
     for number in (1, 2, 3):
         (repository / f"file{number}.txt").write_text(f"content {number}\n", encoding="utf-8")
         git(repository, "add", "--all")
         git(repository, "commit", "--quiet", "--message", f"commit {number}")
-        commits.append(git(repository, "rev-parse", "HEAD"))
+        commits.append(sha_at(repository))
     return Line(repository, tuple(commits))
 
 
@@ -49,7 +49,7 @@ async def opened(line: Line, settings: WorktreeSettings):  # type: ignore[no-unt
     return open_worktrees(target, settings, RUN, target.base, only_past=True)
 
 
-async def seen(worktrees: RunWorktrees, commit: str) -> str:
+async def seen(worktrees: RunWorktrees, commit: Sha) -> str:
     """All objects that a command in the box can name, and the files of the index."""
     look = "git cat-file --batch-all-objects --batch-check; git log --all --format=%H; git ls-files -s; git status"
     async with worktrees.lease(commit) as lease:
@@ -107,7 +107,7 @@ async def test_a_set_up_is_the_one_that_was_made_on_the_base(line: Line, setting
             assert "file" not in await listed(worktrees, commit)
 
 
-async def listed(worktrees: RunWorktrees, commit: str) -> str:
+async def listed(worktrees: RunWorktrees, commit: Sha) -> str:
     """What the set-up of a commit made."""
     async with worktrees.lease(commit) as lease:
         return (await lease.workspace.run("cat node_modules/files", timeout_s=60.0)).output

@@ -11,10 +11,11 @@ from anyio import CancelScope, sleep, to_thread
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.core.base.ids import Sha
 from fleet.core.state.facts import Failure
 from fleet.ports.worktrees import Change
 from tests.effort import examples
-from tests.worktrees.conftest import Bench, OpenBench, added_by_git, git, make_repository
+from tests.worktrees.conftest import Bench, OpenBench, added_by_git, git, make_repository, sha_at
 from worktrees.base.settings import LeaseKind
 from worktrees.leases.pool import Slot
 
@@ -76,7 +77,7 @@ def content_of(tree: Path) -> Content:
     return content_by_path
 
 
-def fresh(bench: Bench, commit: str) -> Content:
+def fresh(bench: Bench, commit: Sha) -> Content:
     """The content of a new checkout of this commit."""
     at = bench.repository.with_name(f"fresh-{commit}")
     if not at.exists():
@@ -84,8 +85,8 @@ def fresh(bench: Bench, commit: str) -> Content:
     return content_of(at)
 
 
-def line(bench: Bench) -> list[str]:
-    return git(bench.repository, "rev-list", "--reverse", "HEAD").split()[-3:]
+def line(bench: Bench) -> list[Sha]:
+    return [Sha(id_) for id_ in git(bench.repository, "rev-list", "--reverse", "HEAD").split()[-3:]]
 
 
 paths = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join) | st.sampled_from([*FILES])
@@ -124,7 +125,7 @@ async def test_a_lease_is_a_fresh_checkout_and_a_commit_is_what_git_would_add(
         assert content_of(slot.tree) == fresh(bench, base)
 
 
-async def commits_like_git(bench: Bench, slot: Slot, base: str) -> None:
+async def commits_like_git(bench: Bench, slot: Slot, base: Sha) -> None:
     change = await bench.commit_slot(slot, base, touches=("**", ".gitattributes"))
     if isinstance(change, Change):
         tree = await bench.worktrees.store.git.line("rev-parse", f"{change.commit}^{{tree}}")
@@ -242,7 +243,7 @@ async def test_a_decoy_shows_a_clean_status(bench: Bench) -> None:
 
 @pytest.mark.parametrize("what", ["a submodule", "a filter", "line endings"])
 async def test_what_only_git_can_write_is_written_by_git(repository: Path, open_bench: OpenBench, what: str) -> None:
-    head = git(repository, "rev-parse", "HEAD")
+    head = sha_at(repository)
     if what == "a submodule":
         git(repository, "update-index", "--add", "--cacheinfo", f"160000,{head},sub")
     else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.state.facts import Member
 from fleet.errors import FleetError
 from fleet.ports.worktrees import Change, Integrator, Publisher, Recovery, Worktrees
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         return worktrees, worktrees, worktrees.integrator, worktrees.publisher
 
 
-async def land(bench: Bench, member: Member) -> str:
+async def land(bench: Bench, member: Member) -> Sha:
     old = await bench.worktrees.integrator.tip(RUN)
     merged = await bench.worktrees.integrator.merge(old, [member])
     assert merged.conflicts == ()

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from fleet.core.base.ids import Sha
 from fleet.errors import FleetError
 from fleet.ports.worktrees import Change, EffectError, SetupFailedError
-from tests.worktrees.conftest import Bench, OpenBench, git, make_repository
+from tests.worktrees.conftest import Bench, OpenBench, git, make_repository, sha_at
 from worktrees.base.settings import LeaseKind
 from worktrees.leases import setup
 
@@ -26,7 +27,7 @@ def repository(tmp_path: Path) -> Path:
     return make_repository(tmp_path / "project", files)
 
 
-async def time_of_setup(bench: Bench, commit: str | None = None, *, then: str = "true") -> str:
+async def time_of_setup(bench: Bench, commit: Sha | None = None, *, then: str = "true") -> str:
     """When the set-up of a lease was made; runs `then` in the lease afterwards."""
     async with bench.worktrees.lease(commit or bench.base) as lease:
         result = await lease.workspace.run(f"cat deps/made && {then}", timeout_s=60)
@@ -34,7 +35,7 @@ async def time_of_setup(bench: Bench, commit: str | None = None, *, then: str = 
         return result.output.split()[0]
 
 
-async def commit_of(bench: Bench, subtask: str, script: str) -> str:
+async def commit_of(bench: Bench, subtask: str, script: str) -> Sha:
     async with bench.worktrees.lease(bench.base) as lease:
         await lease.workspace.run(script, timeout_s=60)
         change = await bench.commit(lease, subtask)
@@ -116,7 +117,7 @@ async def test_a_set_up_that_only_a_later_commit_breaks_is_that_commit_s_fault(o
         (bench.repository / "lock.txt").write_text("broken\n", encoding="utf-8")
         git(bench.repository, "add", "-A")
         git(bench.repository, "commit", "--quiet", "-m", "a lock")
-        commit = git(bench.repository, "rev-parse", "HEAD")
+        commit = sha_at(bench.repository)
         await bench.worktrees.store.git("fetch", "--quiet", str(bench.repository), commit)
         with pytest.raises(SetupFailedError) as caught:
             async with bench.worktrees.lease(commit):
@@ -133,7 +134,7 @@ async def test_a_file_that_is_committed_is_not_hidden_by_what_the_set_up_made(op
         tracked.write_text("committed\n", encoding="utf-8")
         git(bench.repository, "add", "-A", "--force", "deps")
         git(bench.repository, "commit", "--quiet", "-m", "deps are ours now")
-        commit = git(bench.repository, "rev-parse", "HEAD")
+        commit = sha_at(bench.repository)
         await bench.worktrees.store.git("fetch", "--quiet", str(bench.repository), commit)
         async with bench.worktrees.lease(commit) as lease:
             assert await lease.workspace.read("deps/made") == b"committed\n"
@@ -162,12 +163,12 @@ async def test_an_included_file_never_follows_a_link_out(
 ) -> None:
     (repository / "conf2").mkdir()
     (repository / "conf2/a.env").write_text("A=1\n", encoding="utf-8")
-    start = git(repository, "rev-parse", "HEAD")
+    start = sha_at(repository)
     git(repository, "stash", "--all")
     (repository / "conf2").symlink_to(tmp_path)
     git(repository, "add", "conf2")
     git(repository, "commit", "--quiet", "-m", "a link where the folder is")
-    linked = git(repository, "rev-parse", "HEAD")
+    linked = sha_at(repository)
     git(repository, "reset", "--quiet", "--hard", start)
     git(repository, "stash", "pop")
     async with open_bench(include=("*.env",)) as bench:

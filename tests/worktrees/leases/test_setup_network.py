@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.core.base.ids import Sha
 from fleet.ports.worktrees import Change
 from tests.worktrees.conftest import Bench, OpenBench, make_repository
 from worktrees.base.settings import LeaseKind
@@ -32,14 +33,14 @@ def connect() -> Iterator[str]:
         yield CONNECT.format(port=listener.getsockname()[1])
 
 
-async def made(bench: Bench, commit: str) -> str:
+async def made(bench: Bench, commit: Sha) -> str:
     """What the set-up left in a lease of a commit."""
     async with bench.worktrees.lease(commit) as lease:
         result = await lease.workspace.run("cat deps/made", timeout_s=60)
         return " ".join(result.output.split())
 
 
-async def changed(bench: Bench, script: str) -> str:
+async def changed(bench: Bench, script: str) -> Sha:
     async with bench.worktrees.lease(bench.base) as lease:
         await lease.workspace.run(script, timeout_s=60)
         change = await bench.commit(lease)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.facts import CheckRun
 from fleet.engine.commands.checks import Checks, Gate
@@ -142,7 +143,7 @@ async def test_a_bisect_on_a_real_repository_lands_the_innocent_in_order_and_eve
         members = [await bench.change(id_, {f"{id_}.txt": "bomb\n" if id_ == "d" else "fine\n"}) for id_ in "abcdef"]
         commits = {member.subtask: member.commit for member in members}
         book = queued("abcdef", base=bench.base, commits=commits, check="test -f {}.txt")
-        tips: list[str] = []
+        tips: list[Sha] = []
         checks = Checks(
             book,
             bench.worktrees,

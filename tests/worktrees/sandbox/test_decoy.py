@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from fleet.core.base.ids import SubtaskId, attempt_ref
+from fleet.core.base.ids import Sha, SubtaskId, attempt_ref
 from fleet.core.plans.plan import Criterion
 from fleet.ports.worktrees import Change, Lease
 from tests.worktrees.conftest import RUN, Bench, OpenBench, git, make_repository
@@ -122,7 +122,7 @@ def test_both_kinds_of_object_ids_are_read(tmp_path: Path) -> None:
     decoys = Decoys((tmp_path / "objects",), b"", b"")
     for letters, kind in ((40, "sha1"), (64, "sha256")):
         folder = tmp_path / kind
-        decoys.make(folder, "a" * letters, index=tmp_path / "index", exact=True)
+        decoys.make(folder, Sha("a" * letters), index=tmp_path / "index", exact=True)
         assert git(folder, "--git-dir=.", "rev-parse", "--show-object-format") == kind
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.base.ids import aside_ref, tip_ref
+from fleet.core.base.ids import Sha, aside_ref, tip_ref
 from fleet.core.state.facts import Member
 from fleet.ports.worktrees import Change
 from tests.worktrees.conftest import RUN, Bench, git, record_git, sign
@@ -206,7 +206,7 @@ async def test_a_lock_that_a_killed_git_left_is_named_where_it_is(bench: Bench) 
 async def test_what_a_hand_put_on_the_integration_branch_is_kept_beside_it(bench: Bench) -> None:
     member = await bench.change("one", {"one.txt": "1"})
     store = bench.worktrees.store.git_dir
-    theirs = git(store, "commit-tree", f"{bench.base}^{{tree}}", "-p", bench.base, "-m", "by hand")
+    theirs = Sha(git(store, "commit-tree", f"{bench.base}^{{tree}}", "-p", bench.base, "-m", "by hand"))
     git(store, "update-ref", tip_ref(RUN), theirs)
     assert not await bench.worktrees.integrator.advance(RUN, new=member.commit, old=bench.base)
     assert await bench.worktrees.integrator.landed_since(RUN, bench.base) == ()
@@ -218,7 +218,7 @@ async def test_a_commit_by_hand_above_what_landed_is_no_landing(bench: Bench) ->
     """It was not tested: what is below it is merged and tested again."""
     member = await bench.change("one", {"one.txt": "1"})
     store = bench.worktrees.store.git_dir
-    theirs = git(store, "commit-tree", f"{member.commit}^{{tree}}", "-p", member.commit, "-m", "by hand")
+    theirs = Sha(git(store, "commit-tree", f"{member.commit}^{{tree}}", "-p", member.commit, "-m", "by hand"))
     git(store, "update-ref", tip_ref(RUN), theirs)
     assert await bench.worktrees.integrator.landed_since(RUN, bench.base) == ()
     assert await bench.worktrees.integrator.tip(RUN) == bench.base

@@ -11,7 +11,7 @@ import pytest
 from anyio import create_task_group, fail_after, to_thread
 from anyio.lowlevel import checkpoint
 
-from fleet.core.base.ids import tip_ref
+from fleet.core.base.ids import Sha, tip_ref
 from fleet.runs.crash_points import listening
 from tests.worktrees.conftest import RUN, Bench, git
 from worktrees.git.objects import Objects
@@ -38,13 +38,13 @@ def store(bench: Bench) -> Store:
     return bench.worktrees.store
 
 
-def loose(store: Store) -> set[str]:
+def loose(store: Store) -> set[Sha]:
     """The objects that are files of the store's own."""
-    found = set[str]()
+    found = set[Sha]()
     for path in store.git_dir.glob("objects/??/*"):
         with suppress(FileNotFoundError):
             if path.stat().st_nlink == 1:
-                found.add(path.parent.name + path.name)
+                found.add(Sha(path.parent.name + path.name))
     return found
 
 
@@ -52,13 +52,13 @@ def packs(store: Store) -> set[Path]:
     return set(store.git_dir.glob("objects/pack/*.pack"))
 
 
-async def readable(store: Store, ids: set[str]) -> bool:
+async def readable(store: Store, ids: set[Sha]) -> bool:
     """By a program that opens the repository now."""
     asked = "".join(f"{id_}\n" for id_ in ids).encode()
     return b"missing" not in await store.git("cat-file", "--batch-check", data=asked)
 
 
-async def work(bench: Bench) -> set[str]:
+async def work(bench: Bench) -> set[Sha]:
     """Some work, landed; and an object that nothing refers to. Returns all objects of it."""
     tip = bench.base
     for name in ("a", "b"):
@@ -165,7 +165,7 @@ async def test_what_a_killed_git_left_is_removed_once_no_git_can_be_writing_it(s
 
 
 async def test_writers_and_readers_work_while_objects_are_packed(store: Store) -> None:
-    objects, written = store.repository.objects, list[str]()
+    objects, written = store.repository.objects, list[Sha]()
 
     def write_and_read(number: int) -> None:
         id_ = objects.put("blob", b"file %d" % number)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.core.base.ids import Sha
 from worktrees.git.program import GitError
 from worktrees.store.packs import LOOSE_BYTES, cached_commits, open_node_store, pack_parts, take_pack
 from worktrees.store.store import Store
@@ -26,13 +27,13 @@ async def stores(tmp_path: Path) -> AsyncIterator[tuple[Store, Store]]:
     await two.close()
 
 
-async def commit_of(store: Store, content: bytes, *parents: str) -> str:
+async def commit_of(store: Store, content: bytes, *parents: str) -> Sha:
     git = store.git
     blob = await git.line("hash-object", "-w", "--stdin", data=content)
     tree = await git.line("mktree", data=f"100644 blob {blob}\tfile\n".encode())
     people = {f"GIT_{role}_{what}": "a@b" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     named = [word for parent in parents for word in ("-p", parent)]
-    return await git.line("commit-tree", tree, *named, "-m", "x", env=people)
+    return Sha(await git.line("commit-tree", tree, *named, "-m", "x", env=people))
 
 
 async def test_a_seed_and_what_follows_it_are_taken_from_files(stores: tuple[Store, Store], tmp_path: Path) -> None:
@@ -56,4 +57,4 @@ async def test_what_is_no_pack_is_refused(stores: tuple[Store, Store], tmp_path:
     path = tmp_path / "noise"
     path.write_bytes(b"noise")
     with path.open("rb") as file, pytest.raises(GitError):
-        await take_pack(stores[1], "f" * 40, file)
+        await take_pack(stores[1], Sha("f" * 40), file)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.base.ids import SubtaskId, attempt_ref, base_ref, tip_ref
+from fleet.core.base.ids import Sha, SubtaskId, attempt_ref, base_ref, tip_ref
 from fleet.ports.worktrees import NamedCommits, RecoveredCommits
 from tests.worktrees.conftest import RUN, Bench, OpenBench, git
 from worktrees.store.repair import drop_damaged
@@ -30,7 +30,7 @@ Written = Callable[[Bench], list[Path]]
 
 async def landed(bench: Bench, *names: str) -> NamedCommits:
     """These land one after the other, each as a file of its own, and are published."""
-    tip, attempts, tips = bench.base, dict[tuple[SubtaskId, int], str](), list[str]()
+    tip, attempts, tips = bench.base, dict[tuple[SubtaskId, int], Sha](), list[Sha]()
     for name in names:
         member = await bench.change(name, {f"{name}.txt": name}, base=tip)
         merged = await bench.worktrees.integrator.merge(tip, [member])

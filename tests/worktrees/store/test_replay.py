@@ -2,20 +2,21 @@
 
 import pytest
 
+from fleet.core.base.ids import Sha
 from fleet.core.state.facts import Member
 from tests.worktrees.conftest import Bench, git, sign
 from worktrees.store.replay import RelandingIntegrator, Replay, commits_above, put_candidate
 
 
 @pytest.fixture
-async def result(bench: Bench) -> tuple[str, str]:
+async def result(bench: Bench) -> tuple[Sha, Sha]:
     """Two commits, one on the other, that change the same file."""
     first = await bench.change("one", {"a.txt": "one\n\n\n\n\nb\n"})
     second = await bench.change("two", {"a.txt": "one\n\n\n\n\ntwo\n"}, base=first.commit)
     return first.commit, second.commit
 
 
-async def test_a_later_commit_brings_nothing_of_an_earlier_one(bench: Bench, result: tuple[str, str]) -> None:
+async def test_a_later_commit_brings_nothing_of_an_earlier_one(bench: Bench, result: tuple[Sha, Sha]) -> None:
     """Merged with what both have in common, the second commit would conflict where only the first one does."""
     integrator = bench.worktrees.integrator
     ours = await bench.change("ours", {"a.txt": "other\n\n\n\n\nb\n"})
@@ -31,7 +32,7 @@ async def test_a_later_commit_brings_nothing_of_an_earlier_one(bench: Bench, res
 
 
 async def test_what_the_branch_has_already_lands_as_nothing_and_is_left_out_of_the_line(
-    bench: Bench, result: tuple[str, str]
+    bench: Bench, result: tuple[Sha, Sha]
 ) -> None:
     integrator = bench.worktrees.integrator
     first, second = result
@@ -48,7 +49,7 @@ async def test_what_the_branch_has_already_lands_as_nothing_and_is_left_out_of_t
 
 
 async def test_a_candidate_has_the_change_and_the_author_of_a_commit_and_names_the_run_that_lands_it(
-    bench: Bench, result: tuple[str, str]
+    bench: Bench, result: tuple[Sha, Sha]
 ) -> None:
     signature = sign("two", title="Again", body="As before.")
     candidate = await put_candidate(bench.worktrees.integrator, result[1], signature)

@@ -2,9 +2,10 @@
 
 import pytest
 
+from fleet.core.base.ids import Sha
 from fleet.errors import FleetError, UsageError
 from fleet.runs.crash_points import listening
-from tests.worktrees.conftest import RUN, Bench, git
+from tests.worktrees.conftest import RUN, Bench, git, sha_at
 from worktrees.target.checkout import find_checkout, refuse_unfit
 from worktrees.target.publish import commit_of, move_branch
 
@@ -21,12 +22,12 @@ class KilledError(Exception):
     """What stands for a kill: nothing of ours catches it."""
 
 
-async def move(bench: Bench, new: str, branch: str = "main") -> None:
+async def move(bench: Bench, new: Sha, branch: str = "main") -> None:
     old = await commit_of(bench.target, branch)
     await move_branch(bench.worktrees.store.git, bench.target, RUN, branch, new=new, old=old)
 
 
-def is_at(bench: Bench, commit: str) -> bool:
+def is_at(bench: Bench, commit: Sha) -> bool:
     """Whether branch, index and files are all at a commit, and nothing is left behind."""
     left = git(bench.repository, "for-each-ref", "refs/fleet")
     return (git(bench.repository, "rev-parse", "main"), git(bench.repository, "status", "--porcelain"), left) == (
@@ -70,7 +71,7 @@ async def test_a_branch_that_moves_meanwhile_is_left_where_it_went(bench: Bench)
     git(bench.repository, "branch", "aside")
     git(bench.repository, "checkout", "--quiet", "aside")
     git(bench.repository, "commit", "--quiet", "--allow-empty", "-m", "theirs")
-    theirs = git(bench.repository, "rev-parse", "aside")
+    theirs = sha_at(bench.repository, "aside")
     git(bench.repository, "checkout", "--quiet", "main")
 
     def step_in(reached: str) -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from dashboards.text.tables import commits_lines
 from fleet.core.audit.attribution import FleetCommits, commits_view
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.views.base_view import dump_view
 from fleet.errors import UsageError
 from fleet.ports.worktrees import Signature
-from tests.worktrees.conftest import RUN, git, make_repository
+from tests.worktrees.conftest import RUN, git, make_repository, sha_at
 from worktrees.git.object_format import author_of, compose
 from worktrees.target.target import read_attribution
 
@@ -20,7 +20,7 @@ DAY = 86_400
 MONDAY = 1_793_577_600  # 2026-11-02, in the 45th week
 
 
-def commit(at: Path, message: str, *, when: int = MONDAY, author: str = "Ada") -> str:
+def commit(at: Path, message: str, *, when: int = MONDAY, author: str = "Ada") -> Sha:
     env = {
         "PATH": os.environ["PATH"],
         "HOME": "/nonexistent",
@@ -31,10 +31,10 @@ def commit(at: Path, message: str, *, when: int = MONDAY, author: str = "Ada") -
     }
     command = ["git", "commit", "--quiet", "--allow-empty", "--cleanup=verbatim", "-F", "-"]
     subprocess.run(command, cwd=at, env=env, input=message.encode(), check=True)
-    return git(at, "rev-parse", "HEAD")
+    return sha_at(at)
 
 
-def work(at: Path, task: str, *, when: int = MONDAY, worker: str = "coder", model: str | None = "haiku") -> str:
+def work(at: Path, task: str, *, when: int = MONDAY, worker: str = "coder", model: str | None = "haiku") -> Sha:
     """A commit as the fleet makes it."""
     signature = Signature(
         run=RUN, subtask=SubtaskId(task), attempt=1, title=f"Write {task}", body="", worker=worker, model=model
@@ -42,7 +42,7 @@ def work(at: Path, task: str, *, when: int = MONDAY, worker: str = "coder", mode
     return commit(at, compose(signature), when=when, author=author_of(signature, "", "f@localhost").name)
 
 
-def revert(at: Path, sha: str, *, when: int = MONDAY + DAY) -> str:
+def revert(at: Path, sha: Sha, *, when: int = MONDAY + DAY) -> Sha:
     return commit(at, f'Revert "it"\n\nThis reverts commit {sha}.\n', when=when)
 
 
@@ -110,7 +110,7 @@ async def test_a_merge_that_is_reverted_takes_back_what_it_brought(repository: P
     git(repository, "checkout", "--quiet", "main")
     commit(repository, "By hand\n")
     git(repository, "merge", "--quiet", "--no-ff", "-m", "Merge", "fleet/r1")
-    revert(repository, git(repository, "rev-parse", "HEAD"))
+    revert(repository, sha_at(repository))
     account = await account_of(repository)
     assert account.reverted == brought
     assert untouched in {each.commit for each in account.commits}

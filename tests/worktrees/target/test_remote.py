@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from fleet.core.base.ids import Sha
 from fleet.errors import UsageError
-from tests.worktrees.conftest import git, make_repository
+from tests.worktrees.conftest import git, make_repository, sha_at
 from worktrees.store.store import Store, open_store
 from worktrees.target.publish import Remote, RemoteError, RemoteMovedError, remote_of, remote_urls
 from worktrees.target.target import Target, inspect
@@ -32,7 +33,7 @@ async def remote(target: Target, store: Store) -> Remote:
     return await remote_of(target, store.git, "origin", os.environ)
 
 
-def commit_on(repository: Path, name: str) -> str:
+def commit_on(repository: Path, name: str) -> Sha:
     """A commit on main of a clone of its own, pushed there."""
     clone = repository.parent / f"clone-{name}"
     git(repository.parent, "clone", "--quiet", str(repository), clone.name)
@@ -40,7 +41,7 @@ def commit_on(repository: Path, name: str) -> str:
     git(clone, "add", name)
     git(clone, "commit", "--quiet", "-m", name)
     git(clone, "push", "--quiet", "origin", "main")
-    return git(clone, "rev-parse", "HEAD")
+    return sha_at(clone)
 
 
 async def test_a_branch_is_fetched_into_the_store_alone(target: Target, store: Store, remote: Remote) -> None:

@@ -21,7 +21,7 @@ from fleet.core.views.base_view import dump_view
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import runs_dir
 from tests.fleet.processes import LIMIT_S, clean_environment
-from tests.worktrees.conftest import git, make_repository
+from tests.worktrees.conftest import git, make_repository, sha_at
 from worktrees.leases.gc import IDLE_S, remove_store
 from worktrees.store.store import Store, begin_run, delete_branch, fetch, open_store, result_branches, try_lock
 from worktrees.target.publish import published_ref
@@ -48,7 +48,7 @@ async def a_run(
 ) -> Store:
     """One that left a pool worktree, overlays, a journal, a transcript and a log."""
     run, store = RunId(name), await a_store(state)
-    base = git(state.with_name("project"), "rev-parse", "HEAD")
+    base = sha_at(state.with_name("project"))
     await begin_run(store, run, base)
     await store.git("update-ref", published_ref(run), base)
     if stray:
@@ -124,14 +124,14 @@ async def test_a_run_that_landed_is_forgotten_and_then_its_store_may_go(state: P
 async def test_a_store_that_is_wanted_again_meanwhile_stays(state: Path) -> None:
     store = await a_store(state)
     assert not await remove_store(store.home, set)
-    await begin_run(store, RunId("r2"), git(state.with_name("project"), "rev-parse", "HEAD"))
+    await begin_run(store, RunId("r2"), sha_at(state.with_name("project")))
     assert not await remove_store(store.home, lambda: {RunId("r2")}, idle_s=-1)
     assert store.git_dir.exists()
 
 
 async def test_a_store_of_deleted_runs_that_left_no_work_goes_also_if_its_repository_is_gone(state: Path) -> None:
     store = await a_store(state)
-    await begin_run(store, RunId("refused"), git(state.with_name("project"), "rev-parse", "HEAD"))
+    await begin_run(store, RunId("refused"), sha_at(state.with_name("project")))
     before = time.time() - IDLE_S - 1
     os.utime(store.home / "lock", (before, before))
     shutil.rmtree(state.with_name("project"))
@@ -167,11 +167,11 @@ async def test_result_branches_go_where_they_are_merged_and_nowhere_else(state: 
     for name in ("merged", "copied", "open", "here"):
         git(project, "checkout", "--quiet", "-b", f"fleet/{name}", "main")
         git(project, "commit", "--quiet", "--allow-empty", "-m", name)
-    merged, copied = git(project, "rev-parse", "fleet/merged"), git(project, "rev-parse", "fleet/copied")
+    merged, copied = sha_at(project, "fleet/merged"), sha_at(project, "fleet/copied")
     git(project, "branch", "--force", "main", "fleet/merged")
     git(project, "checkout", "--quiet", "-b", "other", "main")
     git(project, "commit", "--quiet", "--allow-empty", "-m", "a copy")
-    copy = git(project, "rev-parse", "other")
+    copy = sha_at(project, "other")
     git(project, "checkout", "--quiet", "fleet/here")
     store = await a_store(state)
     await fetch(store, await inspect(project), copy)

@@ -1,19 +1,19 @@
 """Which commits are the fleet's, each counted once, and which of them are reverted today."""
 
 from fleet.core.audit.attribution import Attributed, FleetCommits, Revert, commits_view, fleet_commits
-from fleet.core.base.ids import RunId, SubtaskId
+from fleet.core.base.ids import RunId, Sha, SubtaskId
 
 WEEK = 7 * 24 * 3600.0
-A, B, C, MERGE = "a" * 40, "b" * 40, "c" * 40, "d" * 40
+A, B, C, MERGE = (Sha(letter * 40) for letter in "abcd")
 
 
-def commit(sha: str, subtask: str = "api", *, at: float = 0.0, written_at: float = 0.0, model: str = "m") -> Attributed:
+def commit(sha: Sha, subtask: str = "api", *, at: float = 0.0, written_at: float = 0.0, model: str = "m") -> Attributed:
     return Attributed(
         sha, at, written_at, run=RunId("r"), subtask=SubtaskId(subtask), attempt=1, worker="coder", model=model
     )
 
 
-def revert(sha: str, *named: str) -> Revert:
+def revert(sha: Sha, *named: str) -> Revert:
     return Revert(sha, "Revert it\n\n" + "\n".join(f"This reverts commit {name}." for name in named))
 
 
@@ -37,7 +37,7 @@ def test_a_revert_of_a_picked_commit_takes_back_the_one_that_counts() -> None:
 
 
 def test_a_revert_that_is_reverted_takes_nothing_back() -> None:
-    newest = revert("e" * 40, C)
+    newest = revert(Sha("e" * 40), C)
     assert fleet_commits([commit(A)], [newest, revert(C, A)], {}, 3).reverted == set()
 
 
@@ -48,7 +48,7 @@ def test_a_revert_of_a_merge_takes_back_what_it_brought() -> None:
 
 def test_commits_are_counted_by_week_model_and_worker() -> None:
     commits = [commit(A), commit(B, "docs", at=WEEK), commit(C, "ui", at=WEEK, model="n")]
-    view = commits_view(fleet_commits(commits, [revert("e" * 40, B)], {}, 9))
+    view = commits_view(fleet_commits(commits, [revert(Sha("e" * 40), B)], {}, 9))
     assert (view.commits, view.all_commits, view.reverted, view.reverted_share, view.runs) == (3, 9, 1, 0.3333, 1)
     assert [(week.week, week.commits, week.reverted) for week in view.weeks] == [("1970-W01", 1, 0), ("1970-W02", 2, 1)]
     assert [(by.model, by.commits, by.reverted) for by in view.weeks[1].by] == [("m", 1, 1), ("n", 1, 0)]

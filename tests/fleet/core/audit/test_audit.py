@@ -9,14 +9,14 @@ from dashboards.text.audit_text import audit_lines
 from fleet.core.audit.audit import Audit, audit_run, read_facts
 from fleet.core.audit.audit_view import audit_view
 from fleet.core.audit.commits import Branch, Commit
-from fleet.core.base.ids import RunId, SubtaskId
+from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.plans.limits import Policy
 from fleet.core.state import facts as f
 from fleet.core.views.base_view import dump_view
 from tests.fleet.core.story import Story
 
-SHAS = {"a": "a" * 40, "b": "b" * 40}
-TREES = {"a": "1" * 40, "b": "2" * 40}
+SHAS = {"a": Sha("a" * 40), "b": Sha("b" * 40)}
+TREES = {"a": Sha("1" * 40), "b": Sha("2" * 40)}
 GATE = f.CheckRun(criterion="the gate", command="make check", passed=True, output="12 passed\n")
 
 
@@ -75,7 +75,7 @@ def commit(id_: str, below: str, attempt: int, **more: Any) -> Commit:
     made = Commit(
         id=SHAS[id_],
         tree=TREES[id_],
-        parents=(below,),
+        parents=(Sha(below),),
         subject=f"Build {id_}",
         run=RunId("r"),
         subtask=SubtaskId(id_),
@@ -206,11 +206,11 @@ def test_an_attempt_that_landed_as_it_was_made_was_checked_on_that_very_tree(sto
 
 
 def test_commits_that_did_not_land_or_are_lost_are_found(story: Story) -> None:
-    foreign = Commit("d" * 40, "3" * 40, (SHAS["b"],), "Mine", None, None, None, None, None)
+    foreign = Commit(Sha("d" * 40), Sha("3" * 40), (SHAS["b"],), "Mine", None, None, None, None, None)
     assert problems(audit(story.facts, A, B, foreign)) == [
         "does not belong to this run: the journal has no such landing, and no trailer names the run"
     ]
-    rewritten = replace(B, id="e" * 40)
+    rewritten = replace(B, id=Sha("e" * 40))
     assert problems(audit(story.facts, A, rewritten)) == [
         "claims to be b, attempt 1, which landed as bbbbbbbbbbbb: it was rewritten or forged",
         "landed and published as bbbbbbbbbbbb, but is not on fleet/r",
@@ -282,7 +282,7 @@ def test_text_of_a_model_steers_no_terminal(story: Story) -> None:
         ((replace(A, sound=False), B), {}, "its content does not match its id"),
         ((A, B), {"has_base": False}, "the base base is not in the repository"),
         ((replace(A, subtask=SubtaskId("c")), B), {}, "its trailer Fleet-Task says c"),
-        ((A, replace(B, id="e" * 40)), {}, "it was rewritten or forged"),
+        ((A, replace(B, id=Sha("e" * 40))), {}, "it was rewritten or forged"),
         ((A, B, commit("b", SHAS["b"], 7, id="e" * 40)), {}, "which did not land according to the journal"),
     ],
 )

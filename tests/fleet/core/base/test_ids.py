@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.core.base import ids
-from fleet.core.base.ids import RunId, SubtaskId
+from fleet.core.base.ids import RunId, Sha, SubtaskId
 
 RUN = RunId("r")
 
@@ -27,7 +27,7 @@ def test_all_refs_of_a_run_are_below_one_folder() -> None:
         ids.tip_ref(RUN),
         ids.attempt_ref(RUN, SubtaskId("api"), 2),
         ids.kept_ref(RUN, SubtaskId("api"), 2),
-        ids.aside_ref(RUN, "c0ffee"),
+        ids.aside_ref(RUN, Sha("c0ffee")),
     )
     assert refs == (
         "refs/fleet/r/base",

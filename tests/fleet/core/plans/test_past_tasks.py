@@ -1,6 +1,6 @@
 """Commits of history as subtasks: the message is data, and nothing builds on anything."""
 
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.plans.replay import Described, past_subtask_id, task_plan
 
@@ -41,4 +41,4 @@ def test_a_title_is_printable_and_there_even_where_the_message_is_not() -> None:
 
 
 def test_an_id_says_which_commit_it_is() -> None:
-    assert past_subtask_id(7, "0123456789abcdef") == "007-01234567"
+    assert past_subtask_id(7, Sha("0123456789abcdef")) == "007-01234567"

@@ -3,13 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.core.base.ids import Sha
 from fleet.core.plans.replay import MOST_TOUCHES, PastCommit, commit_of, dependencies, replay_plan
 
 PATHS = st.sampled_from(["a", "a/b", "a/b/c", "d", "d/e", "f", ".gitignore", "d/.gitattributes"])
 
 
 def past(message: str, *paths: str) -> PastCommit:
-    return PastCommit("c" * 40, message, paths)
+    return PastCommit(Sha("c" * 40), message, paths)
 
 
 def test_a_commit_builds_on_the_latest_one_that_changed_one_of_its_paths() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fleet.core.base.ids import Sha
 from fleet.core.state import failures
 from fleet.core.state.facts import CheckRun, FailureKind, Report
 
@@ -28,13 +29,13 @@ def test_long_output_is_cut_at_its_beginning_and_shared_among_the_checks() -> No
 
 
 def test_checks_that_pass_before_any_work_are_vacuous() -> None:
-    failure = failures.vacuous((RED.model_copy(update={"passed": True}),), "b" * 40)
+    failure = failures.vacuous((RED.model_copy(update={"passed": True}),), Sha("b" * 40))
     assert failure.kind == "vacuous"
     assert failure.evidence == f"$ pytest\n(exit code 0 on the base {'b' * 12})"
 
 
 def test_a_guard_that_is_red_on_the_base_says_that_nothing_was_done_yet() -> None:
-    failure = failures.red_guard((RED,), "b" * 40)
+    failure = failures.red_guard((RED,), Sha("b" * 40))
     assert failure.kind == "check"
     assert "before any work was done" in failure.summary
     assert f"On the base {'b' * 12}" in failure.evidence

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.base.usage import Cost
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
@@ -26,7 +26,7 @@ def vote(number: int, *findings: f.Finding, criterion: str = "fine") -> f.Vote:
 
 
 def attempt(*votes: f.Vote) -> Attempt:
-    made = Attempt(number=1, worker="coder", model="w", base="b", strategy="first", guidance="", started_at=0)
+    made = Attempt(number=1, worker="coder", model="w", base=Sha("b"), strategy="first", guidance="", started_at=0)
     return replace(made, votes=votes)
 
 

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from fleet.core.base.ids import QuestionId, SubtaskId
+from fleet.core.base.ids import QuestionId, Sha, SubtaskId
 from fleet.core.base.vector import Vector
 from fleet.core.history.subtask_sets import put_subtask
 from fleet.core.plans.limits import Policy
@@ -46,7 +46,7 @@ def case(number: int) -> SubtaskId:
 
 def attempt(number: int = 1, **fields: object) -> Attempt:
     report = f.Report(status="done", summary=LONG, recommendations=(LONG,) * 8)
-    made = Attempt(number, "coder", None, "base", "first", "", 0.0, ended_at=float(number), report=report)
+    made = Attempt(number, "coder", None, Sha("base"), "first", "", 0.0, ended_at=float(number), report=report)
     return replace(made, **fields)  # type: ignore[arg-type]
 
 
@@ -57,7 +57,7 @@ def wide(count: int = 10_000, closed: int = 9_900) -> RunState:
         landed = replace(
             state.subtasks[case(number)],
             attempts=(attempt(ended_at=float(number)),),
-            landed=f"sha-{number}",
+            landed=Sha(f"sha-{number}"),
         )
         state = put_subtask(state, landed)
     return state
@@ -188,7 +188,7 @@ def test_however_many_folders_there_are_the_summary_has_an_end() -> None:
 def landing(state: RunState, *numbers: int) -> RunState:
     for number in numbers:
         id_ = case(number)
-        done = replace(state.subtasks[id_], attempts=(attempt(ended_at=float(number + 1)),), landed="x")
+        done = replace(state.subtasks[id_], attempts=(attempt(ended_at=float(number + 1)),), landed=Sha("x"))
         state = put_subtask(state, done)
     return state
 

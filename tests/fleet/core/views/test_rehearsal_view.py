@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from fleet.core.base.ids import Sha
 from fleet.core.state import facts as f
 from fleet.core.views.rehearsal_view import (
     MOST_WORKERS,
@@ -36,7 +37,7 @@ def test_the_scarcest_thing_limits_the_workers() -> None:
 def viewed(*trials: f.GateTrial, notes: tuple[f.RehearsalNoted, ...] = ()) -> RehearsalView:
     story = Story(plan=plan_of("a", "b"))
     story.happens(f.GateTried(at=1.0, command="make", trials=trials), *notes)
-    outcome = Outcome(head="h" * 40, differing=(), clean=True)
+    outcome = Outcome(head=Sha("h" * 40), differing=(), clean=True)
     return rehearsal_view(story.state, outcome, MACHINE, now=10.0, processor_s=2.0)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fleet.core.base.ids import Sha
 from fleet.core.state.facts import CheckRun, Failure, SetupRun
 from fleet.core.views.init_view import TrialView, trial_view
 
@@ -15,7 +16,7 @@ def tried(setup: CheckRun | None, check: CheckRun | None, failure: Failure | Non
     run = SetupRun(commit="c" * 40, check=setup) if setup is not None else None
     return trial_view(
         repository="/r",
-        base="b" * 40,
+        base=Sha("b" * 40),
         base_name="main",
         seconds=1.0,
         setup=run,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fleet.core.base.ids import Sha
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import Criterion
 from fleet.core.state import facts as f
@@ -13,7 +14,7 @@ from fleet.engine.commands.checks import IN_A_ROW, Checks, Gate
 from fleet.engine.local_node import LocalNode
 from fleet.ports.nodes import ChecksOrder
 from fleet.ports.worktrees import SetupFailedError
-from tests.fleet.hands import Book, Clock, PaperHands, PaperLease, queued
+from tests.fleet.hands import BASE, Book, Clock, PaperHands, PaperLease, queued
 
 TEST = Criterion(criterion="it works", run="test")
 GATE = Criterion(criterion="the gate", run="gate", fails_before=False)
@@ -30,43 +31,43 @@ def red_first(_: str, __: str, time: int) -> bool:
 async def test_a_tree_and_a_command_are_run_once_for_all_commits() -> None:
     hands = PaperHands()
     asked = checks(hands)
-    first = await asked.on("base a b", [TEST])
-    again = await asked.on("base b a", [TEST.model_copy(update={"criterion": "in other words"})])
+    first = await asked.on(Sha("base a b"), [TEST])
+    again = await asked.on(Sha("base b a"), [TEST.model_copy(update={"criterion": "in other words"})])
     assert hands.ran == [("a b base", "test")]
     assert [run.criterion for run in (*first, *again)] == ["it works", "in other words"]
-    await asked.on("base a", [TEST])
+    await asked.on(Sha("base a"), [TEST])
     assert len(hands.ran) == 2
 
 
 async def test_a_red_check_is_run_again_on_a_fresh_checkout_before_it_is_believed() -> None:
     hands = PaperHands(passes=lambda *_: False)
-    [run] = await checks(hands).on("base", [TEST])
+    [run] = await checks(hands).on(BASE, [TEST])
     assert (run.passed, run.flaky, run.fine) == (False, False, False)
     assert (len(hands.ran), hands.leases) == (2, 2)
 
 
 async def test_a_check_that_passes_the_second_time_is_flaky_and_no_success() -> None:
     book = queued("a")
-    [run] = await checks(PaperHands(passes=red_first), book).on("base", [TEST])
+    [run] = await checks(PaperHands(passes=red_first), book).on(BASE, [TEST])
     assert (run.passed, run.flaky, run.fine) == (False, True, True)
     assert [note for note in book.state.warnings if "flaky: it works (test)" in note]
 
 
 async def test_where_nothing_is_run_again_red_is_red() -> None:
     hands = PaperHands(passes=red_first)
-    [run] = await checks(hands, reruns=0).on("base", [TEST])
+    [run] = await checks(hands, reruns=0).on(BASE, [TEST])
     assert (run.passed, run.flaky, len(hands.ran)) == (False, False, 1)
 
 
 async def test_on_a_base_red_is_what_is_expected_and_asked_once() -> None:
     hands = PaperHands(passes=lambda *_: False)
     asked = checks(hands)
-    await asked.before_work([TEST], "base")
-    await asked.before_work([TEST], "base")
+    await asked.before_work([TEST], BASE)
+    await asked.before_work([TEST], BASE)
     assert len(hands.ran) == 1
-    await asked.on("base", [TEST])
+    await asked.on(BASE, [TEST])
     assert len(hands.ran) == 2, "seen red once is not a verdict"
-    await asked.on("base", [TEST])
+    await asked.on(BASE, [TEST])
     assert len(hands.ran) == 2
 
 
@@ -74,11 +75,11 @@ async def test_what_was_red_on_a_merged_tree_is_seen_again_each_time_until_it_is
     hands = PaperHands(passes=lambda *_: False)
     asked = checks(hands)
     for times in (1, 2):
-        await asked.merged("base", [], sure=False)
+        await asked.merged(BASE, [], sure=False)
         assert len(hands.ran) == times
-    [run] = await asked.merged("base", [], sure=True)
+    [run] = await asked.merged(BASE, [], sure=True)
     assert (run.fine, len(hands.ran)) == (False, 3)
-    await asked.merged("base", [], sure=False)
+    await asked.merged(BASE, [], sure=False)
     assert len(hands.ran) == 3
 
 
@@ -88,7 +89,7 @@ async def test_a_resumed_run_knows_what_it_found_out() -> None:
     started = f.AttemptVerified(at=2.0, subtask="a", number=1, checks=(known,))
     book.state = evolve(book.state, started)
     hands = PaperHands()
-    [run] = await checks(hands, book).on("base a", [TEST])
+    [run] = await checks(hands, book).on(Sha("base a"), [TEST])
     assert (run, hands.ran) == (known, [])
 
 
@@ -98,9 +99,9 @@ async def test_a_resumed_run_knows_what_was_red_on_a_base_but_blames_no_subtask(
     book.state = evolve(book.state, f.WorkerStarted(at=2.0, subtask="a", number=1, before=(red,)))
     hands = PaperHands(passes=lambda *_: False)
     asked = checks(hands, book)
-    assert await asked.before_work([TEST], "base") == (red,)
+    assert await asked.before_work([TEST], BASE) == (red,)
     assert hands.ran == []
-    await asked.on("base", [TEST])
+    await asked.on(BASE, [TEST])
     assert len(hands.ran) == 1
 
 
@@ -110,9 +111,9 @@ async def test_what_ran_out_of_time_is_asked_again() -> None:
     late = replace(hands, ran=[])
     late.ask = lambda *_: f.CheckRun(criterion="it works", command="test", passed=False, timed_out=True)  # type: ignore[method-assign]
     asked.node = LocalNode(late)
-    await asked.on("base", [TEST])
+    await asked.on(BASE, [TEST])
     asked.node = LocalNode(hands)
-    [run] = await asked.on("base", [TEST])
+    [run] = await asked.on(BASE, [TEST])
     assert run.passed
 
 
@@ -132,9 +133,9 @@ async def test_only_checks_that_finished_work_waits_for_come_before_others() -> 
     asked = checks(hands)
     asked.node = Noting(hands)
     noted.clear()
-    await asked.before_work([TEST], "base")
-    await asked.on("base a", [TEST])
-    await asked.merged("base a b", [TEST], sure=True)
+    await asked.before_work([TEST], BASE)
+    await asked.on(Sha("base a"), [TEST])
+    await asked.merged(Sha("base a b"), [TEST], sure=True)
     attempts, landing = {*noted[:2]}, {*noted[2:]}
     assert (attempts, landing) == ({("test", False)}, {("gate", True), ("test", True)})
 
@@ -142,7 +143,7 @@ async def test_only_checks_that_finished_work_waits_for_come_before_others() -> 
 async def test_the_gate_and_the_criteria_of_the_merged_share_no_checkout_and_none_runs_twice() -> None:
     hands = PaperHands()
     own = [TEST, TEST, GATE, *(Criterion(criterion=f"{n}", run=f"run {n}") for n in range(2 * IN_A_ROW))]
-    runs = await checks(hands).merged("base", own, sure=False)
+    runs = await checks(hands).merged(BASE, own, sure=False)
     commands = [run.command for run in runs]
     assert commands[:2] == ["gate", "test"]
     assert len(commands) == len(set(commands)) == 2 + 2 * IN_A_ROW
@@ -152,7 +153,7 @@ async def test_the_gate_and_the_criteria_of_the_merged_share_no_checkout_and_non
 async def test_without_any_check_nothing_is_checked_out() -> None:
     hands = PaperHands()
     bare = Checks(queued("a"), hands, hands, Clock(), Gate(), LocalNode(hands))
-    assert await bare.merged("base", [], sure=True) == ()
+    assert await bare.merged(BASE, [], sure=True) == ()
     assert hands.leases == 0
 
 
@@ -160,7 +161,7 @@ def reports(hands: PaperHands, *tests: str) -> PaperHands:
     """Whatever is run says that these tests passed."""
     ran_tests = f.RanTests(ran=frozenset(tests), passed=frozenset(tests)) if tests else None
 
-    def ask(tree: str, criterion: Criterion) -> f.CheckRun:
+    def ask(tree: Sha, criterion: Criterion) -> f.CheckRun:
         hands.ran.append((tree, criterion.run or ""))
         count = len(tests) if tests else None
         return f.CheckRun(
@@ -178,7 +179,7 @@ def finds(findings: Callable[[str], frozenset[str] | None]) -> PaperHands:
     """Whatever is run finds this on a tree, and ends with an error."""
     hands = PaperHands()
 
-    def ask(tree: str, criterion: Criterion) -> f.CheckRun:
+    def ask(tree: Sha, criterion: Criterion) -> f.CheckRun:
         hands.ran.append((tree, criterion.run or ""))
         found = findings(tree)
         reported = f.RanTests(findings=found) if found is not None else None
@@ -191,20 +192,20 @@ def finds(findings: Callable[[str], frozenset[str] | None]) -> PaperHands:
 async def test_an_analyser_passes_with_what_it_finds_on_the_runs_base_and_nothing_else() -> None:
     hands = finds(lambda tree: frozenset({"old"}) | ({"new"} if "bad" in tree else set()))
     asked = checks(hands)
-    [run] = await asked.on("base a", [LINT])
+    [run] = await asked.on(Sha("base a"), [LINT])
     assert (run.passed, run.exit_code, run.ran_tests) == (True, 1, None)
-    assert await asked.before_work([LINT], "base a") == (run.model_copy(update={"output": ""}),)
-    [red] = await asked.on("base bad", [LINT])
+    assert await asked.before_work([LINT], Sha("base a")) == (run.model_copy(update={"output": ""}),)
+    [red] = await asked.on(Sha("base bad"), [LINT])
     assert not red.fine
     assert "1 new, which the run's base does not have:\nnew" in red.output
-    assert hands.ran.count(("base", "lint")) == 1, "the base is analysed once"
+    assert hands.ran.count((BASE, "lint")) == 1, "the base is analysed once"
 
 
 async def test_without_results_an_analyser_does_not_pass_here_or_on_the_base() -> None:
     silent = checks(finds(lambda _: None))
-    assert "it left no results" in (await silent.on("base a", [LINT]))[0].output
+    assert "it left no results" in (await silent.on(Sha("base a"), [LINT]))[0].output
     blind = checks(finds(lambda tree: None if tree == "base" else frozenset()))
-    [run] = await blind.on("base a", [LINT])
+    [run] = await blind.on(Sha("base a"), [LINT])
     assert not run.fine
     assert "nothing to compare with" in run.output
 
@@ -214,13 +215,13 @@ async def test_the_base_is_not_analysed_by_a_node_that_could_hide_what_is_new() 
     asked = checks(hands)
     asked.node = Noting(hands)
     noted.clear()
-    await asked.on("base a", [LINT])
+    await asked.on(Sha("base a"), [LINT])
     assert noted == [("lint", False), ("lint", True)]
 
 
 async def test_a_command_that_should_leave_results_in_files_owes_them_from_the_first_time() -> None:
     asked_for = TEST.model_copy(update={"tests": "junit:out.xml"})
-    [run] = await checks(reports(PaperHands()), reruns=0).on("base", [asked_for])
+    [run] = await checks(reports(PaperHands()), reruns=0).on(BASE, [asked_for])
     assert (run.passed, "where they should be: junit:out.xml" in run.output) == (False, True)
     configured = checks(reports(PaperHands()), reruns=0)
     configured.rules = replace(configured.rules, results={"test": "junit:out.xml"})
@@ -232,43 +233,43 @@ PYTEST = Criterion(criterion="it works", run="python -m pytest")
 
 
 async def test_a_success_of_pytest_without_its_report_does_not_count() -> None:
-    [run] = await checks(reports(PaperHands()), reruns=0).on("base", [PYTEST])
+    [run] = await checks(reports(PaperHands()), reruns=0).on(BASE, [PYTEST])
     assert (run.passed, "did not report which tests it ran" in run.output) == (False, True)
     asked = checks(reports(PaperHands()), reruns=0)
     asked.rules = replace(asked.rules, expected_tests=False)
-    [run] = await asked.on("base", [PYTEST])
+    [run] = await asked.on(BASE, [PYTEST])
     assert run.passed
 
 
 async def test_a_command_that_reported_once_owes_its_report_also_after_a_crash() -> None:
     asked = checks(PaperHands(), reruns=0)
     asked.node = LocalNode(reports(PaperHands()))
-    assert (await asked.on("base", [TEST]))[0].passed, "it has never reported, so it owes nothing"
+    assert (await asked.on(BASE, [TEST]))[0].passed, "it has never reported, so it owes nothing"
     asked.node = LocalNode(reports(PaperHands(), "a"))
-    [run] = await asked.on("base a", [TEST])
+    [run] = await asked.on(Sha("base a"), [TEST])
     assert (run.passed, run.tests, run.ran_tests) == (True, 1, None)
     asked.node = LocalNode(reports(PaperHands()))
-    assert not (await asked.on("base b", [TEST]))[0].passed
+    assert not (await asked.on(Sha("base b"), [TEST]))[0].passed
     book = queued("a")
     book.state = evolve(book.state, f.WorkerStarted(at=2.0, subtask="a", number=1, before=(run,)))
     resumed = checks(reports(PaperHands()), book, reruns=0)
-    assert not (await resumed.on("base b", [TEST]))[0].passed
+    assert not (await resumed.on(Sha("base b"), [TEST]))[0].passed
 
 
 async def test_tests_that_ran_on_the_base_are_missed_on_a_commit() -> None:
     asked = checks(reports(PaperHands(), "t.py::t::a", "t.py::t::b"))
-    await asked.before_work([PYTEST], "base")
+    await asked.before_work([PYTEST], BASE)
     asked.node = LocalNode(reports(PaperHands(), "t.py::t::b"))
-    await asked.on("base a", [PYTEST])
-    assert await asked.lost("base a", "base", [PYTEST], changed=(), touches=()) == {"it works": ("t.py::t::a",)}
-    assert await asked.lost("base a", "base", [PYTEST], changed=("t.py",), touches=()) == {}
+    await asked.on(Sha("base a"), [PYTEST])
+    assert await asked.lost(Sha("base a"), BASE, [PYTEST], changed=(), touches=()) == {"it works": ("t.py::t::a",)}
+    assert await asked.lost(Sha("base a"), BASE, [PYTEST], changed=("t.py",), touches=()) == {}
 
 
 async def test_a_base_that_was_asked_in_an_earlier_life_is_asked_again_to_compare() -> None:
     hands = reports(PaperHands(), "t.py::t::a")
     asked = checks(hands)
-    await asked.on("base a", [PYTEST])
-    assert await asked.lost("base a", "base", [PYTEST], changed=(), touches=()) == {}
+    await asked.on(Sha("base a"), [PYTEST])
+    assert await asked.lost(Sha("base a"), BASE, [PYTEST], changed=(), touches=()) == {}
     assert hands.ran == [("a base", PYTEST.run), ("base", PYTEST.run)]
 
 
@@ -278,7 +279,7 @@ class WithoutSetup(PaperHands):
     times: int = 1_000_000
 
     @asynccontextmanager
-    async def lease(self, base: str) -> AsyncIterator[PaperLease]:
+    async def lease(self, base: Sha) -> AsyncIterator[PaperLease]:
         async with super().lease(base) as lease:
             if "broken" in base and self.leases <= self.times:
                 red = f.CheckRun(
@@ -292,27 +293,27 @@ class WithoutSetup(PaperHands):
 async def test_a_set_up_that_a_commit_breaks_makes_its_checks_red_and_is_run_twice_for_all_of_them() -> None:
     hands = WithoutSetup()
     asked = checks(hands)
-    runs = await asked.on("base broken", [TEST, TEST.model_copy(update={"run": "other"})])
+    runs = await asked.on(Sha("base broken"), [TEST, TEST.model_copy(update={"run": "other"})])
     assert [(run.command, run.fine, run.causes) for run in runs] == [
         ("test", False, ("no x",)),
         ("other", False, ("no x",)),
     ]
     assert "the set-up command failed with exit code 7 on this commit" in runs[0].output
     assert (hands.leases, hands.ran) == (2, [])
-    [gate] = await asked.merged("base broken", [], sure=False)
+    [gate] = await asked.merged(Sha("base broken"), [], sure=False)
     assert (gate.criterion, gate.fine) == ("the gate", False)
 
 
 async def test_a_set_up_that_passes_the_second_time_makes_nothing_flaky() -> None:
     hands = WithoutSetup()
     hands.times = 1
-    [run] = await checks(hands).on("base broken", [TEST])
+    [run] = await checks(hands).on(Sha("base broken"), [TEST])
     assert (run.passed, run.flaky) == (True, False)
 
 
 async def test_on_a_base_a_broken_set_up_does_not_stand_for_a_check_that_must_fail() -> None:
     with pytest.raises(SetupFailedError):
-        await checks(WithoutSetup()).before_work([TEST], "base broken")
+        await checks(WithoutSetup()).before_work([TEST], Sha("base broken"))
 
 
 async def test_what_asks_for_labels_is_checked_where_they_are_and_the_rest_anywhere() -> None:
@@ -329,7 +330,7 @@ async def test_what_asks_for_labels_is_checked_where_they_are_and_the_rest_anywh
 
     checked = Checks(book, hands, hands, Clock(), Gate(criteria=(GATE,)), Orders(hands))
     criteria = [check for spec in plan.subtasks for check in spec.acceptance]
-    runs = await checked.merged("base", criteria, sure=False)
+    runs = await checked.merged(BASE, criteria, sure=False)
     assert [run.command for run in runs] == ["gate", *(check.run for check in criteria)]
     assert {(order.criteria[0].run, order.labels, order.lands) for order in asked_of} == {
         ("gate", frozenset(), True),
@@ -358,10 +359,10 @@ async def test_a_node_that_reported_green_what_is_red_here_is_not_believed_any_m
     asked = checks(hands)
     asked.node = Elsewhere(hands)
     asked.record.distrust = lambda node, _: named.append(node)
-    reported = await asked.on("base a", [TEST])
-    await asked.doubt("base a", reported, [TEST, GATE])
+    reported = await asked.on(Sha("base a"), [TEST])
+    await asked.doubt(Sha("base a"), reported, [TEST, GATE])
     assert named == distrusted
-    before = await asked.before_work([TEST], "base")
+    before = await asked.before_work([TEST], BASE)
     assert isinstance(before, f.Failure) == passes, "a node alone stops no subtask"
     assert named == 2 * distrusted
     assert {command for _, command in hands.ran} == {"test"}

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dashboards.text.tables import subtask_lines
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
 from fleet.core.state import facts as f
@@ -103,7 +103,7 @@ async def test_a_probe_that_another_one_answered_records_nothing() -> None:
 
 async def test_what_a_crash_left_unrecorded_is_read_from_the_branch() -> None:
     book, hands = probed(queued("abcd"), 2, 4), without()
-    hands.branch = "base a b"
+    hands.branch = Sha("base a b")
     work = lander(book, hands)
     await work.test_batch(2)
     assert book.state.tip == "base a b"
@@ -195,7 +195,7 @@ async def test_every_commit_passes_the_gate_and_its_own_criteria_and_the_last_on
 async def test_what_lands_below_a_red_commit_passes_the_criteria_of_all_of_it() -> None:
     """`b` breaks what `a` is for, `c` is red by itself: the two trees below pass, each by its own checks."""
 
-    def passes(tree: str, command: str, _: int) -> bool:
+    def passes(tree: Sha, command: str, _: int) -> bool:
         names = tree.split()
         return not (command == "check a" and "b" in names) and not (command == "gate" and "c" in names)
 
@@ -261,11 +261,11 @@ async def test_a_branch_that_someone_else_moved_is_not_moved_again() -> None:
     book, hands = probed(queued("ab"), 2), without()
 
     class Moved(PaperHands):
-        async def landed_since(self, run: str, old: str) -> tuple[f.Member, ...]:
+        async def landed_since(self, run: str, old: Sha) -> tuple[f.Member, ...]:
             del run, old
             return ()
 
-    moved = Moved(branch="elsewhere", passes=hands.passes)
+    moved = Moved(branch=Sha("elsewhere"), passes=hands.passes)
     with pytest.raises(EffectError, match="something else moved the integration branch"):
         await lander(book, moved).test_batch(1)
     assert moved.branch == "elsewhere"
