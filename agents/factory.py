@@ -26,7 +26,7 @@ from agents.tools.submit_review import Submit, SubmitRevision
 from agents.workers.command import has_acp, program_of
 from agents.workers.registry import WorkerContext, describe, make_worker, make_workers
 from agents.workers.relay import Relay
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.agents import CallGauges, CallLine, Meter, Planner, PlannerBrief, Repository, Reviewer, Worker
 from fleet.ports.nodes import OpenCalls
 

@@ -23,7 +23,7 @@ from agents.workers.registry import WorkerContext
 from agents.workers.relay import AgentGoneError, AgentRelay, RelayReply, RelayRequest
 from fleet.core.base.output import parse_json
 from fleet.core.base.usage import Usage
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.agents import AttemptCalls, CallLine, CallRefusedError, DrainingError, Meter, Reply
 from fleet.ports.nodes import AttemptMeter, AttemptOrder, OpenCalls
 from fleet.ports.worktrees import EffectError

@@ -20,8 +20,8 @@ from agents.models.transcripts import Transcripts
 from agents.tools.submit_review import ReadChange, SubmitReview, Submitted, submitted
 from agents.tools.tool import Tool, ToolInputError
 from fleet.core.base.usage import Cost, Usage
+from fleet.core.facts.facts import AskedVote, Failure, Vote
 from fleet.core.plans.plan import Subtask
-from fleet.core.state.facts import AskedVote, Failure, Vote
 from fleet.core.verdicts.oddities import Patch
 from fleet.ports.agents import BatchFound, BatchResults, Meter, ModelUse, ReviewBrief
 

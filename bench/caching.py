@@ -29,8 +29,8 @@ from bench.service import pause_figures
 from bench.side_by_side import Extent, path_of
 from fleet.core.base.ids import RunId
 from fleet.core.base.usage import Usage
+from fleet.core.facts.facts import Report
 from fleet.core.plans.plan import Criterion, Subtask
-from fleet.core.state.facts import Report
 from fleet.engine.commands.briefs import layout
 from fleet.ports.agents import NO_EXTRAS, CommandResult, Dialogue, Extras, ModelUse, Worker, WorkerBrief
 from scripts.frame import Figure, temporary_folder

@@ -33,7 +33,7 @@ from bench.side_by_side import (
     worktrees_on,
 )
 from fleet.core.base.ids import RunId
-from fleet.core.state.facts import Member
+from fleet.core.facts.facts import Member
 from scripts.frame import Figure, progress
 from worktrees.git.write_tree import changes_in
 from worktrees.leases.commit import commit_changes

@@ -17,10 +17,10 @@ from statistics import fmean
 from anyio import to_thread
 
 from bench.side_by_side import Extent
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.effects import CallPlanner, CheckBase, Command, Publish, RunAttempt, TestBatch, VerifyAttempt
 from fleet.core.policy.landing import every_tree, send_back
-from fleet.core.state import facts as f
 from scripts.frame import Figure
 from tests.fleet.core.story import Story, plan_of
 

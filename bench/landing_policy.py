@@ -19,9 +19,9 @@ from anyio import to_thread
 from bench.side_by_side import Extent
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.vector import Vector
+from fleet.core.facts.facts import BatchFormed, BatchTested, Member
 from fleet.core.history import merge_queue
 from fleet.core.policy.landing import next_sizes
-from fleet.core.state.facts import BatchFormed, BatchTested, Member
 from fleet.core.state.state import Landing
 from scripts.frame import Figure
 

@@ -25,9 +25,9 @@ from dashboards.address import Address
 from dashboards.metrics.server import Exposition, serving
 from fleet.cli.live.exporter import exporting
 from fleet.core.base.usage import Usage
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.effects import Command
-from fleet.core.state import facts as f
 from fleet.engine.loop import Engine, SystemClock
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder

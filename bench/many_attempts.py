@@ -32,7 +32,7 @@ from fleet.app.fleet import Fleet, Order
 from fleet.app.input_files import load_plan
 from fleet.config.load import load_config
 from fleet.core.base.ids import RunId, result_branch
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.runs.journal import Journal
 from scripts.frame import Figure, command_line, exit_with, machine, progress, say
 

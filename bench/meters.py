@@ -7,7 +7,7 @@ from agents.conversation.settings import AgentSettings
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.core.base.usage import Cost
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.agents import ModelUse, ServiceGate, ServiceNotice, WaitRules
 
 

@@ -21,8 +21,8 @@ from agents.simulated.server import serve
 from bench.meters import product_agents
 from bench.service import planner_cost_figures
 from bench.side_by_side import Extent
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
-from fleet.core.state import facts as f
 from fleet.engine.commands.perform import Performer
 from fleet.engine.loop import Engine
 from fleet.ports.agents import Meter, WorkerBrief, Workspace

@@ -25,10 +25,10 @@ from bench.direct_model import DirectModel, without_waiting
 from bench.meters import UnlimitedMeter, product_agents
 from fleet.core.base.ids import RunId, SubtaskId
 from fleet.core.base.usage import Usage
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.plans.revision import Problem, Revision
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.views.planner_view import planner_record, planner_state
 from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget

@@ -17,7 +17,7 @@ from anyio import to_thread
 
 from bench.hundred import TINY, FleetRun
 from bench.side_by_side import Cost, Extent, Stopwatch, Variant, generated_project, interleave, plain_environment
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 from scripts.frame import Figure

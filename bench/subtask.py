@@ -34,7 +34,7 @@ from bench.side_by_side import (
     worktrees_on,
 )
 from fleet.core.base.ids import RunId, Sha
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.runs.journal import Journal
 from scripts.frame import Figure, progress
 from worktrees.base.settings import LeaseKind

@@ -26,9 +26,9 @@ from anyio import to_thread
 from bench.hundred import TINY, FleetRun
 from bench.side_by_side import Extent, Limits, generated_project, interleave, processor_ms_of, ratios
 from fleet.core.base.usage import Usage
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan, Subtask
-from fleet.core.state import facts as f
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder
 from scripts.frame import Figure, progress, temporary_folder

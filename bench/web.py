@@ -24,7 +24,7 @@ import dashboards.web
 from bench.side_by_side import Extent, processor_ms_of
 from bench.terminal import AGENTS, FACTS_PER_S, RUN, appending, first_facts, journal_at, subtask_ids
 from bench.wide_run import Width, write_journal
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.runs.journal import Journal
 from scripts.frame import Figure, progress, temporary_folder
 from tests.dashboards.browser import Page, browser

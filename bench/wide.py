@@ -26,8 +26,8 @@ from dashboards.address import Address
 from fleet.app.capacity import collect_rarely
 from fleet.cli.live.exporter import exporting
 from fleet.core.base.ids import RunId, Sha
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.views.planner_view import planner_state
 from fleet.engine.commands.perform import Performer

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleet.core.base.usage import Usage
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan, Subtask
 from fleet.core.plans.revision import Retry, Revision
-from fleet.core.state import facts as f
 from fleet.runs.journal import Journal
 
 RUN = "bench"

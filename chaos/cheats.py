@@ -31,7 +31,7 @@ from chaos.cheating import (
     script_cases,
 )
 from fleet.core.base.ids import RunId
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.core.state.state import RunState
 from fleet.ports.worktrees import Change
 from scripts.frame import Figure, Table, add_names, command_line, exit_with, progress, temporary_folder

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import anyio
 
 from chaos.raising import InjectedError, Mode, Place, called, raising
+from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Criterion
 from fleet.core.plans.revision import Revision
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.engine.commands.checks import Gate
 from fleet.errors import FleetError

@@ -15,9 +15,9 @@ from chaos.repeatable_run import RUN, RepeatableRun
 from chaos.scenarios import CALL, CALL_AT_MOST
 from fleet.core.base.ids import Sha, SubtaskId, attempt_ref, tip_ref
 from fleet.core.base.paths import outside
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.policy.remedies import LADDER
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.runs.journal import Journal
 from tests.e2e.stage import marked

@@ -19,9 +19,9 @@ from chaos.scenarios import SCENARIOS
 from fleet.app import tending
 from fleet.app.fleet import Fleet
 from fleet.core.base.ids import RunId, Sha, tip_ref
+from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Criterion
 from fleet.core.policy.effects import RunAttempt
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.engine import loop
 from fleet.engine.commands.attempts import Attempts

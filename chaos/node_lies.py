@@ -19,7 +19,7 @@ from typing import Any
 from fleet.app.nodes import node_process
 from fleet.cli.entry import run_program
 from fleet.core.base.ids import Sha
-from fleet.core.state.facts import CheckRun
+from fleet.core.facts.facts import CheckRun
 from fleet.engine.local_node import LocalNode
 from fleet.nodes import messages
 from fleet.nodes.call_desk import Line

@@ -26,8 +26,8 @@ import anyio
 from fleet.cli.live import notifier
 from fleet.config.load import default_config
 from fleet.config.schema import Config
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from fleet.runs.journal import Journal, held
 from fleet.runs.outbox import Outbox
 from fleet.runs.run_folder import RunFolder

@@ -14,9 +14,9 @@ from typing import Any
 from agents.conversation.settings import AgentSettings
 from agents.factory import Agents
 from fleet.core.base.usage import Cost, Usage
+from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.plans.revision import Problem, Retry, Revision, Split
-from fleet.core.state import facts as f
 from fleet.ports.agents import (
     CallGauges,
     Meter,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from dashboards.run_follower import FactFeed, Feed, WatchedRun
-from fleet.core.state import facts as f
-from fleet.core.state.facts import Fact
+from fleet.core.facts import facts as f
+from fleet.core.facts.facts import Fact
 from fleet.core.state.state import RunState
 
 LONGEST_GAP_S = 15.0

@@ -14,10 +14,10 @@ from typing import Protocol, TypeVar, cast
 
 from dashboards.text.event_text import event_text
 from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import FactSource, Follower, OnFact
 from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
-from fleet.core.state import facts as f
 from fleet.core.state.state import Batch, RunState
 from fleet.errors import FleetError
 

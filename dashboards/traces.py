@@ -21,8 +21,8 @@ import anyio
 from dashboards.text.formats import duration
 from dashboards.text.safe import safe
 from fleet import __version__
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import SLICE, FactSource
-from fleet.core.state import facts as f
 from fleet.errors import FleetError, UsageError
 
 LONGEST = 200  # characters of a text

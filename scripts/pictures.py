@@ -25,8 +25,8 @@ from dashboards.report.report_data import report_data
 from dashboards.terminal.app import FleetApp
 from fleet.cli.live.terminal_data import FolderFeed, FolderLibrary, read_only
 from fleet.config import environment
+from fleet.core.facts.facts import Fact
 from fleet.core.history.evolve import evolve
-from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
 from fleet.core.state.status import progress
 from scripts.web_pictures import Runs, capture_web, renamed

@@ -15,7 +15,7 @@ import anyio
 from dashboards.address import Address
 from dashboards.web.access import Access
 from dashboards.web.site import serving
-from fleet.core.state.facts import Fact
+from fleet.core.facts.facts import Fact
 from tests.dashboards.browser import Page, browser
 
 PERSON = "ada"

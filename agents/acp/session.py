@@ -21,7 +21,7 @@ from agents.conversation.guards import AttemptBudget
 from agents.models.text import operator_text
 from fleet import __version__
 from fleet.core.base.usage import Usage
-from fleet.core.state.facts import Failure, FailureKind
+from fleet.core.facts.facts import Failure, FailureKind
 from fleet.ports.agents import ModelUse
 from fleet.ports.operator import Operator
 

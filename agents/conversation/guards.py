@@ -6,7 +6,7 @@ from typing import Literal
 
 from agents.models.answer import ToolCall
 from fleet.core.base.usage import Cost, Spend
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.agents import Meter, ModelUse, ServiceGate
 
 Mistake = Literal["no_tool", "bad_input", "cut_off", "paused", "unknown_stop", "too_long", "refused"]

@@ -17,7 +17,7 @@ from agents.models.text import capped, operator_text, well_formed
 from agents.models.transcripts import Transcript
 from agents.tools.tool import Finished, Tool, ToolInputError, ToolResult
 from fleet.core.base.ids import did_you_mean
-from fleet.core.state.facts import Failure, FailureKind
+from fleet.core.facts.facts import Failure, FailureKind
 from fleet.ports.agents import DrainingError, Meter, WorkspaceError
 from fleet.ports.operator import SILENT, Operator
 from fleet.ports.worktrees import EffectError

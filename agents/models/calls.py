@@ -39,7 +39,7 @@ from agents.models.prices import (
 from agents.models.service import CONDITIONS, LAST_WAIT_S, SLICE_S, Permit, RetryPolicy, Service
 from agents.models.transcripts import Transcript
 from fleet.core.base.usage import Cost, Usage
-from fleet.core.state.facts import Failure, FailureKind
+from fleet.core.facts.facts import Failure, FailureKind
 from fleet.ports.agents import DrainingError, Meter, ModelUse
 
 _KINDS: dict[FaultKind, FailureKind] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from fleet.core.state.fact_parts import Instruction
+from fleet.core.facts.fact_parts import Instruction
 
 _PROMPTS = Path(__file__).parents[1] / "prompts"
 

@@ -18,7 +18,7 @@ from agents.tools.tool import (
     parse_arguments,
     plain_schema,
 )
-from fleet.core.state.facts import Report
+from fleet.core.facts.facts import Report
 from fleet.ports.agents import Workspace
 
 # ---- background ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from agents.models.answer import Block
 from agents.models.text import capped
 from agents.tools.tool import Arguments, Finished, ToolResult, misfit, parse_arguments, plain_schema, strict_schema
 from fleet.core.base.ids import SubtaskId
-from fleet.core.state.facts import Report
+from fleet.core.facts.facts import Report
 
 _LONGEST_TEXT = 8_000  # characters of one text in a report; it is read by the planner, among many
 _LONGEST_RESULT = 20_000  # characters of the result as JSON

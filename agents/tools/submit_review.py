@@ -9,9 +9,9 @@ from pydantic import Field
 from agents.models.answer import Block
 from agents.models.text import capped
 from agents.tools.tool import Arguments, Finished, ToolResult, parse_arguments, plain_schema, strict_declaration
+from fleet.core.facts.facts import Failure, Finding
 from fleet.core.plans.parameters import parse
 from fleet.core.plans.revision import Problem, Revision
-from fleet.core.state.facts import Failure, Finding
 from fleet.core.verdicts.oddities import Patch
 
 MOST_FINDINGS = 20  # of one review

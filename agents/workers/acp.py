@@ -34,7 +34,7 @@ from agents.workers.command import (
 )
 from agents.workers.relay import AgentRelay, OpenRelay
 from agents.workers.relay_server import listening, socket_in
-from fleet.core.state.facts import Failure, Report
+from fleet.core.facts.facts import Failure, Report
 from fleet.ports.agents import CommandResult, DrainingError, Meter, WorkerBrief, Workspace
 
 HOST = Path(host.__file__)

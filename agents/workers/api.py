@@ -17,7 +17,7 @@ from agents.tools.registry import WORKER_TOOLS
 from agents.tools.servers import McpServers, tools_of_servers
 from agents.tools.tool import Tool, ToolOptions
 from agents.workers.briefs import background, first_message, shared_blocks
-from fleet.core.state.facts import Failure, Report
+from fleet.core.facts.facts import Failure, Report
 from fleet.ports.agents import Meter, WorkerBrief, Workspace
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from agents.models.text import capped, fenced, operator_text, well_formed
-from fleet.core.state.fact_parts import Instruction
-from fleet.core.state.facts import Report
+from fleet.core.facts.fact_parts import Instruction
+from fleet.core.facts.facts import Report
 from fleet.ports.agents import WorkerBrief
 
 _EVIDENCE = 6_000  # characters of evidence of one earlier failure

@@ -26,8 +26,8 @@ from agents.workers.briefs import brief_files
 from agents.workers.command import EVIDENCE, MODEL_VARIABLES, program_name, program_of, run_program
 from agents.workers.relay import CALL, AgentRelay, OpenRelay, RelayReply, RelayRequest
 from agents.workers.relay_server import listening, socket_in
+from fleet.core.facts.facts import Failure, FailureKind, Report
 from fleet.core.plans.plan import Effort
-from fleet.core.state.facts import Failure, FailureKind, Report
 from fleet.ports.agents import CommandResult, DrainingError, Meter, WorkerBrief, Workspace
 from fleet.ports.operator import Operator
 

@@ -22,7 +22,7 @@ from agents.tools.tool import ToolInputError
 from agents.workers.briefs import brief_files
 from fleet.core.base.ids import did_you_mean
 from fleet.core.base.output import parse_json
-from fleet.core.state.facts import Failure, Report
+from fleet.core.facts.facts import Failure, Report
 from fleet.ports.agents import CommandResult, Dialogue, Meter, WorkerBrief, Workspace, WorkspaceError
 
 LONGEST_REPORT = 24_000  # bytes of a report file; it has to fit into the part of an output that is never cut

@@ -19,7 +19,7 @@ from agents.models.client import Client
 from agents.models.exchange import Exchange, Response, WireError, json_object
 from agents.models.transcripts import Transcript
 from fleet.core.base.usage import Usage
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.agents import DrainingError, Meter
 
 LARGEST_BODY = 32 * 1024 * 1024

@@ -12,7 +12,7 @@ import anyio
 from aiohttp import web
 
 from agents.workers.relay import FORWARDED, LARGEST_BODY, AgentGoneError, AgentRelay, RelayRequest, only
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.worktrees import EffectError
 
 SOCKET = "model.sock"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from fleet.core.state.facts import Ending, FailureKind, FindingResult, Role, ServiceCondition, Strategy
+from fleet.core.facts.facts import Ending, FailureKind, FindingResult, Role, ServiceCondition, Strategy
 from fleet.core.state.status import Phase, Status
 from fleet.core.views.nodes_view import NodeStatus
 

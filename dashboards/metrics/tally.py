@@ -15,7 +15,7 @@ from typing import Any, Self
 from dashboards.metrics.catalog import CALL_REASONS, LABELS, METRICS, MOST_NAMES, OTHER, OUTCOMES, WINDOWS, Metric
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.vector import Vector
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.core.state.state import Incident, NodeState, RunState, recovered_by, strategies_of
 
 Labels = tuple[str, ...]

@@ -14,10 +14,10 @@ from dashboards.text.formats import counted, duration, untested
 from dashboards.text.safe import safe
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.base.usage import Spend
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Reviewing
 from fleet.core.policy.requests import objections, open_for_approval, rules_text
-from fleet.core.state import facts as f
 from fleet.core.state.state import STRATEGIES, Incident, Review, RunState
 from fleet.core.state.status import OVER, Progress, Status, progress, statuses
 from fleet.core.views.base_view import BaseView, base_view

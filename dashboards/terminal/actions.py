@@ -22,10 +22,10 @@ from dashboards.text.plan_review import review_lines
 from dashboards.text.review_text import question_lines
 from dashboards.text.safe import safe, safe_block
 from fleet.core.base.ids import QuestionId, SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Drop, Revision, revision_between
 from fleet.core.policy.requests import Request, awaits_approval, request_problem, waiting_for_approval
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
 from fleet.core.views.question_view import question_view, when_read

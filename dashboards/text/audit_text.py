@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from dashboards.text.formats import counted, kind_mark
 from dashboards.text.safe import safe, safe_block
 from fleet.core.audit.audit_view import AppliedReview, ApprovalView, AuditView, CommitView, LandingRecord
+from fleet.core.facts.facts import CheckRun
 from fleet.core.plans.parameters import value_text
-from fleet.core.state.facts import CheckRun
 from fleet.core.views.subtask_view import AttemptView
 
 OUTPUT = 6  # lines of a check's output; --json and its log have more

@@ -9,12 +9,12 @@ from dashboards.text.incident_text import STRATEGIES
 from dashboards.text.plan_review import estimate_rows, note_lines
 from dashboards.text.review_text import review_text
 from dashboards.text.safe import safe, safe_block
+from fleet.core.facts import facts as f
+from fleet.core.facts.failures import how
 from fleet.core.plans.parameters import is_flat
 from fleet.core.plans.plan import PLANNER
 from fleet.core.policy.budget import outage_text
 from fleet.core.policy.requests import waiting_for_approval
-from fleet.core.state import facts as f
-from fleet.core.state.failures import how
 from fleet.core.state.state import Outage, Question, RunState
 from fleet.core.state.status import progress
 from fleet.core.views.question_view import reply_command

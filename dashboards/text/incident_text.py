@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dashboards.text.formats import counted, duration, money, rate
 from dashboards.text.safe import safe, safe_block
 from fleet.core.base.output import advice
-from fleet.core.state.facts import CheckRun, Strategy
-from fleet.core.state.failures import how
+from fleet.core.facts.facts import CheckRun, Strategy
+from fleet.core.facts.failures import how
 from fleet.core.views.base_view import BaseView
 from fleet.core.views.incident_view import IncidentAttempt, IncidentCounts, IncidentView, RateCounts, RemedyView
 

@@ -9,10 +9,10 @@ from itertools import chain
 from dashboards.text.formats import counted, duration, listed, money
 from dashboards.text.safe import safe, safe_goal
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts.facts import Spread, SubtaskEstimate
 from fleet.core.plans.parameters import value_text
 from fleet.core.plans.plan import PLANNER, Plan, Subtask, plan_estimate, waves
 from fleet.core.policy.requests import is_unreviewed, objections, waiting_for_approval
-from fleet.core.state.facts import Spread, SubtaskEstimate
 from fleet.core.state.state import Review, RunState, Version
 from fleet.core.views.estimate_view import EstimateView, plan_estimates
 from fleet.core.views.plan_views import plan_diff, spec_diff

@@ -6,7 +6,7 @@ from typing import assert_never
 from dashboards.text.formats import counted, duration, rate
 from dashboards.text.incident_text import STRATEGIES
 from dashboards.text.safe import safe, safe_block
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.core.views.question_view import Needed, QuestionView, ReviewsView, TriedView
 
 TEXT = PROBLEM = 200

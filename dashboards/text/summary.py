@@ -15,9 +15,9 @@ from dashboards.text.formats import activity_of, counted, duration, kind_mark, m
 from dashboards.text.incident_text import base_lines, outcome, refusal_commands
 from dashboards.text.review_text import reviews_line
 from dashboards.text.safe import safe, safe_goal
+from fleet.core.facts.facts import Role
 from fleet.core.policy.budget import outage_text
 from fleet.core.policy.requests import open_for_approval
-from fleet.core.state.facts import Role
 from fleet.core.state.state import Incident, RunState
 from fleet.core.state.status import phase, progress
 from fleet.core.views.base_view import base_view

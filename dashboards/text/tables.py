@@ -11,7 +11,7 @@ from dashboards.text.plan_review import estimate_rows
 from dashboards.text.review_text import ends_text, needs_text, question_lines, reviews_line
 from dashboards.text.safe import safe, safe_block, safe_goal
 from fleet.core.audit.attribution import CommitsView
-from fleet.core.state.facts import CheckRun, RungChoice, RungOption, RungReason
+from fleet.core.facts.facts import CheckRun, RungChoice, RungOption, RungReason
 from fleet.core.state.state import TestedBatch
 from fleet.core.views.nodes_view import NodeUseView
 from fleet.core.views.policy_document import PolicyView, RungView

@@ -12,10 +12,10 @@ from dashboards.run_follower import FollowedRun, WatchedRun
 from dashboards.subtask_map import Need, needs
 from dashboards.web.followed import Reader, Shown, repository_name
 from fleet.core.base.ids import QuestionId, SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Plan, Subtask
 from fleet.core.plans.revision import Drop, Revision, revision_between
 from fleet.core.policy.requests import REQUEST, Request, objections, request_problem, waiting_for_approval
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.status import Progress, progress, split_or_dropped
 from fleet.core.views.question_view import QuestionView, question_view

@@ -30,8 +30,8 @@ from dashboards.web.followed import (
 from dashboards.web.inbox import items_of
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
+from fleet.core.facts.facts import CheckRun
 from fleet.core.plans.plan import waves
-from fleet.core.state.facts import CheckRun
 from fleet.core.state.state import Incident, RunState
 from fleet.core.state.status import Phase, Status, phase, statuses
 from fleet.core.state.subtasks import Attempt, SubtaskState, union

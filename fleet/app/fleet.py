@@ -31,6 +31,8 @@ from fleet.config.layer import FLAG
 from fleet.config.load import Loaded
 from fleet.config.schema import Config
 from fleet.core.base.ids import RunId, result_branch
+from fleet.core.facts import facts as f
+from fleet.core.facts.facts import CancelRequested, RunReopened
 from fleet.core.history.evolve import OnFact, evolve
 from fleet.core.plans.limits import HERE, Policy, Reviewing
 from fleet.core.plans.parameters import flat_plan
@@ -38,8 +40,6 @@ from fleet.core.plans.plan import Plan
 from fleet.core.plans.replay import REPLAYER
 from fleet.core.plans.revision import Known
 from fleet.core.policy.requests import missing_rollback
-from fleet.core.state import facts as f
-from fleet.core.state.facts import CancelRequested, RunReopened
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
 from fleet.core.views.planner_view import planner_state

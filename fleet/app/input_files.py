@@ -19,6 +19,8 @@ from fleet.config.toml import dump_toml, read_text, read_toml
 from fleet.core.base.ids import did_you_mean, is_slug
 from fleet.core.base.output import parse_json
 from fleet.core.base.usage import Cost
+from fleet.core.facts import facts as f
+from fleet.core.facts.facts import IssueSource
 from fleet.core.plans.lint import Grade
 from fleet.core.plans.parameters import (
     Filled,
@@ -33,8 +35,6 @@ from fleet.core.plans.parameters import (
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Known, Problem, Revision, SubtaskStatuses, revise_plan
 from fleet.core.policy.requests import missing_rollback
-from fleet.core.state import facts as f
-from fleet.core.state.facts import IssueSource
 from fleet.errors import UsageError
 from fleet.ports.agents import ModelUse, ServiceGate, ServiceNotice, WaitRules
 

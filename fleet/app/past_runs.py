@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agents.models.client import is_simulated
 from fleet.config.schema import Config
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.core.state.state import RungKey
 from fleet.core.views.estimate_view import LandedSubtask, estimates_of, landed_subtasks
 from fleet.errors import FleetError

@@ -13,11 +13,11 @@ from anyio import sleep_forever
 
 from fleet.core.base.ids import Sha
 from fleet.core.base.paths import is_test, matches, path_problem
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.replay import Described, past_subtask_id, task_plan
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.checks import Checks, Gate

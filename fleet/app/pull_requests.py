@@ -19,7 +19,7 @@ from dashboards.text.formats import counted, listed
 from dashboards.text.safe import safe, safe_block
 from fleet.app.input_files import GivenEpic
 from fleet.core.base.ids import Sha, SubtaskId, run_refs
-from fleet.core.state.facts import IssueSource
+from fleet.core.facts.facts import IssueSource
 from fleet.core.state.state import RunState
 from fleet.core.views.pulls_view import Done, PullsView, PullView
 from fleet.errors import FleetError, UsageError

@@ -20,8 +20,8 @@ from typing import Literal, NamedTuple, Protocol
 from fleet.app.wiring import Wiring, found_in, shown_by
 from fleet.config.schema import Config, gate_of
 from fleet.core.base.output import outdated
+from fleet.core.facts.facts import CheckRun, Failure, SetupRun
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import CheckRun, Failure, SetupRun
 from fleet.core.verdicts.judges import NO_RESULTS, is_analysis
 from fleet.core.verdicts.summaries import starts_pytest
 from fleet.core.views.init_view import TrialView, TriedVerdict, trial_view

@@ -19,11 +19,11 @@ from typing import Any
 from fleet.config.load import Loaded
 from fleet.config.toml import parse_toml, read_text
 from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.facts import facts as f
+from fleet.core.facts.facts import Failure, Report
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.plans.replay import REPLAYER, PastCommit, commit_of, replay_plan
-from fleet.core.state import facts as f
-from fleet.core.state.facts import Failure, Report
 from fleet.core.state.state import RunState
 from fleet.core.views.rehearsal_view import Machine, Outcome, RehearsalView, Setting
 from fleet.engine.commands.adapters import Adapters

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from fleet.config.environment import user
 from fleet.core.base.ids import RunId, Sha, SubtaskId, attempt_ref, slug
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import WORKER_SUCCEEDED, Criterion, Plan, Subtask
 from fleet.core.policy.budget import Budget, run_budgets
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Attempt
 from fleet.errors import FleetError

@@ -27,7 +27,7 @@ from fleet.app.relanding import (
 )
 from fleet.config.environment import user
 from fleet.core.base.ids import RunId, Sha, result_branch, taken_ref, taken_refs
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import SubtaskState
 from fleet.core.views.pulls_view import How, MergeView, Redone

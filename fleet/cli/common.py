@@ -24,10 +24,10 @@ from fleet.config.environment import current
 from fleet.config.load import Loaded, load_config
 from fleet.config.schema import State
 from fleet.core.base.ids import SubtaskId, did_you_mean
+from fleet.core.facts.facts import Fact
 from fleet.core.plans.limits import Reviewing
 from fleet.core.plans.plan import Subtask
 from fleet.core.policy.requests import Request, request_problem
-from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
 from fleet.core.views.base_view import View, dump_view
 from fleet.core.views.question_view import RequestView

@@ -40,12 +40,12 @@ from fleet.cli.common import (
 from fleet.cli.completion import repository_of, run_names
 from fleet.config.environment import current, editor, user
 from fleet.config.toml import read_text
+from fleet.core.facts.facts import PlanRevised
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.lint import grade_plan
 from fleet.core.plans.parameters import example_settings, read_parameters
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Known, revision_between
-from fleet.core.state.facts import PlanRevised
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
 from fleet.core.views.plan_views import EditedPlanView, plan_diff

@@ -12,12 +12,12 @@ from typing import ParamSpec, TypeVar
 
 from anyio import sleep
 
+from fleet.core.facts import facts as f
+from fleet.core.facts.facts import Fact, RunEnded
+from fleet.core.facts.failures import internal_failure
 from fleet.core.history.evolve import Step, applied
 from fleet.core.policy.decide import RULES, Rule
 from fleet.core.policy.effects import Command
-from fleet.core.state import facts as f
-from fleet.core.state.facts import Fact, RunEnded
-from fleet.core.state.failures import internal_failure
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError
 from fleet.ports.agents import DrainingError

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from fleet.core.base.ids import SubtaskId
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.engine.internal_errors import TRY_AGAIN_S, failure_of, persist, unwrapped
 from fleet.ports.agents import DrainingError, Worker
 from fleet.ports.nodes import AttemptMeter, AttemptOrder, AttemptResult, Began, ChecksOrder, Tell, Worked

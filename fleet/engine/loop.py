@@ -11,12 +11,12 @@ from anyio import CancelScope, Event, create_task_group, move_on_after, to_threa
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.facts import facts as f
+from fleet.core.facts.facts import EngineStarted, EngineStopped, Fact, InstructionGiven, WarningNoted
 from fleet.core.history.evolve import OnFact, Step, applied
 from fleet.core.plans.plan import PLANNER
 from fleet.core.policy.decide import RULES, Rule, next_wake
 from fleet.core.policy.requests import Request, fact_of, is_unreviewed, request_problem
-from fleet.core.state import facts as f
-from fleet.core.state.facts import EngineStarted, EngineStopped, Fact, InstructionGiven, WarningNoted
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Attempt
 from fleet.engine.internal_errors import Bugs

@@ -13,7 +13,7 @@ from typing import Self
 from anyio import CancelScope, CapacityLimiter, Event, current_time, to_thread
 from anyio.abc import TaskGroup
 
-from fleet.core.state.fact_parts import Instruction
+from fleet.core.facts.fact_parts import Instruction
 from fleet.nodes.messages import FrameError
 from fleet.nodes.transport import LinkLostError
 from fleet.ports.agents import (

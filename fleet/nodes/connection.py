@@ -25,7 +25,7 @@ from anyio import (
 from anyio.streams.memory import MemoryObjectSendStream
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.fact_parts import Instruction
+from fleet.core.facts.fact_parts import Instruction
 from fleet.nodes.call_desk import Restored
 from fleet.nodes.messages import (
     LONGEST_TRANSCRIPT,

@@ -13,8 +13,8 @@ from anyio import CancelScope, Event, sleep, to_thread
 from anyio.abc import TaskGroup
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.fact_parts import Instruction
-from fleet.core.state.facts import CheckRun, Failure, SetupRun
+from fleet.core.facts.fact_parts import Instruction
+from fleet.core.facts.facts import CheckRun, Failure, SetupRun
 from fleet.engine.internal_errors import failure_of, unwrapped
 from fleet.nodes.call_desk import Line
 from fleet.nodes.messages import LONGEST_LOG, LONGEST_LOGS, MOST_SETUPS, FrameError, dump_event, load_event, to_frame

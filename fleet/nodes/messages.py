@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.base.output import parse_json
+from fleet.core.facts.fact_parts import Instruction
+from fleet.core.facts.facts import CheckRun, Failure, RanTests, Report, SetupRun
 from fleet.core.plans.plan import Criterion, Effort, Subtask
-from fleet.core.state.fact_parts import Instruction
-from fleet.core.state.facts import CheckRun, Failure, RanTests, Report, SetupRun
 from fleet.ports.agents import LONGEST_REQUEST, WorkerBrief
 from fleet.ports.nodes import (
     AttemptDone,

@@ -12,8 +12,8 @@ from hashlib import sha256
 from anyio import Event
 
 from fleet.core.base.ids import RunId, Sha
+from fleet.core.facts.facts import CheckRun, Failure
 from fleet.core.plans.limits import HERE
-from fleet.core.state.facts import CheckRun, Failure
 from fleet.core.state.machines import lacks_program
 from fleet.nodes.messages import dump_order
 from fleet.nodes.remote_node import RemoteNode

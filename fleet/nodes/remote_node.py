@@ -14,7 +14,7 @@ import anyio.lowlevel
 from anyio import CancelScope, Event, Lock, create_task_group, current_time, move_on_after, sleep
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, SetupRan, WarningNoted
+from fleet.core.facts.facts import CheckRun, Failure, NodeConnected, NodeLost, SetupRan, WarningNoted
 from fleet.core.state.state import NOT_CONNECTED
 from fleet.engine.internal_errors import failure_of, unwrapped
 from fleet.nodes.call_desk import Desk, Patience

@@ -9,9 +9,9 @@ from anyio.abc import ByteStream
 
 from fleet.core.base.ids import RunId, SubtaskId
 from fleet.core.base.usage import Cost, Usage
+from fleet.core.facts.facts import AskedVote, Failure, Report, ServiceCondition, Vote
 from fleet.core.plans.plan import Effort, Subtask
 from fleet.core.plans.revision import Problem, Revision
-from fleet.core.state.facts import AskedVote, Failure, Report, ServiceCondition, Vote
 from fleet.core.verdicts.oddities import Patch
 from fleet.ports.operator import SILENT, Operator
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from fleet.core.facts.facts import Fact
 from fleet.core.policy.requests import Request
-from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
 
 

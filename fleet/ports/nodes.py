@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fleet.core.base.ids import Sha
+from fleet.core.facts.fact_parts import Instruction
+from fleet.core.facts.facts import CheckRun, Failure, Report, SetupRun
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.fact_parts import Instruction
-from fleet.core.state.facts import CheckRun, Failure, Report, SetupRun
 from fleet.ports.agents import AttemptCalls, Meter, Sign, WorkerBrief
 from fleet.ports.journal import Recorder
 from fleet.ports.worktrees import Change, EffectError, Signature

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from anyio import sleep_forever
 
-from fleet.core.state.fact_parts import Instruction
+from fleet.core.facts.fact_parts import Instruction
 
 
 class Operator(Protocol):

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId
+from fleet.core.facts.facts import CheckRun, Failure, Member, SetupRun
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import CheckRun, Failure, Member, SetupRun
 from fleet.ports.agents import Repository, Workspace
 
 

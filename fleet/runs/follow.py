@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleet.core.base.ids import RunId
+from fleet.core.facts.facts import Fact
 from fleet.core.history.evolve import Follower, OnFact
-from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused, progress
 from fleet.errors import FleetError

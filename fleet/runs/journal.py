@@ -18,9 +18,9 @@ from typing import IO, Any, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from fleet.core.facts.facts import FACT, Fact
 from fleet.core.history.evolve import SLICE
 from fleet.core.policy.requests import REQUEST, Request
-from fleet.core.state.facts import FACT, Fact
 from fleet.errors import FleetError
 from fleet.runs.crash_points import reached
 

@@ -7,8 +7,8 @@ from typing import get_args
 from pydantic import BaseModel
 
 from fleet.core.base.usage import Cost, Usage
+from fleet.core.facts import facts
 from fleet.core.plans.revision import Ask, Drop, Retry, Revision, Split
-from fleet.core.state import facts
 from scripts.reference.page import code, table
 from scripts.reference.shapes import default_text
 from scripts.reference.source import class_doc, field_docs, field_types

@@ -5,8 +5,8 @@ from dataclasses import fields, is_dataclass
 
 from fleet.core.audit import attribution, audit_view
 from fleet.core.base.usage import Cost
+from fleet.core.facts.facts import CheckRun, Failure, Report, SetupRun, Spread, SubtaskEstimate
 from fleet.core.policy.remedies import Rung
-from fleet.core.state.facts import CheckRun, Failure, Report, SetupRun, Spread, SubtaskEstimate
 from fleet.core.state.state import Review, TestedBatch
 from fleet.core.state.status import Progress
 from fleet.core.views import (

@@ -26,8 +26,8 @@ from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.core.base.ids import RunId
 from fleet.core.base.usage import Capability, Cost
+from fleet.core.facts.facts import Failure, ServiceCondition
 from fleet.core.plans.plan import Criterion, Subtask
-from fleet.core.state.facts import Failure, ServiceCondition
 from fleet.ports.agents import (
     NO_EXTRAS,
     CommandResult,

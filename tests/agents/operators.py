@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from fleet.core.state.fact_parts import Instruction
+from fleet.core.facts.fact_parts import Instruction
 
 
 @dataclass

@@ -9,9 +9,9 @@ import pytest
 
 from agents.factory import epic_text
 from fleet.core.base.ids import RunId
+from fleet.core.facts.facts import Failure
 from fleet.core.plans.plan import Effort
 from fleet.core.plans.revision import Problem, Revision
-from fleet.core.state.facts import Failure
 from fleet.ports.agents import PlannerBrief
 from tests.agents.conftest import Body, FakeMeter, Files, Script, agents_for, says, text, use
 

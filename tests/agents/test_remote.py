@@ -24,7 +24,7 @@ from agents.remote import (
     load_asked,
 )
 from fleet.core.base.usage import Usage
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.agents import CallRefusedError, DrainingError
 from fleet.ports.worktrees import EffectError
 

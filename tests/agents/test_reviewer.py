@@ -11,8 +11,8 @@ from agents.conversation.settings import AgentSettings
 from agents.factory import open_agents
 from agents.reviewer import ClaudeReviewer
 from fleet.core.base.ids import RunId
+from fleet.core.facts.facts import AskedVote, Failure, Vote
 from fleet.core.plans.plan import Criterion, Subtask
-from fleet.core.state.facts import AskedVote, Failure, Vote
 from fleet.core.verdicts.oddities import parse_patch
 from fleet.ports.agents import BatchFound, BatchResults, ReviewBrief
 from tests.agents.conftest import SEEDED, Body, FakeMeter, Script, agents_for, fails, says, settings_for, text, use

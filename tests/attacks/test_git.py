@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.worktrees import Change, Lease
 from tests.worktrees.conftest import RUN, OpenBench, fingerprint, git, make_repository
 from worktrees.git.program import ask_git

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fleet.core.base.ids import is_slug
+from fleet.core.facts.facts import Failure
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import Failure
 from fleet.ports.agents import WorkspaceError
 from fleet.ports.worktrees import Change, Lease
 from tests.attacks.conftest import CANARY

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Criterion
-from fleet.core.state import facts as f
 from fleet.ports.worktrees import Change
 from tests.attacks.conftest import Arena
 from tests.attacks.court import SECONDS, Court, failure

@@ -16,7 +16,7 @@ from dashboards.web import access, inbox, rendering
 from dashboards.web.access import Access, Session
 from dashboards.web.site import WebServer
 from fleet.cli.verbs.watch import web
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.web.site import DECIDES, client, site, story
 from tests.fleet.core.story import Story, plan_of

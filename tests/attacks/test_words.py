@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.core.verdicts.oddities import parse_patch
 from fleet.engine.commands.briefs import worker_notes
 from fleet.ports.agents import ReviewBrief, WorkerBrief

@@ -6,7 +6,7 @@ import pytest
 
 from chaos.errors import RUNS, cost, costs, given_run
 from chaos.raising import Place, called
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.ports.agents import WorkerBrief
 from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import DONE, FakeFleet, FakeWorker

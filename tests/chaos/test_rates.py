@@ -12,7 +12,7 @@ from chaos.play import Played, episodes, play
 from chaos.rates import passing_figure, planner_faults, rate_figure, row_details, unrecoverable_figure, wilson
 from chaos.unrecoverable_runs import play_lasting_fault
 from chaos.unrecoverable_subtasks import COMPLEX, UNRECOVERABLE, Verdict, keeps_limits, play_unrecoverable
-from fleet.core.state.facts import FailureKind
+from fleet.core.facts.facts import FailureKind
 from tests.fleet.core.story import Story, plan_of
 
 SMALL = 3

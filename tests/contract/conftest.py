@@ -17,8 +17,8 @@ from aiohttp import web
 from agents.conversation.settings import WorkerSettings
 from agents.factory import open_agents
 from fleet.core.base.ids import RunId
+from fleet.core.facts.facts import Failure, Report
 from fleet.core.plans.plan import Criterion, Subtask
-from fleet.core.state.facts import Failure, Report
 from fleet.ports.agents import Extras, WorkerBrief, Workspace
 from tests.agents.conftest import (
     SEEDED,

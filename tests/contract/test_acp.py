@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from fleet.core.state.facts import Failure, Report
+from fleet.core.facts.facts import Failure, Report
 from fleet.ports.agents import Extras
 from tests.agents.conftest import says, text
 from tests.agents.operators import FakeOperator

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fleet.core.facts import facts as f
 from fleet.core.policy.requests import Request
-from fleet.core.state import facts as f
 from fleet.ports.journal import Journal as JournalPort
 from fleet.runs.journal import Journal
 from tests.fleet.core.pretend import started

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from aiohttp import web
 
-from fleet.core.state.facts import Report
+from fleet.core.facts.facts import Report
 from fleet.ports.agents import Extras
 from tests.agents.conftest import Body, says, use
 from tests.agents.operators import FakeOperator

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from agents.workers.registry import WORKERS
-from fleet.core.state.facts import Failure, Report
+from fleet.core.facts.facts import Failure, Report
 from fleet.ports.agents import Extras
 from tests.contract.conftest import RIGS, RUN, SECRET, OpenStand
 from tests.e2e.stage import marked, program

@@ -9,8 +9,8 @@ from typing import Literal, Protocol
 import pytest
 
 from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.facts.facts import Failure, Member
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import Failure, Member
 from fleet.ports.worktrees import Change, Commits, Integrator, Lease, Publisher, Worktrees
 from tests.fleet.fakes import BASE, FakeGit, FakeIntegrator, FakeWorktrees
 from tests.fleet.hands import PaperHands

@@ -22,8 +22,8 @@ from dashboards.terminal import main_screen, subtask_screen
 from dashboards.terminal.app import FleetApp
 from fleet.cli.entry import run_program
 from fleet.cli.live.terminal_data import library_of
+from fleet.core.facts.facts import FACT
 from fleet.core.history.evolve import evolve
-from fleet.core.state.facts import FACT
 from fleet.core.state.state import RunState
 from fleet.core.views.planner_view import planner_state
 from tests.corpus.state_dir import FOLDER, SHOWN_AS, Recorded, opened

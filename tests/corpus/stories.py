@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from fleet.core.base.usage import Cost
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Ladder, MachineOffer, Machines, Policy, Rung
 from fleet.core.plans.plan import PLANNER, Estimate, Plan
 from fleet.core.plans.revision import Revision
-from fleet.core.state import facts as f
 from tests.dashboards.hostile import ASKED, FINDING, HOSTILE, VOTE, poisoned
 from tests.dashboards.stories import busy_story, commit, ended_story, works
 from tests.fleet.core.pretend import Pretend

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from fleet.app.input_files import dump_plan, read_data
 from fleet.core.base.ids import Sha
+from fleet.core.facts.facts import Fact
 from fleet.core.plans.parameters import read_plan
 from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
-from fleet.core.state.facts import Fact
 from fleet.errors import FleetError
 
 

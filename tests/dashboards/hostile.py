@@ -9,8 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fleet.core.base.usage import Cost
-from fleet.core.history.evolve import evolve
-from fleet.core.state.facts import (
+from fleet.core.facts.facts import (
     FACT,
     AskedVote,
     AttemptUnchanged,
@@ -55,6 +54,7 @@ from fleet.core.state.facts import (
     Vote,
     WorkLost,
 )
+from fleet.core.history.evolve import evolve
 from fleet.core.state.state import RunState
 
 EVERY_KIND = Path(__file__).parents[1] / "fleet" / "core" / "journals" / "v1.jsonl"

@@ -1,9 +1,9 @@
 """Runs for pages: one of everything, all of it landed, machines, many subtasks, a plan that waits."""
 
 from fleet.core.base.usage import Usage
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.plans.plan import Plan
-from fleet.core.state import facts as f
 from tests.fleet.core.story import Story, connected, plan_of
 
 CHECKS = (

@@ -19,8 +19,8 @@ from dashboards.text.event_text import transcript_lines
 from dashboards.text.formats import count, duration, money
 from dashboards.text.summary import summary_lines
 from dashboards.text.tables import runs_lines, status_lines, subtask_lines
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from fleet.core.views.base_view import dump_view
 from fleet.core.views.run_view import status_view
 from fleet.core.views.subtask_view import subtask_view

@@ -18,7 +18,7 @@ from dashboards.address import Address
 from dashboards.metrics.catalog import METRICS
 from fleet.cli.live.exporter import exporting
 from fleet.core.base.usage import Usage
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, all_runs
 from tests.dashboards.metrics.test_metrics import series_of

@@ -6,8 +6,8 @@ import pytest
 
 from dashboards.past import LONGEST_GAP_S, Replay
 from dashboards.run_follower import WatchedRun
-from fleet.core.state import facts as f
-from fleet.core.state.facts import Fact
+from fleet.core.facts import facts as f
+from fleet.core.facts.facts import Fact
 from tests.dashboards.feeds import MemoryFeed
 from tests.fleet.core.pretend import started
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from dashboards.traces import LONGEST, Span, Spans, TraceExporter, collector_address
 from fleet.core.base.usage import Usage
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.errors import UsageError
 from tests.fleet.core.story import Story, plan_of
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import BaseModel, Field
 
-from fleet.core.state.facts import BatchTested, Failure, Report
+from fleet.core.facts.facts import BatchTested, Failure, Report
 from scripts.reference import commands, configuration, facts, metrics
 from scripts.reference.page import BEGIN, END, replace_marked, table
 from scripts.reference.shapes import default_text, type_text

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.runs.journal import Journal
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Stage, script, subtask

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.state.facts import SetupRan
+from fleet.core.facts.facts import SetupRan
 from fleet.runs.journal import Journal
 from tests.e2e.stage import Stage
 from tests.worktrees.conftest import fingerprint, git

@@ -1,8 +1,8 @@
 """A run in numbers: what its criteria prove, what its touches allow, which of its subtasks may collide."""
 
 from evaluation.score import allowed_files, score
+from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Criterion, Subtask
-from fleet.core.state import facts as f
 from tests.fleet.core.story import Story
 
 REAL, EMPTY = "python3 -m unittest tests.test_a", "test -f README.md"

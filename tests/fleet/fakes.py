@@ -15,13 +15,13 @@ from anyio.lowlevel import checkpoint
 
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.base.usage import Cost, Usage
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.plans.revision import Problem, Revision
 from fleet.core.policy.decide import RULES, Rule
 from fleet.core.policy.requests import Request
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.checks import Gate

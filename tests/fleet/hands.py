@@ -9,11 +9,11 @@ from anyio import sleep_forever
 
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.base.paths import matches
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan, Subtask
 from fleet.core.policy.decide import decide
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.ports.agents import Repository, Workspace
 from fleet.ports.worktrees import Change, Merged, Signature

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 from tests.e2e.warm import can_be_warm, end_of_fleet

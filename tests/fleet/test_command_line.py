@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fleet import __version__
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.processes import LIMIT_S, clean_environment

@@ -71,7 +71,7 @@ def test_a_circle_of_rooms_would_be_seen() -> None:
     with pytest.raises(CycleError):
         list(TopologicalSorter({"agents.tools": {"agents.models"}, "agents.models": {"agents.tools"}}).static_order())
     rooms = {"agents", "agents.models", "fleet.core.state"}
-    assert _room_of("fleet.core.state.fact_parts.Report", rooms) == "fleet.core.state"
+    assert _room_of("fleet.core.state.status.Status", rooms) == "fleet.core.state"
     assert _room_of("agents.models.claude.Claude", rooms) == "agents.models"
     assert _room_of("agents.factory.open_agents", rooms) == "agents"
 
@@ -241,7 +241,7 @@ def test_imports_are_absolute(product: Mapping[str, ast.Module]) -> None:
 
 def test_a_wrong_import_would_be_seen() -> None:
     assert not _may_import("fleet.core.plans", "fleet.ports.agents.Planner")
-    assert not _may_import("fleet.core.plans", "fleet.core.state.facts")
+    assert not _may_import("fleet.core.plans", "fleet.core.facts.facts")
     assert not _may_import("fleet.engine", "worktrees.git.program.Git")
     assert not _may_import("fleet.engine", "fleet.config.load.load_config")
     assert not _may_import("agents.workers", "worktrees.sandbox.box")

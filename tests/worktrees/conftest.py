@@ -17,7 +17,7 @@ import pytest
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.core.base.ids import RunId, Sha, SubtaskId
-from fleet.core.state.facts import Failure, Member
+from fleet.core.facts.facts import Failure, Member
 from fleet.ports.worktrees import Change, Lease, Signature
 from worktrees.base.settings import LeaseKind, WorktreeSettings
 from worktrees.leases.commit import commit_changes, find_slot_changes

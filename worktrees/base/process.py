@@ -23,7 +23,7 @@ from anyio import CancelScope, CapacityLimiter, create_task_group, current_time,
 from anyio.abc import UNIXSocketStream
 from anyio.lowlevel import RunVar
 
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.agents import Dialogue
 from fleet.ports.worktrees import EffectError
 from fleet.runs.crash_points import reached

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fleet.core.state.facts import SetupNetwork
+from fleet.core.facts.facts import SetupNetwork
 
 Sandbox = Literal["bubblewrap", "none"]
 LeaseKind = Literal["overlay", "pool"]

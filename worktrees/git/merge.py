@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from worktrees.base.fs import printable
 from worktrees.base.process import effect_error
 from worktrees.git.diff import differing_names

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fleet.core.base.ids import RunId, Sha, is_slug
-from fleet.core.state.facts import Member
+from fleet.core.facts.facts import Member
 from fleet.ports.worktrees import Signature
 
 # ---- commit message --------------------------------------------------------------------------------------------------

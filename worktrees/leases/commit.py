@@ -17,7 +17,7 @@ from anyio import to_thread
 
 from fleet.core.base.ids import Sha, attempt_ref, kept_ref
 from fleet.core.base.paths import matches, outside
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.worktrees import Change, Signature
 from fleet.runs.crash_points import reached
 from worktrees.base.fs import as_text, printable

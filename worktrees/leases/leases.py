@@ -9,8 +9,8 @@ from pathlib import Path
 from anyio import CancelScope, CapacityLimiter, Lock, move_on_after
 
 from fleet.core.base.ids import Sha
+from fleet.core.facts.facts import CheckRun, Failure, SetupRun
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import CheckRun, Failure, SetupRun
 from fleet.ports.worktrees import Change, Lease, Signature
 from worktrees.base.fs import make_folder
 from worktrees.base.process import os_errors

@@ -15,7 +15,7 @@ from pathlib import Path
 from anyio import CancelScope, to_thread
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.worktrees import EffectError
 from fleet.runs.crash_points import reached
 from worktrees.base.fs import make_folder, size_of, wipe

@@ -11,8 +11,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId, attempt_ref
+from fleet.core.facts.facts import CheckRun, Failure, Member, RehearsalNote, SetupRun
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import CheckRun, Failure, Member, RehearsalNote, SetupRun
 from fleet.ports.agents import Workspace
 from fleet.ports.worktrees import Change, Integrator, Lease, Merged, Signature
 from worktrees.base.fs import as_text, printable

@@ -9,7 +9,7 @@ from secrets import token_hex
 from anyio import CancelScope, to_thread
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId, attempt_ref
-from fleet.core.state.facts import Member, SetupRun
+from fleet.core.facts.facts import Member, SetupRun
 from fleet.errors import FleetError
 from fleet.ports.agents import Repository
 from fleet.ports.worktrees import Change, EffectError, Integrator, Lease, Merged, NamedCommits, RecoveredCommits

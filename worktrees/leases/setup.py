@@ -17,7 +17,7 @@ from anyio import to_thread
 
 from fleet.core.base.ids import Sha
 from fleet.core.base.paths import folders_above
-from fleet.core.state.facts import Failure, SetupRun
+from fleet.core.facts.facts import Failure, SetupRun
 from fleet.errors import FleetError
 from fleet.ports.agents import Extras
 from fleet.ports.worktrees import EffectError, SetupFailedError

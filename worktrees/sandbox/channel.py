@@ -20,7 +20,7 @@ from xml.parsers import expat
 from anyio import wait_readable
 
 from fleet.core.base.output import parse_json
-from fleet.core.state.facts import RanTests
+from fleet.core.facts.facts import RanTests
 from worktrees.base.fs import make_folder
 from worktrees.base.process import os_errors
 from worktrees.base.turns import background

@@ -15,8 +15,8 @@ from anyio import to_thread
 
 from fleet.core.base.ids import Sha
 from fleet.core.base.output import key_lines
+from fleet.core.facts.facts import CheckRun, RanTests
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import CheckRun, RanTests
 from fleet.core.verdicts.summaries import starts_pytest, summary
 from worktrees.base.fs import create_file
 from worktrees.base.process import Finished

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fleet.core.base.ids import RunId, Sha, aside_ref, tip_ref
-from fleet.core.state.facts import Failure, Member
+from fleet.core.facts.facts import Failure, Member
 from fleet.ports.worktrees import Merged
 from worktrees.base.fs import printable
 from worktrees.base.process import effect_error

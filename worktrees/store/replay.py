@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fleet.core.base.ids import RunId, Sha
-from fleet.core.state.facts import Failure, Member
+from fleet.core.facts.facts import Failure, Member
 from fleet.ports.worktrees import Merged, Signature
 from worktrees.git.object_format import Person, compose
 from worktrees.git.program import text

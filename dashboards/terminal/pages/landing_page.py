@@ -21,7 +21,7 @@ from dashboards.text.formats import clock_in, counted, rate, untested
 from dashboards.text.incident_text import STRATEGIES, outcome, story_lines
 from dashboards.text.safe import safe
 from fleet.core.base.ids import SubtaskId
-from fleet.core.state.facts import BatchTested
+from fleet.core.facts.facts import BatchTested
 from fleet.core.state.state import Batch, Incident, RunState
 from fleet.core.state.status import status_of
 from fleet.core.views.incident_view import RateCounts, incident_counts, incident_view

@@ -14,7 +14,7 @@ from dashboards.text.safe import safe, safe_block
 from dashboards.text.tables import subtask_lines
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
-from fleet.core.state.facts import CheckRun
+from fleet.core.facts.facts import CheckRun
 from fleet.core.state.state import RunState
 from fleet.core.state.status import status_of
 from fleet.core.state.subtasks import Attempt

@@ -19,8 +19,8 @@ from fleet.app.wiring import Wiring
 from fleet.config.load import load_config
 from fleet.config.schema import NodeSettings, stays_here
 from fleet.core.base.ids import RunId, Sha
+from fleet.core.facts.facts import Fact, Failure, NodeLost, Report, WarningNoted
 from fleet.core.plans.limits import HERE
-from fleet.core.state.facts import Fact, Failure, NodeLost, Report, WarningNoted
 from fleet.core.state.machines import labels_here
 from fleet.core.state.state import NodeState, RunState
 from fleet.errors import FleetError, UsageError

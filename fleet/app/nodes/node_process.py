@@ -23,7 +23,7 @@ from fleet.app.wiring import Wiring
 from fleet.config.schema import Config
 from fleet.core.base.ids import Sha
 from fleet.core.base.usage import Cost
-from fleet.core.state.facts import CheckRun, Failure
+from fleet.core.facts.facts import CheckRun, Failure
 from fleet.engine.local_node import LocalNode
 from fleet.errors import FleetError
 from fleet.nodes.call_desk import Line

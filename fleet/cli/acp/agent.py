@@ -53,10 +53,10 @@ from fleet.cli.acp.slash_commands import by, parsed
 from fleet.cli.live.engine import Background
 from fleet.config.environment import current
 from fleet.config.load import Loaded
+from fleet.core.facts import facts as f
+from fleet.core.facts.facts import CancelRequested, QuestionAnswered
 from fleet.core.history.evolve import Follower
 from fleet.core.plans.limits import Reviewing
-from fleet.core.state import facts as f
-from fleet.core.state.facts import CancelRequested, QuestionAnswered
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError, UsageError
 from fleet.ports.worktrees import EffectError

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from fleet.config.environment import user
 from fleet.core.base.ids import SubtaskId
-from fleet.core.policy.requests import Request, waiting_for_approval
-from fleet.core.state.facts import (
+from fleet.core.facts.facts import (
     CancelRequested,
     InstructionGiven,
     Paused,
@@ -15,6 +14,7 @@ from fleet.core.state.facts import (
     PlanRejected,
     QuestionAnswered,
 )
+from fleet.core.policy.requests import Request, waiting_for_approval
 from fleet.core.state.state import RunState
 from fleet.errors import UsageError
 

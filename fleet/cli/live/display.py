@@ -18,7 +18,7 @@ from fleet.cli.live.run_display import RunDisplay, open_screen
 from fleet.cli.live.terminal_data import library_of, start_pages
 from fleet.cli.verbosity import is_normal, show_note
 from fleet.config import environment
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
 from fleet.core.views.run_view import status_view

@@ -31,10 +31,10 @@ from fleet.config.environment import current, user
 from fleet.config.load import Loaded
 from fleet.config.schema import Config
 from fleet.core.base.hours import BY_HOURS, Hours, read_hours
+from fleet.core.facts.facts import DrainRequested, EngineStarted, Fact, Paused, RunEnded, Unpaused
 from fleet.core.history.evolve import Follower
 from fleet.core.plans.limits import Choices
 from fleet.core.policy.requests import Request
-from fleet.core.state.facts import DrainRequested, EngineStarted, Fact, Paused, RunEnded, Unpaused
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal, held

@@ -22,8 +22,8 @@ from fleet.app.notifications import courier_of, routes_of
 from fleet.cli.common import send_requests
 from fleet.config.environment import current
 from fleet.config.schema import Config
+from fleet.core.facts.facts import WarningNoted
 from fleet.core.history.evolve import Follower
-from fleet.core.state.facts import WarningNoted
 from fleet.core.views.question_view import Cause, causes
 from fleet.errors import FleetError, first_error
 from fleet.runs.journal import Journal

@@ -24,8 +24,8 @@ from fleet.cli.live.engine import run_engine
 from fleet.cli.live.run_display import RunDisplay, open_screen
 from fleet.cli.verbosity import show_note
 from fleet.core.base.ids import Sha, did_you_mean
-from fleet.core.state import facts as f
-from fleet.core.state.facts import SubtaskEstimate
+from fleet.core.facts import facts as f
+from fleet.core.facts.facts import SubtaskEstimate
 from fleet.core.state.state import RunState
 from fleet.core.views.estimate_view import plan_estimates
 from fleet.core.views.rehearsal_view import PastTasksView, RehearsalView, past_tasks_view, rehearsal_view

@@ -17,6 +17,7 @@ from fleet.cli.common import send_requests
 from fleet.cli.verbosity import is_quiet, show_note
 from fleet.config.environment import user
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import Step
 from fleet.core.policy.requests import (
     Request,
@@ -26,7 +27,6 @@ from fleet.core.policy.requests import (
     request_problem,
     waiting_for_approval,
 )
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.runs.run_folder import RunFolder
 

@@ -17,9 +17,9 @@ from fleet.cli.common import configuration_of, send_requests
 from fleet.cli.live.engine import Background
 from fleet.config.environment import current
 from fleet.core.base.ids import RunId, Sha, is_slug
+from fleet.core.facts.facts import Fact
 from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
-from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal

@@ -20,10 +20,10 @@ from fleet.cli.verbs.result import report_of
 from fleet.cli.verbs.review import review_view
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded
+from fleet.core.facts.facts import Paused, PlanApproved, QuestionAnswered
 from fleet.core.history.evolve import Follower
 from fleet.core.plans.limits import Reviewing
 from fleet.core.policy.requests import waiting_for_approval
-from fleet.core.state.facts import Paused, PlanApproved, QuestionAnswered
 from fleet.core.state.state import RunState
 from fleet.core.views.base_view import View, dump_view
 from fleet.core.views.plan_views import RunPlanView

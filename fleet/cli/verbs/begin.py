@@ -45,11 +45,11 @@ from fleet.cli.plan_editor import PlanFile, Sets, check_plan_output, load_plan_a
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded
+from fleet.core.facts import facts as f
+from fleet.core.facts.facts import Ending, LimitsChanged
 from fleet.core.plans.parameters import flat_plan
 from fleet.core.plans.plan import PLANNER
 from fleet.core.plans.replay import REPLAYER
-from fleet.core.state import facts as f
-from fleet.core.state.facts import Ending, LimitsChanged
 from fleet.core.state.state import RunState
 from fleet.core.views.estimate_view import EstimateView, estimate_view, plan_estimates
 from fleet.core.views.run_view import limits_view

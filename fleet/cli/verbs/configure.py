@@ -18,7 +18,7 @@ from fleet.cli.verb_table import VERBS
 from fleet.config.environment import current
 from fleet.config.toml import dump_toml
 from fleet.core.base.ids import did_you_mean, is_slug
-from fleet.core.state.facts import RungTally
+from fleet.core.facts.facts import RungTally
 from fleet.core.views.init_view import ConfigValueView
 from fleet.core.views.policy_document import policy_view
 from fleet.errors import FleetError, UsageError

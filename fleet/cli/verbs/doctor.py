@@ -38,9 +38,9 @@ from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox, f
 from fleet.config.environment import current
 from fleet.config.schema import Config, as_policy
 from fleet.core.base.ids import RunId, result_branch
+from fleet.core.facts.facts import CheckRun
+from fleet.core.facts.failures import how
 from fleet.core.plans.limits import parse_rung
-from fleet.core.state.facts import CheckRun
-from fleet.core.state.failures import how
 from fleet.core.views.init_view import TrialView
 from fleet.core.views.program_view import Finding
 from fleet.errors import FleetError

@@ -22,8 +22,8 @@ from fleet.cli.verbs.doctor import show_findings
 from fleet.config.environment import current, user
 from fleet.config.load import load_config
 from fleet.core.base.ids import did_you_mean
+from fleet.core.facts.facts import NodeAddRequested, NodeDrained, NodeUndrained
 from fleet.core.policy.requests import Request
-from fleet.core.state.facts import NodeAddRequested, NodeDrained, NodeUndrained
 from fleet.core.state.state import NodeState
 from fleet.core.views.nodes_view import CleanedNodeView, GreetingView, NodeView, node_status
 from fleet.core.views.program_view import Finding

@@ -30,7 +30,7 @@ from fleet.cli.live import rehearsal
 from fleet.cli.live import rehearsal as live
 from fleet.cli.plan_editor import PlanFile, check_plan_output, load_plan_argument
 from fleet.config.environment import current
-from fleet.core.state.facts import Rehearsal
+from fleet.core.facts.facts import Rehearsal
 from fleet.errors import UsageError
 from fleet.runs.run_folder import RunFolder, root_of
 

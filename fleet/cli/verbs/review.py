@@ -14,10 +14,7 @@ from fleet.cli.completion import question_ids, subtask_ids
 from fleet.cli.plan_editor import Sets, edit_plan, parse_settings, plan_library, plan_names, revision_from
 from fleet.config.environment import user
 from fleet.core.base.ids import SubtaskId
-from fleet.core.history.evolve import evolve
-from fleet.core.plans.lint import grade_plan
-from fleet.core.policy.requests import objections, waiting_for_approval
-from fleet.core.state.facts import (
+from fleet.core.facts.facts import (
     CancelRequested,
     InstructionGiven,
     Paused,
@@ -27,6 +24,9 @@ from fleet.core.state.facts import (
     QuestionAnswered,
     RetryRequested,
 )
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.lint import grade_plan
+from fleet.core.policy.requests import objections, waiting_for_approval
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
 from fleet.core.views.question_view import ReviewView, when_read

@@ -22,8 +22,8 @@ from fleet.cli.live.pages import access_of, scrape_of
 from fleet.cli.live.terminal_data import FolderFeed, FolderLibrary, library_of, read_only
 from fleet.cli.verbosity import show_note
 from fleet.config import environment
+from fleet.core.facts.facts import Fact
 from fleet.core.history.evolve import Follower
-from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
 from fleet.core.views.program_view import WebView
 from fleet.core.views.run_view import status_view

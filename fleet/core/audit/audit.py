@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 
 from fleet.core.audit.commits import Branch, Commit
 from fleet.core.base.ids import RunId, Sha, SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import PLANNER, Subtask
 from fleet.core.policy.requests import is_approved, objections
-from fleet.core.state import facts as f
 from fleet.core.state.state import Review, RunState, Version
 from fleet.core.state.subtasks import Attempt
 

@@ -6,9 +6,9 @@ from typing import Literal
 
 from fleet.core.audit.audit import AttemptStart, Audit, Chain, Entry
 from fleet.core.base.ids import RunId, Sha, SubtaskId
+from fleet.core.facts.facts import CheckRun, Ending
 from fleet.core.plans.limits import Reviewing
 from fleet.core.plans.plan import Subtask
-from fleet.core.state.facts import CheckRun, Ending
 from fleet.core.state.state import Review, RunState
 from fleet.core.views.question_view import FindingView, findings_of
 from fleet.core.views.subtask_view import AttemptView, attempt_view

@@ -5,6 +5,7 @@ from typing import assert_never
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Cost
+from fleet.core.facts import facts as f
 from fleet.core.history import merge_queue, planner_history, subtask_sets
 from fleet.core.history.replace import replace
 from fleet.core.history.subtask_sets import (
@@ -17,7 +18,6 @@ from fleet.core.history.subtask_sets import (
     was_helped,
 )
 from fleet.core.plans.plan import PLANNER
-from fleet.core.state import facts as f
 from fleet.core.state.state import POLICY, ChosenRemedy, RungKey, RunState, Trouble
 from fleet.core.state.subtasks import Attempt
 

@@ -6,10 +6,10 @@ Each module of `history/` handles the facts of one subject. Nothing here decides
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, get_args
 
+from fleet.core.facts import facts as f
+from fleet.core.facts.facts import Fact
 from fleet.core.history import attempt_history, landing_history, people_history, plan_history, run_history
 from fleet.core.history.replace import replace
-from fleet.core.state import facts as f
-from fleet.core.state.facts import Fact
 from fleet.core.state.state import RunState
 
 

@@ -2,11 +2,11 @@
 
 from typing import assert_never
 
+from fleet.core.facts import facts as f
 from fleet.core.history import merge_queue, subtask_sets
 from fleet.core.history.attempt_history import fail, land
 from fleet.core.history.replace import replace
 from fleet.core.plans.plan import PLANNER
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Attempt, SubtaskState
 

@@ -8,8 +8,8 @@ red one holds a guilty entry among those still queued. `policy/landing.py` decid
 from collections.abc import Collection
 
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts.facts import BatchFormed, BatchTested
 from fleet.core.history.replace import replace
-from fleet.core.state.facts import BatchFormed, BatchTested
 from fleet.core.state.state import Batch, Landing, RunState, TestedBatch
 from fleet.core.state.status import landing_order
 

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from fleet.core.base.ids import QuestionId, SubtaskId
+from fleet.core.facts import facts as f
+from fleet.core.facts.fact_parts import Instruction
 from fleet.core.history import planner_history
 from fleet.core.history.attempt_history import stop_attempts
 from fleet.core.history.replace import replace
 from fleet.core.history.subtask_sets import change_attempt, give_up, put_subtask
 from fleet.core.plans.plan import PLANNER
-from fleet.core.state import facts as f
 from fleet.core.state.areas import Area
-from fleet.core.state.fact_parts import Instruction
 from fleet.core.state.state import Question, RunState
 from fleet.core.state.subtasks import SubtaskState
 

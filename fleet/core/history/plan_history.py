@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import assert_never
 
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.history import planner_history, subtask_sets
 from fleet.core.history.people_history import (
     answer_question,
@@ -16,7 +17,6 @@ from fleet.core.history.replace import replace
 from fleet.core.history.subtask_sets import add_remedy, change_attempt, give_up, put_subtask
 from fleet.core.plans.plan import Plan, Subtask
 from fleet.core.plans.revision import Revision, apply
-from fleet.core.state import facts as f
 from fleet.core.state.areas import Area, in_charge, inside, planning_of
 from fleet.core.state.state import ChosenRemedy, Review, RunState, Version
 from fleet.core.state.subtasks import SubtaskState

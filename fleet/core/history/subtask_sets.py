@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.base.vector import Vector
+from fleet.core.facts.facts import Strategy
 from fleet.core.history.replace import replace
 from fleet.core.plans.plan import PLANNER, Subtask, longest_chains
-from fleet.core.state.facts import Strategy
 from fleet.core.state.state import ChosenRemedy, Closing, Incident, RunState, Trouble
 from fleet.core.state.subtasks import Attempt, Mark, PlannedSets, Set, Subtasks, SubtaskState, is_same, marks_of, union
 

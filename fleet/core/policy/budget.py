@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Cost
+from fleet.core.facts import facts as f
+from fleet.core.facts.facts import FailureKind
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.effects import CallPlanner, RunAttempt, effects
-from fleet.core.state import facts as f
-from fleet.core.state.facts import FailureKind
 from fleet.core.state.state import Outage, Question, RunState
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from math import inf
 
+from fleet.core.facts import facts as f
+from fleet.core.facts.failures import how
 from fleet.core.plans.limits import size_of
 from fleet.core.policy import budget
 from fleet.core.policy.budget import budget_wakes, low_budget, over_budget
@@ -28,9 +30,7 @@ from fleet.core.policy.ladder import take_rung
 from fleet.core.policy.landing import is_full, member_of, next_batches, send_back
 from fleet.core.policy.remedies import choose_remedy, failure_question, model_for
 from fleet.core.policy.requests import approved_by_rules, awaits_approval, is_unreviewed, or_rollback, unapproved
-from fleet.core.state import facts as f
 from fleet.core.state.areas import allowance, conversations, planning_of, seen
-from fleet.core.state.failures import how
 from fleet.core.state.machines import Occupancy
 from fleet.core.state.state import RunState
 from fleet.core.state.status import ready, starts_at, undecided_failures

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.policy import budget
 from fleet.core.policy.budget import over_budget
 from fleet.core.policy.effects import base_unknown, effects, unpublished
 from fleet.core.policy.landing import waits_in_vain
 from fleet.core.policy.requests import awaits_approval, is_unreviewed, rollback_ending, unapproved
-from fleet.core.state import facts as f
 from fleet.core.state.areas import (
     Area,
     active_areas,

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from fleet.core.facts.facts import FailureKind, RungChoice, RungOption, RungTally
 from fleet.core.plans.limits import ENOUGH, Ladder, Rung, Size, size_of
 from fleet.core.plans.plan import Effort, Subtask
-from fleet.core.state.facts import FailureKind, RungChoice, RungOption, RungTally
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Attempt, SubtaskState
 

@@ -14,8 +14,8 @@ from itertools import accumulate, takewhile
 from math import expm1, log, log1p
 
 from fleet.core.base.ids import Sha, SubtaskId
-from fleet.core.state.facts import AttemptFailed, CheckRun, Failure, Member
-from fleet.core.state.failures import evidence
+from fleet.core.facts.facts import AttemptFailed, CheckRun, Failure, Member
+from fleet.core.facts.failures import evidence
 from fleet.core.state.state import Landing, RunState
 from fleet.core.state.status import landing_order
 from fleet.core.state.subtasks import Attempt, Mark, SubtaskState

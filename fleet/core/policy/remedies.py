@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Subtask
 from fleet.core.policy.budget import over_subtask_budget
 from fleet.core.policy.ladder import ABILITY, climbs_after
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import SubtaskState
 

@@ -10,10 +10,10 @@ from pydantic import Field, TypeAdapter
 
 from fleet.core.base.ids import SubtaskId, did_you_mean
 from fleet.core.base.paths import matches
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy, ReviewRules
 from fleet.core.plans.plan import PLANNER, Plan, Risk, Subtask
 from fleet.core.plans.revision import Known, revise_plan
-from fleet.core.state import facts as f
 from fleet.core.state.machines import known_machines
 from fleet.core.state.state import RunState
 from fleet.core.state.status import for_revision, status_of

@@ -1,4 +1,4 @@
-"""Facts, the state they add up to, and what is derived from it: statuses, progress, areas, failures.
+"""The state that facts add up to, and what is derived from it: statuses, progress, areas, machines.
 
-Imports `base` and `plans`.
+Imports `base`, `plans` and `facts`.
 """

@@ -13,9 +13,7 @@ from fleet.core.base.hours import BY_HOURS
 from fleet.core.base.ids import QuestionId, RunId, Sha, SubtaskId
 from fleet.core.base.usage import Cost, Spend
 from fleet.core.base.vector import Vector
-from fleet.core.plans.limits import Choices, Policy, Size
-from fleet.core.plans.plan import Effort, Plan, Subtask
-from fleet.core.state.facts import (
+from fleet.core.facts.facts import (
     CheckRun,
     Ending,
     Failure,
@@ -36,7 +34,9 @@ from fleet.core.state.facts import (
     Strategy,
     SubtaskEstimate,
 )
-from fleet.core.state.run_facts import NodeConnected
+from fleet.core.facts.run_facts import NodeConnected
+from fleet.core.plans.limits import Choices, Policy, Size
+from fleet.core.plans.plan import Effort, Plan, Subtask
 from fleet.core.state.subtasks import Attempt, Mark, Subtasks, SubtaskState
 
 # ---- incidents -------------------------------------------------------------------------------------------------------

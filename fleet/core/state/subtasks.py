@@ -12,10 +12,10 @@ from enum import IntEnum
 from fleet.core.base.ids import QuestionId, Sha, SubtaskId
 from fleet.core.base.usage import Spend
 from fleet.core.base.vector import Vector
+from fleet.core.facts.fact_parts import Instruction
+from fleet.core.facts.facts import CheckRun, Failure, Remedy, Report, ReviewBatched, RungChoice, Strategy, Vote
 from fleet.core.plans.limits import Size
 from fleet.core.plans.plan import PLANNER, Effort, Subtask
-from fleet.core.state.fact_parts import Instruction
-from fleet.core.state.facts import CheckRun, Failure, Remedy, Report, ReviewBatched, RungChoice, Strategy, Vote
 
 # ---- subtask state ---------------------------------------------------------------------------------------------------
 # What happened to one subtask, and to each attempt at it. All values are frozen; only `history/` makes new ones.

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts import facts as f
+from fleet.core.facts.failures import EVIDENCE
 from fleet.core.plans.plan import Criterion, Subtask
-from fleet.core.state import facts as f
-from fleet.core.state.failures import EVIDENCE
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Attempt
 from fleet.core.verdicts.oddities import Patch

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from fleet.core.base.paths import is_test, matches
+from fleet.core.facts.facts import RanTests
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import RanTests
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 Counts = tuple[int, int]

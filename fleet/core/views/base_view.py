@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 from pydantic import BaseModel
 
 from fleet.core.base.output import advice, key_lines
-from fleet.core.state.facts import CheckRun, Failure, SetupRun
+from fleet.core.facts.facts import CheckRun, Failure, SetupRun
 from fleet.core.state.state import RunState
 
 

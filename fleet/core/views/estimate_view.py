@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from fleet.core.base.usage import Spend
+from fleet.core.facts.facts import Spread, SubtaskEstimate
 from fleet.core.plans.limits import ENOUGH, Size, size_of
 from fleet.core.plans.plan import PLANNER, Plan, Subtask
-from fleet.core.state.facts import Spread, SubtaskEstimate
 from fleet.core.state.state import RunState
 from fleet.core.state.status import progress
 from fleet.core.state.subtasks import Attempt

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fleet.core.base.ids import QuestionId, Sha, SubtaskId
-from fleet.core.state.facts import FailureKind, Strategy
+from fleet.core.facts.facts import FailureKind, Strategy
 from fleet.core.state.state import (
     STRATEGIES,
     ChosenRemedy,

@@ -5,7 +5,7 @@ from typing import Literal
 
 from fleet.core.base.ids import Sha
 from fleet.core.base.output import advice, key_lines
-from fleet.core.state.facts import CheckRun, Failure, SetupRun
+from fleet.core.facts.facts import CheckRun, Failure, SetupRun
 
 TriedVerdict = Literal["green", "no tests", "red", "set-up failed", "not possible", "not tried"]
 

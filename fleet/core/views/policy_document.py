@@ -6,11 +6,11 @@ The only source of `fleet explain-policy` and, compared by a test, of docs/recov
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fleet.core.facts.facts import RungTally
 from fleet.core.plans.limits import SIZES, Policy, Size
 from fleet.core.plans.plan import Effort, FailureAction
 from fleet.core.policy.ladder import cheapest, in_order, rung_options
 from fleet.core.policy.remedies import LADDER, Rung
-from fleet.core.state.facts import RungTally
 
 ACTIONS: Mapping[FailureAction, str] = {
     "replan": "the planner decides, with the evidence: an alternative, a split, a question, or drop it",

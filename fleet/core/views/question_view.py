@@ -7,11 +7,11 @@ from hashlib import sha256
 from typing import Literal
 
 from fleet.core.base.ids import QuestionId, SubtaskId
+from fleet.core.facts.fact_parts import Instruction
+from fleet.core.facts.facts import FailureKind, Finding, FindingResult, Strategy
 from fleet.core.policy.budget import over_budget
 from fleet.core.policy.endings import ends_unanswered_at
 from fleet.core.policy.requests import awaits_approval, is_being_revised, waiting_for_approval
-from fleet.core.state.fact_parts import Instruction
-from fleet.core.state.facts import FailureKind, Finding, FindingResult, Strategy
 from fleet.core.state.state import Question, RunState
 from fleet.core.state.status import phase
 from fleet.core.state.subtasks import Attempt, Mark, SubtaskState

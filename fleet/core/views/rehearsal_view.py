@@ -6,9 +6,9 @@ from math import ceil
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.base.usage import Spend
+from fleet.core.facts import facts as f
+from fleet.core.facts.facts import RehearsalNote
 from fleet.core.plans.replay import commit_of
-from fleet.core.state import facts as f
-from fleet.core.state.facts import RehearsalNote
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import SubtaskState
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.base.usage import Cost, Spend
+from fleet.core.facts.facts import Role, ServiceCondition, SubtaskEstimate
 from fleet.core.plans.parameters import is_flat
 from fleet.core.policy.budget import outage_text, over_budget, run_budgets
 from fleet.core.policy.endings import is_idle, planner_is_lost
 from fleet.core.policy.landing import is_full
 from fleet.core.policy.requests import awaits_approval, objections, open_for_approval
-from fleet.core.state.facts import Role, ServiceCondition, SubtaskEstimate
 from fleet.core.state.state import Outage, Review, RunState
 from fleet.core.state.status import Progress, Status, is_refused, progress, status_counts
 from fleet.core.views.base_view import BaseView, base_view

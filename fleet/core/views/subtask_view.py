@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.facts.facts import CheckRun, Failure, Report, RungChoice, Strategy
 from fleet.core.plans.plan import Effort, Subtask
-from fleet.core.state.facts import CheckRun, Failure, Report, RungChoice, Strategy
 from fleet.core.state.machines import machine_problem
 from fleet.core.state.state import RunState, TestedBatch
 from fleet.core.state.status import Status, status_of, statuses

@@ -9,11 +9,11 @@ from functools import partial
 from typing import assert_never
 
 from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.facts import facts as f
+from fleet.core.facts.fact_parts import Instruction
+from fleet.core.facts.failures import reported_failure
 from fleet.core.plans.plan import Subtask
 from fleet.core.policy.effects import RunAttempt, VerifyAttempt
-from fleet.core.state import facts as f
-from fleet.core.state.fact_parts import Instruction
-from fleet.core.state.failures import reported_failure
 from fleet.core.state.machines import wanted_labels
 from fleet.core.state.subtasks import Attempt
 from fleet.engine.commands.adapters import Adapters

@@ -9,8 +9,8 @@ from functools import partial
 from anyio import Lock
 
 from fleet.core.base.ids import Sha
+from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Subtask
-from fleet.core.state import facts as f
 from fleet.core.state.subtasks import Attempt
 from fleet.engine.internal_errors import Advice
 from fleet.ports.agents import Repository, Worker, WorkerBrief, WorkspaceError

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from fleet.core.base.ids import Sha
 from fleet.core.base.paths import is_test
+from fleet.core.facts import facts as f
+from fleet.core.facts.failures import check_failure, evidence
 from fleet.core.plans.plan import Criterion, Subtask
-from fleet.core.state import facts as f
-from fleet.core.state.failures import check_failure, evidence
 from fleet.core.state.subtasks import Attempt
 from fleet.core.verdicts.commands import Reading, reading
 from fleet.core.verdicts.judges import Influence, influence, naming

@@ -16,10 +16,10 @@ from typing import Literal, TypeVar
 from anyio import create_task_group
 
 from fleet.core.base.ids import Sha
+from fleet.core.facts import facts as f
+from fleet.core.facts.facts import CheckRun, RanTests
+from fleet.core.facts.failures import red_guard, vacuous
 from fleet.core.plans.plan import Criterion, Plan
-from fleet.core.state import facts as f
-from fleet.core.state.facts import CheckRun, RanTests
-from fleet.core.state.failures import red_guard, vacuous
 from fleet.core.state.machines import check_labels
 from fleet.core.verdicts.judges import NO_RESULTS, findings_problem, is_analysis
 from fleet.core.verdicts.summaries import missing_tests, starts_pytest

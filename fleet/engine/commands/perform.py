@@ -11,9 +11,9 @@ from typing import assert_never
 from anyio import Lock
 
 from fleet.core.base.ids import Sha
+from fleet.core.facts import facts as f
 from fleet.core.policy.effects import CallPlanner, CheckBase, Command, Publish, RunAttempt, TestBatch, VerifyAttempt
 from fleet.core.policy.remedies import backoff
-from fleet.core.state import facts as f
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.attempts import Attempts
 from fleet.engine.commands.briefs import WorkerBriefs

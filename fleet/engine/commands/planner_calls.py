@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.plans.lint import Grade, grade_revision
 from fleet.core.plans.parameters import flat_revision
 from fleet.core.plans.revision import Known, Problem, Revision, revise_plan, with_reviews
 from fleet.core.policy.effects import CallPlanner
 from fleet.core.policy.remedies import backoff
-from fleet.core.state import facts as f
 from fleet.core.state.areas import conversations, planning_of
 from fleet.core.state.machines import known_machines
 from fleet.core.state.state import RunState

@@ -13,8 +13,8 @@ from anyio import sleep
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Cost
+from fleet.core.facts import facts as f
 from fleet.core.plans.plan import PLANNER, Subtask
-from fleet.core.state import facts as f
 from fleet.core.state.subtasks import Attempt
 from fleet.core.verdicts.oddities import Patch, parse_patch
 from fleet.core.verdicts.reviews import Review, ReviewRules, review_failure, settled_by, verdict

@@ -8,7 +8,7 @@ import pytest
 from agents.conversation.history import PromptLimits, compact, prompt_limits
 from agents.models.answer import Message, size, without_thinking
 from agents.models.prices import ModelLimits, Price
-from fleet.core.state.facts import Failure, Report
+from fleet.core.facts.facts import Failure, Report
 from fleet.ports.agents import WorkerBrief
 from tests.agents.conftest import FakeMeter, FolderWorkspace, Script, agents_for, fails, says, text, use
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fleet.core.state.facts import Failure, Report
+from fleet.core.facts.facts import Failure, Report
 from fleet.ports.agents import WorkerBrief
 from tests.agents.conftest import (
     Body,

@@ -11,8 +11,8 @@ from aiohttp import web
 
 from agents.conversation.history import compact
 from agents.models.text import operator_text
-from fleet.core.state.fact_parts import Instruction
-from fleet.core.state.facts import Failure, Report
+from fleet.core.facts.fact_parts import Instruction
+from fleet.core.facts.facts import Failure, Report
 from fleet.ports.agents import WorkerBrief
 from tests.agents.conftest import (
     Body,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from agents.models.exchange import fault_of
-from fleet.core.state.facts import Failure, Report
+from fleet.core.facts.facts import Failure, Report
 from fleet.ports.agents import WorkerBrief
 from tests.agents.conftest import (
     Body,

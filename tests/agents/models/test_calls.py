@@ -10,7 +10,7 @@ from agents.models.calls import Caller, backoff_s
 from agents.models.service import RetryPolicy
 from agents.models.transcripts import Transcript
 from fleet.core.base.usage import Usage
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from tests.agents.conftest import SEEDED, FakeMeter
 from tests.agents.timeless import TIMELESS
 

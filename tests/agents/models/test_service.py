@@ -12,7 +12,7 @@ from agents.models.calls import Caller
 from agents.models.service import LAST_WAIT_S, RetryPolicy, family
 from agents.models.transcripts import Transcript
 from fleet.core.base.usage import Usage
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.agents import DrainingError
 from tests.agents.conftest import FakeMeter
 from tests.agents.timeless import TIMELESS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fleet.core.base.ids import SubtaskId
-from fleet.core.state.facts import Failure, Report
+from fleet.core.facts.facts import Failure, Report
 from fleet.ports.agents import WorkerBrief
 from tests.agents.conftest import KEY, FakeMeter, FolderWorkspace, Script, agents_for, fails, says, text, use
 

@@ -11,7 +11,7 @@ import pytest
 from agents.models.transcripts import Transcripts
 from agents.workers.claude_code import ClaudeCodeWorker
 from agents.workers.relay import Relay
-from fleet.core.state.facts import Failure, Report
+from fleet.core.facts.facts import Failure, Report
 from fleet.ports.agents import NO_EXTRAS, CommandResult, Dialogue, Extras, WorkerBrief
 from tests.agents.conftest import (
     KEY,

@@ -11,7 +11,7 @@ import pytest
 from agents.models.transcripts import Transcripts
 from agents.workers.command import CommandWorker
 from fleet.core.base.ids import SubtaskId
-from fleet.core.state.facts import Failure, Report
+from fleet.core.facts.facts import Failure, Report
 from fleet.ports.agents import Extras, WorkerBrief
 from tests.agents.conftest import FakeMeter, FolderWorkspace, worker_settings
 

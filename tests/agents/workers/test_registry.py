@@ -10,7 +10,7 @@ from agents.conversation.settings import WorkerSettings
 from agents.factory import open_agents, workers_lacking
 from agents.models.access import Access
 from agents.workers.registry import WORKERS, describe, problems_of
-from fleet.core.state.facts import Failure, Report
+from fleet.core.facts.facts import Failure, Report
 from fleet.errors import UsageError
 from fleet.ports.agents import Extras, WorkerBrief
 from tests.agents.conftest import (

@@ -11,9 +11,9 @@ from dashboards.metrics.gauges import OpenRun, RunsSnapshot
 from dashboards.metrics.server import Exposition
 from dashboards.metrics.tally import Names, Recent, Tally
 from fleet.core.base.usage import Usage
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.ports.agents import CallGauges, RemainingQuota
 from tests.fleet.core.pretend import Pretend

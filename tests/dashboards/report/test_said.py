@@ -4,7 +4,7 @@ from dashboards.report.document import document
 from dashboards.report.page import markdown, page
 from dashboards.report.report_data import LAST, MOST_AGENTS, TEXT, ReportData, report_data
 from fleet.core.base.usage import Usage
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from tests.dashboards.hostile import HOSTILE, problems
 from tests.fleet.core.story import Story, plan_of
 

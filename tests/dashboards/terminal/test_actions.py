@@ -7,8 +7,8 @@ import pytest
 
 from dashboards.terminal.actions import ChoiceDialog
 from dashboards.terminal.listing import Listing
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.stories import ended_story
 from tests.dashboards.terminal.pilot import app_of, rows, screen, story

@@ -14,8 +14,8 @@ from dashboards.terminal.app import FleetApp
 from dashboards.terminal.listing import Listing
 from dashboards.terminal.main_screen import MainScreen
 from dashboards.terminal.subtask_screen import SubtaskScreen
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from fleet.errors import FleetError
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import hostile_story, problems

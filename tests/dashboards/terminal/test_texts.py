@@ -10,7 +10,7 @@ from textual.geometry import Offset
 
 from dashboards.terminal.app import attention_signs
 from dashboards.terminal.listing import Listing
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.terminal.pilot import PATCH, app_of, rows, screen, story
 from tests.fleet.processes import LIMIT_S

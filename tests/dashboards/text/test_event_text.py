@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dashboards.text.event_text import event_lines, event_text
 from dashboards.text.plan_review import plan_lines
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from tests.dashboards.hostile import every_fact, hostile_run, hostile_story, problems
 from tests.fleet.core.pretend import KINDS

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from dashboards.text.summary import AGENTS, LiveScreen
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from tests.dashboards.hostile import HOSTILE, hostile_story, problems
 from tests.fleet.core.story import Story, plan_of

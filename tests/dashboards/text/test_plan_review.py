@@ -1,8 +1,8 @@
 """What a person is shown of a part of a plan before a yes or a no, and where nothing waits; tests/corpus has more."""
 
 from dashboards.text.plan_review import review_lines, waits_line
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from tests.dashboards.hostile import HOSTILE, problems
 from tests.fleet.core.story import WHO, Story, plan_of
 

@@ -12,8 +12,8 @@ import aiohttp
 from dashboards.address import Address
 from dashboards.web.access import Access, Role
 from dashboards.web.site import WebServer, serving
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from tests.dashboards.feeds import MemoryFeed, MemoryLibrary
 from tests.fleet.core.story import Story, plan_of
 

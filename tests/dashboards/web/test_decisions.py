@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.web.site import PATCH, Client, client, site, story, unapproved
 

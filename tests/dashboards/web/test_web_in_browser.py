@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from tests.dashboards.browser import browser
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.web.browsing import signed_in

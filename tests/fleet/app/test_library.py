@@ -11,11 +11,11 @@ from fleet.app.input_files import dump_plan, load_plan
 from fleet.cli.entry import app
 from fleet.config.toml import parse_toml
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.parameters import Filled, fill, read_plan
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Known
-from fleet.core.state import facts as f
 from fleet.errors import UsageError
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder

@@ -8,8 +8,8 @@ import pytest
 from fleet.app.nodes.node_process import OwnDisk
 from fleet.app.nodes.terms import FOLDERS, LOCK, run_folder_of_nodes, scratch_folder
 from fleet.core.base.ids import Sha
+from fleet.core.facts.facts import CheckRun, Failure, Report
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import CheckRun, Failure, Report
 from fleet.nodes.call_desk import Line
 from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Progress, Tell
 from fleet.ports.worktrees import Change, EffectError

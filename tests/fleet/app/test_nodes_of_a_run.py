@@ -14,9 +14,9 @@ from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.config.schema import NodeSettings
 from fleet.core.base.ids import Sha
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.engine.local_node import LocalNode
 from tests.fleet.core.story import WHO, Story, plan_of

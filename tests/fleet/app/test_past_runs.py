@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleet.app.past_runs import KEPT, past_evidence
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.core.story import Story, plan_of

@@ -2,7 +2,7 @@
 
 from dashboards.report.report_data import report_data
 from fleet.app.pull_requests import Layer, pull_title
-from fleet.core.state.facts import IssueSource
+from fleet.core.facts.facts import IssueSource
 from tests.fleet.core.story import Story
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fleet.cli import common
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from fleet.errors import FleetError, UsageError
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, git_folder, root_of

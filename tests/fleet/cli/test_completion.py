@@ -13,8 +13,8 @@ from fleet.cli.completion import PLACES, VARIABLE, script
 from fleet.cli.entry import app
 from fleet.cli.verb_table import VERBS
 from fleet.core.base.ids import is_slug
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder

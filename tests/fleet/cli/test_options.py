@@ -2,7 +2,7 @@
 
 from fleet.cli.common import KEYS, flags, limits_of
 from fleet.config.load import load_config
-from fleet.core.state.facts import LimitsChanged
+from fleet.core.facts.facts import LimitsChanged
 
 
 def test_an_option_that_was_not_given_sets_no_key() -> None:

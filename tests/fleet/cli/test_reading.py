@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fleet.cli.common import FIRST_S, LINE, ReadingProgress, read_state, reading
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import SLICE
-from fleet.core.state import facts as f
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.core.story import Story, plan_of

@@ -7,6 +7,7 @@ from typing import get_args
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Usage
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import PLANNER, Criterion, Plan, Subtask
@@ -24,7 +25,6 @@ from fleet.core.policy.effects import (
 )
 from fleet.core.policy.landing import send_back
 from fleet.core.policy.requests import awaits_approval
-from fleet.core.state import facts as f
 from fleet.core.state.areas import Area, seen_by
 from fleet.core.state.state import RunState
 from fleet.core.state.status import for_revision, statuses

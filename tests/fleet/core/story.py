@@ -6,13 +6,13 @@ from typing import TypeVar
 
 from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.base.usage import Usage
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Plan, Subtask
 from fleet.core.plans.revision import Revision
 from fleet.core.policy.decide import decide, next_wake
 from fleet.core.policy.effects import Command, effects
-from fleet.core.state import facts as f
 from fleet.core.state.state import Planning, Question, RunState
 from fleet.core.state.status import Status, status_of
 from fleet.core.state.subtasks import Attempt, SubtaskState

@@ -3,12 +3,12 @@
 import pytest
 
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.decide import decide
 from fleet.core.policy.landing import integration_failure
 from fleet.core.policy.remedies import RESOLVE_GUIDANCE
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from tests.fleet.core.pretend import subtask_of
 from tests.fleet.hands import Book, probed, queued

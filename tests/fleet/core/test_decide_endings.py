@@ -3,10 +3,10 @@
 import pytest
 
 from fleet.core.base.ids import Sha
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.decide import next_wake
 from fleet.core.policy.effects import Publish, TestBatch
-from fleet.core.state import facts as f
 from tests.fleet.core.story import Story, failure, plan_of
 
 

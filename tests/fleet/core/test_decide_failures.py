@@ -2,10 +2,10 @@
 
 import pytest
 
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.revision import Revision
 from fleet.core.policy.remedies import LADDER
-from fleet.core.state import facts as f
 from fleet.core.state.status import for_revision
 from fleet.core.views.run_view import run_word
 from tests.fleet.core.pretend import KINDS, subtask

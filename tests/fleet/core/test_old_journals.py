@@ -6,8 +6,8 @@ from typing import get_args
 
 import pytest
 
+from fleet.core.facts.facts import FACT, Fact
 from fleet.core.history.evolve import evolve
-from fleet.core.state.facts import FACT, Fact
 from fleet.core.state.state import RunState
 from fleet.core.state.status import statuses
 from fleet.core.views.planner_view import planner_state

@@ -8,11 +8,7 @@ from hypothesis import strategies as st
 from fleet.core.audit.audit import audit_run, read_facts
 from fleet.core.audit.commits import Branch, Commit
 from fleet.core.base.ids import Sha, SubtaskId
-from fleet.core.history.evolve import evolve
-from fleet.core.plans.limits import Policy, ReviewRules
-from fleet.core.plans.plan import find_cycle
-from fleet.core.state.areas import area_depth
-from fleet.core.state.facts import (
+from fleet.core.facts.facts import (
     FACT,
     AttemptCommitted,
     AttemptFailed,
@@ -21,6 +17,10 @@ from fleet.core.state.facts import (
     BatchTested,
     Member,
 )
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import Policy, ReviewRules
+from fleet.core.plans.plan import find_cycle
+from fleet.core.state.areas import area_depth
 from fleet.core.state.state import RunState
 from fleet.core.views.planner_view import planner_state
 from fleet.core.views.run_view import status_view

@@ -1,7 +1,7 @@
 """Without an API key there is no planner: failures go to a human at once, and the run still ends."""
 
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from tests.fleet.core.story import Story, plan_of
 
 

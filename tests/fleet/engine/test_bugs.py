@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator
 
+from fleet.core.facts import facts as f
 from fleet.core.policy import decide as policy
 from fleet.core.policy.decide import Rule
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.engine.loop import Engine
 from tests.fleet.core.pretend import subtask_of

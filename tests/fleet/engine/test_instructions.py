@@ -7,8 +7,8 @@ from typing import Any
 from anyio import Event
 
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.plans.revision import Retry, Revision
-from fleet.core.state import facts as f
 from fleet.core.views.subtask_view import subtask_view
 from fleet.engine.loop import Engine
 from fleet.ports.agents import Meter, PlannerBrief, WorkerBrief, Workspace

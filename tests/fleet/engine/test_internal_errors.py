@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from fleet.core.base.ids import RunId, Sha
+from fleet.core.facts import facts as f
+from fleet.core.facts.failures import HOW_TO_REPORT
 from fleet.core.plans.plan import Criterion
 from fleet.core.plans.revision import Revision
-from fleet.core.state import facts as f
-from fleet.core.state.failures import HOW_TO_REPORT
 from fleet.core.state.state import RunState
 from fleet.engine.internal_errors import failure_of, unwrapped
 from fleet.engine.loop import Engine

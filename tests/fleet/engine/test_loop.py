@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 from anyio import CancelScope, create_task_group, fail_after, from_thread, get_cancelled_exc_class, sleep, sleep_forever
 
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Plan
 from fleet.core.policy.effects import Command, Publish, RunAttempt, TestBatch, VerifyAttempt
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.engine.loop import Engine
 from fleet.runs.journal import JournalError

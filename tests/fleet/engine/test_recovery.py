@@ -1,8 +1,8 @@
 """What a resumed run asks of git, and what follows from the answer for its subtasks."""
 
 from fleet.core.base.ids import Sha
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from fleet.engine.loop import UNWRITTEN_S, loss, named
 from fleet.ports.worktrees import RecoveredCommits
 from tests.fleet.core.story import Story, plan_of

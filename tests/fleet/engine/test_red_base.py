@@ -1,12 +1,12 @@
 """The gate on the base: known before anything is spent, and no reason to blame anyone afterwards."""
 
 from fleet.core.base.ids import Sha
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
 from fleet.core.policy.decide import decide
 from fleet.core.policy.effects import CheckBase, effects
-from fleet.core.state import facts as f
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
 from fleet.engine.local_node import LocalNode

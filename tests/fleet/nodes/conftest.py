@@ -20,7 +20,7 @@ from anyio import Event, create_task_group, create_unix_listener
 from anyio.abc import SocketAttribute, SocketStream
 
 from fleet.core.base.ids import RunId, Sha
-from fleet.core.state.facts import CheckRun, Failure, Report
+from fleet.core.facts.facts import CheckRun, Failure, Report
 from fleet.nodes.call_desk import Line
 from fleet.nodes.cluster.cluster import RELAY, connected_socket
 from fleet.nodes.cluster.news import SOCKET, Host, Hosts, load_news

@@ -8,8 +8,8 @@ import pytest
 from anyio import Event, create_task_group, fail_after, sleep
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.fact_parts import Instruction
-from fleet.core.state.facts import Failure, Report
+from fleet.core.facts.fact_parts import Instruction
+from fleet.core.facts.facts import Failure, Report
 from fleet.nodes.call_desk import Desk, Line, Restored, Shortened
 from fleet.nodes.connection import greet
 from fleet.nodes.messages import Call, Drop, FrameError, Opened, Read, encode, to_frame

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.core.base.ids import RunId, Sha
+from fleet.core.facts.facts import CheckRun, Failure, RanTests, Report, SetupRun
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import CheckRun, Failure, RanTests, Report, SetupRun
 from fleet.nodes.messages import (
     LENGTHS,
     LONGEST_HEADER,

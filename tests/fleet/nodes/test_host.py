@@ -6,8 +6,8 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 from anyio import create_task_group, fail_after, sleep
 
+from fleet.core.facts.facts import Failure
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import Failure
 from fleet.nodes.connection import NodeRefusedError, greet
 from fleet.nodes.messages import Beat, Frame, Greeting, Open, Opened, Stored, Unknown, encode, to_frame
 from fleet.nodes.serve import serve

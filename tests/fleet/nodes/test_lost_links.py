@@ -12,7 +12,7 @@ from anyio import Event, create_task_group, fail_after, wait_readable
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from fleet.core.state.facts import Fact, Report, WarningNoted
+from fleet.core.facts.facts import Fact, Report, WarningNoted
 from fleet.nodes.connection import Connection, greet
 from fleet.nodes.handover import hand_over
 from fleet.nodes.messages import Frame, Open, to_frame

@@ -8,8 +8,8 @@ import pytest
 from anyio import create_task_group, fail_after
 
 from fleet.core.base.ids import Sha
+from fleet.core.facts.facts import CheckRun, Failure, NodeConnected, NodeLost, SetupRan, SetupRun, WarningNoted
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import CheckRun, Failure, NodeConnected, NodeLost, SetupRan, SetupRun, WarningNoted
 from fleet.nodes.host import Records
 from fleet.nodes.messages import LONGEST_LOG, LONGEST_LOGS
 from fleet.nodes.remote_node import REST_S, RemoteNode

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet.core.state.facts import CheckRun, Failure
+from fleet.core.facts.facts import CheckRun, Failure
 from fleet.nodes.messages import FrameError
 from fleet.nodes.reports import LONGEST_OUTPUT, MOST_CAUSES, Reports, error_of, kept
 from fleet.ports.nodes import Began, NodeFailedError, NotDone, NumberedEvent, Worked

@@ -10,7 +10,7 @@ from pathlib import Path
 from anyio import create_task_group
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.fact_parts import Instruction
+from fleet.core.facts.fact_parts import Instruction
 from fleet.nodes.connection import greet
 from fleet.nodes.messages import Decoder, Open
 from fleet.nodes.serve import serve

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.core.state.state import RunState
 from fleet.runs.follow import RunsFollower
 from fleet.runs.journal import Journal

@@ -11,8 +11,8 @@ from threading import Timer
 
 import pytest
 
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import Follower, evolve
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.runs.journal import LOCK_RETRY_S, SCHEMA, Holder, Journal, JournalError, JournalLockedError, held, holder
 from tests.fleet.core.pretend import replayed, started

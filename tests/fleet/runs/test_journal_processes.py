@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import Follower
-from fleet.core.state import facts as f
 from fleet.runs.journal import Journal, JournalError, JournalLockedError, held, holder
 from tests.fleet.core.pretend import replayed, started
 from tests.fleet.processes import line_of, python, running
@@ -15,7 +15,7 @@ from tests.fleet.processes import line_of, python, running
 WRITER = """
 import sys
 from pathlib import Path
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.runs.journal import Journal
 with Journal(Path(sys.argv[1])) as journal:
     number = 0
@@ -62,7 +62,7 @@ except FleetError as error:
 CLIENT = """
 import sys
 from pathlib import Path
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.runs.journal import Journal
 with Journal(Path(sys.argv[1])) as journal:
     for number in range(20):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import SLICE
-from fleet.core.state import facts as f
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder

@@ -10,7 +10,7 @@ from anyio import create_task_group
 from hypothesis import given
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.facts import Member
+from fleet.core.facts.facts import Member
 from fleet.ports.worktrees import EffectError
 from tests.effort import examples
 from tests.worktrees import forest

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from anyio import Event, create_task_group, move_on_after, sleep_forever
 
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.agents import WorkspaceError
 from tests.worktrees.conftest import RUN, Bench, OpenBench, git
 from worktrees.base.settings import LeaseKind

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId, kept_ref
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.worktrees import Change
 from tests.worktrees.conftest import RUN, Bench, OpenBench, added_by_git, git, make_repository, sign
 from tests.worktrees.histories import Made, make_history

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.worktrees import Change
 from tests.effort import examples
 from tests.worktrees.conftest import Bench, added_by_git, git, make_repository, sign

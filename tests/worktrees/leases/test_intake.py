@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet.core.base.ids import Sha, SubtaskId
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.worktrees import Change
 from fleet.runs.crash_points import listening
 from tests.worktrees.conftest import RUN, Bench, OpenBench, git, sha_at, sign

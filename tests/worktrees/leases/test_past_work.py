@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleet.core.base.ids import RunId, Sha, tip_ref
-from fleet.core.state.facts import Member
+from fleet.core.facts.facts import Member
 from fleet.ports.worktrees import Change
 from tests.worktrees.conftest import RUN, git, sha_at, sign
 from worktrees.base.settings import LeaseKind, WorktreeSettings

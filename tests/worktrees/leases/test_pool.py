@@ -5,7 +5,7 @@ from shutil import rmtree
 
 import pytest
 
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.worktrees import Change, EffectError
 from tests.worktrees.conftest import RUN, Bench, OpenBench
 from worktrees.base.settings import LeaseKind

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.facts import Failure
+from fleet.core.facts.facts import Failure
 from fleet.ports.worktrees import Change
 from tests.effort import examples
 from tests.worktrees.conftest import Bench, OpenBench, added_by_git, git, make_repository, sha_at

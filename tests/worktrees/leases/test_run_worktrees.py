@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fleet.core.base.ids import Sha, SubtaskId
-from fleet.core.state.facts import Member
+from fleet.core.facts.facts import Member
 from fleet.errors import FleetError
 from fleet.ports.worktrees import Change, Integrator, Publisher, Recovery, Worktrees
 from tests.worktrees import forest

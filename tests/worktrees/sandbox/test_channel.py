@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from anyio import fail_after, to_thread
 
+from fleet.core.facts.facts import RanTests
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import RanTests
 from tests.worktrees.conftest import OpenBench
 from worktrees.sandbox.channel import CAP, junit_tests, report_channel
 

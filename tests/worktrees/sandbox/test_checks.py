@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fleet.core.base.ids import Sha
+from fleet.core.facts.facts import CheckRun
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import CheckRun
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
 from fleet.engine.local_node import LocalNode

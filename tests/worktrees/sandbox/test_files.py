@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from fleet.core.facts.facts import CheckRun, RanTests
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import CheckRun, RanTests
 from tests.worktrees.conftest import OpenBench
 from worktrees.sandbox.channel import LONGEST, MOST, junit_tests, sarif_findings
 

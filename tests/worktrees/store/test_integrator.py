@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleet.core.base.ids import Sha, aside_ref, tip_ref
-from fleet.core.state.facts import Member
+from fleet.core.facts.facts import Member
 from fleet.ports.worktrees import Change
 from tests.worktrees.conftest import RUN, Bench, git, record_git, sign
 from worktrees.git.merge import EVIDENCE

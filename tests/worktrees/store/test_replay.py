@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.facts import Member
+from fleet.core.facts.facts import Member
 from tests.worktrees.conftest import Bench, git, sign
 from worktrees.store.replay import RelandingIntegrator, Replay, commits_above, put_candidate
 

@@ -16,8 +16,8 @@ from dashboards.terminal.pages.overview_page import events_page, overview_page, 
 from dashboards.terminal.pages.plan_page import graph, plan_page
 from dashboards.terminal.pages.story_page import check_lines, planner_lines, story_lines
 from dashboards.text.formats import sparkline
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import hostile_story, problems

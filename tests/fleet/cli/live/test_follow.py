@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fleet.cli.live.run_display import RunDisplay, Screen
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.core.state.state import RunState
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.core.story import Story, plan_of

@@ -9,7 +9,7 @@ import pytest
 
 from fleet.cli.live.engine import due, keep_hours
 from fleet.core.base.hours import BY_HOURS, Hours, read_hours
-from fleet.core.state.facts import Paused, Unpaused
+from fleet.core.facts.facts import Paused, Unpaused
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.core.story import Story, plan_of

@@ -15,8 +15,8 @@ import pytest
 
 from fleet.cli.verbs.clean import Cleaned, CleanOptions, clean_up, clean_view, text_lines
 from fleet.core.base.ids import RunId, SubtaskId, attempt_ref, taken_ref
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from fleet.core.views.base_view import dump_view
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import runs_dir

@@ -10,8 +10,8 @@ from fleet.core.audit.audit import Audit, audit_run, read_facts
 from fleet.core.audit.audit_view import audit_view
 from fleet.core.audit.commits import Branch, Commit
 from fleet.core.base.ids import RunId, Sha, SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from fleet.core.views.base_view import dump_view
 from tests.fleet.core.story import Story
 

@@ -4,8 +4,8 @@ from hypothesis import given
 
 from fleet.core.audit.audit import read_facts
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
-from fleet.core.state import facts as f
 from fleet.core.state.state import Review, RunState, Version
 from tests.effort import examples
 from tests.fleet.core.pretend import Pretend

@@ -8,10 +8,10 @@ import pytest
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Usage
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import _AFTER, evolve
 from fleet.core.history.replace import replace as quick_replace
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState, Trouble
 from tests.fleet.core.pretend import subtask, subtask_of
 from tests.fleet.core.story import Story, failure, plan_of

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import SLICE, Follower
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from tests.fleet.core.story import Story, plan_of
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.budget import outage_text
-from fleet.core.state import facts as f
 from fleet.core.views.run_view import status_view
 from tests.fleet.core.story import Story, plan_of
 

@@ -3,11 +3,11 @@
 import pytest
 
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Revision, apply, revision_between
 from fleet.core.policy.requests import request_problem
-from fleet.core.state import facts as f
 from tests.fleet.core.story import WHO, Story, plan_of
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy, Reviewing, ReviewRules
 from fleet.core.plans.plan import Estimate, Plan
 from fleet.core.policy.requests import (
@@ -15,7 +16,6 @@ from fleet.core.policy.requests import (
     rules_text,
     waiting_for_approval,
 )
-from fleet.core.state import facts as f
 from fleet.core.views.planner_view import planner_state
 from tests.fleet.core.story import WHO, Story, plan_of
 

@@ -6,11 +6,7 @@ import pytest
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.vector import Vector
-from fleet.core.history import merge_queue
-from fleet.core.history.evolve import evolve
-from fleet.core.plans.limits import Policy
-from fleet.core.policy.landing import cuts, every_tree, failure_rate, next_sizes, prefixes, soon_count
-from fleet.core.state.facts import (
+from fleet.core.facts.facts import (
     AttemptVerified,
     BaseChecked,
     BatchFormed,
@@ -20,6 +16,10 @@ from fleet.core.state.facts import (
     Failure,
     Member,
 )
+from fleet.core.history import merge_queue
+from fleet.core.history.evolve import evolve
+from fleet.core.plans.limits import Policy
+from fleet.core.policy.landing import cuts, every_tree, failure_rate, next_sizes, prefixes, soon_count
 from fleet.core.state.state import Landing
 from tests.fleet.core.pretend import ids
 from tests.fleet.core.story import Story, plan_of

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import ENOUGH, Ladder, Policy, Rung, Size, parse_rung, size_of
 from fleet.core.plans.plan import Estimate
 from fleet.core.policy.ladder import ABILITY, cheapest, in_order, rung_options, take_rung
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from tests.effort import examples
 from tests.fleet.core.pretend import KINDS, Pretend, replayed

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.landing import send_back
-from fleet.core.state import facts as f
 from tests.effort import examples
 from tests.fleet.core.story import Story, plan_of
 

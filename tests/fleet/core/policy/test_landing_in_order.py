@@ -1,7 +1,7 @@
 """Landing in the order of the plan: what is done early waits, and what fails holds up what comes after it."""
 
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from tests.fleet.core.story import Story, failure, plan_of
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.remedies import RESOLVE_GUIDANCE
-from fleet.core.state import facts as f
 from fleet.core.state.status import landing_order
 from tests.fleet.core.story import Story, failure, plan_of
 

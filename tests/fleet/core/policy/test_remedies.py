@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.core.facts import facts as f
+from fleet.core.facts.facts import FREE
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.revision import Retry
 from fleet.core.policy.ladder import ABILITY
 from fleet.core.policy.remedies import LADDER, backoff
-from fleet.core.state import facts as f
-from fleet.core.state.facts import FREE
 from tests.fleet.core.pretend import KINDS
 from tests.fleet.core.story import Story, plan_of
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.policy.requests import REQUEST, Request, request_problem
-from fleet.core.state import facts as f
 from tests.fleet.core.story import Story, connected, plan_of
 
 WHO = "ada"

@@ -2,10 +2,10 @@
 
 import pytest
 
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import FailureAction, Plan
 from fleet.core.policy.requests import missing_rollback, request_problem
-from fleet.core.state import facts as f
 from fleet.core.state.status import progress
 from tests.fleet.core.pretend import attempt_at, started
 from tests.fleet.core.story import Story, plan_of

@@ -2,11 +2,11 @@
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Usage
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import PLANNER, Estimate, Plan, Subtask
 from fleet.core.plans.revision import Known, Revision, revise_plan
 from fleet.core.policy.effects import CallPlanner
-from fleet.core.state import facts as f
 from fleet.core.state.areas import Area, allowance, area_spend, in_charge
 from fleet.core.state.status import for_revision
 from fleet.core.views.planner_view import area_state, planner_record, planner_state

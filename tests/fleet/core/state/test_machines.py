@@ -2,11 +2,11 @@
 
 import pytest
 
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.plans.parameters import read_plan
 from fleet.core.plans.plan import Criterion, Plan, Subtask
 from fleet.core.plans.revision import Known, Problem
-from fleet.core.state import facts as f
 from fleet.core.state.machines import machine_problem
 from fleet.core.views.nodes_view import node_views
 from tests.fleet.core.story import WHO, Story, plan_of

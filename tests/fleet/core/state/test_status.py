@@ -1,8 +1,8 @@
 """How far a run is, counted one way for every view, and what its agents do."""
 
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.revision import Revision
-from fleet.core.state import facts as f
 from fleet.core.state.status import agent_phases, phase, progress
 from tests.fleet.core.story import Story, plan_of
 

@@ -6,11 +6,11 @@ import pytest
 
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.base.usage import Cost
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
 from fleet.core.policy.budget import run_budgets
 from fleet.core.policy.effects import may_start
-from fleet.core.state import facts as f
 from fleet.core.state.subtasks import Attempt
 from fleet.core.verdicts.oddities import parse_patch
 from fleet.core.verdicts.reviews import Review, ReviewRules, settled_by, verdict

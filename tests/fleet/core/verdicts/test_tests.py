@@ -3,8 +3,8 @@
 import pytest
 
 from fleet.core.base.paths import is_test
+from fleet.core.facts.facts import RanTests
 from fleet.core.plans.plan import Criterion
-from fleet.core.state.facts import RanTests
 from fleet.core.verdicts.summaries import borrowed_tests, missing_tests, named_tests, starts_pytest
 
 BEFORE = RanTests(ran=frozenset({"tests/test_a.py::tests.test_a::one", "tests/test_b.py::tests.test_b::two"}))

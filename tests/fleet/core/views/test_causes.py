@@ -1,7 +1,7 @@
 """What people are notified of in a run: each reason has a name that stays, and is gone once it was dealt with."""
 
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from fleet.core.views.question_view import Cause, causes
 from tests.fleet.core.story import Story, plan_of
 

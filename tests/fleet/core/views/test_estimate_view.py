@@ -8,10 +8,10 @@ from dashboards.report.report_data import report_data
 from dashboards.text.plan_review import UNKNOWN, comparable_lines, review_lines
 from dashboards.text.tables import status_lines
 from fleet.core.base.usage import Usage
+from fleet.core.facts import facts as f
+from fleet.core.facts.facts import Spread, SubtaskEstimate
 from fleet.core.plans.limits import ENOUGH, Policy
 from fleet.core.plans.plan import PLANNER
-from fleet.core.state import facts as f
-from fleet.core.state.facts import Spread, SubtaskEstimate
 from fleet.core.views.estimate_view import (
     LandedSubtask,
     estimate_view,

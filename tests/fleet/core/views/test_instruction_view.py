@@ -1,9 +1,9 @@
 """Which attempt reads an instruction, and when: what a person is told who gives one."""
 
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.requests import request_problem
-from fleet.core.state import facts as f
 from fleet.core.views.question_view import instruction_views, when_read
 from tests.fleet.core.story import Story, plan_of
 

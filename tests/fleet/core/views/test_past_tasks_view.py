@@ -2,9 +2,9 @@
 
 import pytest
 
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from fleet.core.views.rehearsal_view import PastTasksView, past_tasks_view
 from tests.fleet.core.story import Story, plan_of
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from fleet.core.base.ids import QuestionId, Sha, SubtaskId
 from fleet.core.base.vector import Vector
+from fleet.core.facts import facts as f
 from fleet.core.history.subtask_sets import put_subtask
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import PLANNER, Criterion, Plan, Subtask
-from fleet.core.state import facts as f
 from fleet.core.state.state import Question, Reading, RunState
 from fleet.core.state.subtasks import Attempt
 from fleet.core.views.planner_view import (

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from fleet.core.base.ids import SubtaskId
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.core.views.planner_view import KNOWN, RECORD_RESULT, SHORT, planner_record, planner_state, subtask_report
 from tests.fleet.core.story import Story
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.requests import fact_of
-from fleet.core.state import facts as f
 from fleet.core.views.question_view import needed, question_view
 from fleet.core.views.run_view import run_word, status_view
 from tests.fleet.core.story import Story, plan_of

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fleet.core.base.ids import Sha
-from fleet.core.state import facts as f
+from fleet.core.facts import facts as f
 from fleet.core.views.rehearsal_view import (
     MOST_WORKERS,
     GateView,

@@ -3,9 +3,9 @@
 import json
 
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.revision import Revision
-from fleet.core.state import facts as f
 from fleet.core.views.base_view import dump_view
 from fleet.core.views.incident_view import EVIDENCE, IncidentView, excerpt, incident_counts, incident_view, rate_of
 from fleet.core.views.run_view import run_view

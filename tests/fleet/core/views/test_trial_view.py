@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.facts import CheckRun, Failure, SetupRun
+from fleet.core.facts.facts import CheckRun, Failure, SetupRun
 from fleet.core.views.init_view import TrialView, trial_view
 
 GREEN = CheckRun(criterion="gate", command="make test", passed=True)

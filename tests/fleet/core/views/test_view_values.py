@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fleet.core import views
-from fleet.core.state.facts import Report
+from fleet.core.facts.facts import Report
 from fleet.core.views.base_view import SCHEMA_VERSION, dump_view
 
 

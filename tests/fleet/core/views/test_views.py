@@ -6,8 +6,8 @@ from typing import get_args
 import pytest
 
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from fleet.core.state.status import Status
 from fleet.core.views.base_view import dump_view
 from fleet.core.views.planner_view import PlannerState, SubtaskEntry, planner_state

@@ -2,8 +2,8 @@
 
 from dashboards.text.plan_review import plan_lines
 from dashboards.text.tables import MOST_NODES, status_lines, subtask_lines
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
-from fleet.core.state import facts as f
 from fleet.core.views.incident_view import EVIDENCE, excerpt
 from fleet.core.views.nodes_view import waiting_for_machines
 from fleet.core.views.run_view import status_view

@@ -1,8 +1,8 @@
 """What agents learn before they start: earlier attempts and the repository's notes; and what a verdict rests on."""
 
 from fleet.core.base.ids import Sha
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
-from fleet.core.state import facts as f
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import NOTES_LIMIT, WorkerBriefs, layout, planner_notes, worker_notes
 from fleet.engine.commands.checks import Gate

@@ -8,9 +8,9 @@ import pytest
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Cost, Usage
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
 from fleet.ports.agents import ModelUse

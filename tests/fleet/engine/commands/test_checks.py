@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from fleet.core.base.ids import Sha
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import Criterion
-from fleet.core.state import facts as f
 from fleet.engine.commands.checks import IN_A_ROW, Checks, Gate
 from fleet.engine.local_node import LocalNode
 from fleet.ports.nodes import ChecksOrder

@@ -7,9 +7,9 @@ import pytest
 
 from dashboards.text.tables import subtask_lines
 from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
-from fleet.core.state import facts as f
 from fleet.core.views.run_view import status_view
 from fleet.core.views.subtask_view import subtask_view
 from fleet.engine.commands.checks import Checks, Gate

@@ -7,10 +7,10 @@ import pytest
 from anyio import CancelScope, sleep
 
 from fleet.core.base.ids import RunId, Sha
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
 from fleet.core.plans.revision import Revision
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.engine.commands.checks import Gate
 from fleet.engine.loop import Engine

@@ -2,9 +2,9 @@
 
 import pytest
 
+from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Criterion
 from fleet.core.plans.revision import Drop, Revision
-from fleet.core.state import facts as f
 from fleet.ports.agents import PlannerBrief
 from tests.fleet.core.pretend import subtask
 from tests.fleet.fakes import FakeFleet, FakePlanner, finishes

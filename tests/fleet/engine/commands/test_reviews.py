@@ -8,10 +8,10 @@ from anyio import sleep_forever
 
 from fleet.core.base.ids import Sha
 from fleet.core.base.usage import Cost
+from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.plans.revision import Retry, Revision
-from fleet.core.state import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.verdicts.oddities import Patch
 from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules

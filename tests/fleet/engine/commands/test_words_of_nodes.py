@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pytest
 
 from fleet.core.base.ids import Sha
+from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import Criterion
-from fleet.core.state import facts as f
 from fleet.engine.commands.checks import MOST_WRONG_REDS, Checks, Gate
 from fleet.engine.local_node import LocalNode
 from fleet.ports.nodes import ChecksOrder

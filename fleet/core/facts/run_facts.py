@@ -6,9 +6,7 @@ from pydantic import Field, JsonValue
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.base.usage import Cost, Usage
-from fleet.core.plans.limits import Choices, Policy
-from fleet.core.plans.plan import Plan
-from fleet.core.state.fact_parts import (
+from fleet.core.facts.fact_parts import (
     Assumed,
     CallTally,
     CheckRun,
@@ -26,6 +24,8 @@ from fleet.core.state.fact_parts import (
     SetupRun,
     SubtaskEstimate,
 )
+from fleet.core.plans.limits import Choices, Policy
+from fleet.core.plans.plan import Plan
 
 
 class RunStarted(Happened):

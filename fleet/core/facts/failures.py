@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from fleet.core.base.ids import Sha
-from fleet.core.state.facts import CheckRun, Failure, FailureKind, Report
+from fleet.core.facts.facts import CheckRun, Failure, FailureKind, Report
 
 EVIDENCE = 6_000  # characters of check output that go back to a planner
 REPORTED: Mapping[str | None, FailureKind] = {

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from fleet.core.state.attempt_facts import (
+from fleet.core.facts.attempt_facts import (
     AskedVote,
     AttemptCommitted,
     AttemptFact,
@@ -34,7 +34,7 @@ from fleet.core.state.attempt_facts import (
     WorkerStarted,
     WorkLost,
 )
-from fleet.core.state.fact_parts import (
+from fleet.core.facts.fact_parts import (
     FREE,
     Assumed,
     CallTally,
@@ -69,7 +69,7 @@ from fleet.core.state.fact_parts import (
     Strategy,
     SubtaskEstimate,
 )
-from fleet.core.state.plan_facts import (
+from fleet.core.facts.plan_facts import (
     CancelRequested,
     DrainRequested,
     InstructionGiven,
@@ -90,7 +90,7 @@ from fleet.core.state.plan_facts import (
     RetryRequested,
     Unpaused,
 )
-from fleet.core.state.run_facts import (
+from fleet.core.facts.run_facts import (
     BaseChecked,
     BudgetRanLow,
     CallLost,

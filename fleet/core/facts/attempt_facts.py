@@ -4,9 +4,7 @@ from typing import Literal
 
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.base.usage import Cost
-from fleet.core.plans.limits import Size
-from fleet.core.plans.plan import Effort, Shape
-from fleet.core.state.fact_parts import (
+from fleet.core.facts.fact_parts import (
     CheckRun,
     Ejected,
     Failure,
@@ -17,6 +15,8 @@ from fleet.core.state.fact_parts import (
     RungChoice,
     Strategy,
 )
+from fleet.core.plans.limits import Size
+from fleet.core.plans.plan import Effort, Shape
 
 
 class AttemptStarted(Happened):

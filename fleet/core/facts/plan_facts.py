@@ -3,8 +3,8 @@
 from typing import Literal
 
 from fleet.core.base.ids import QuestionId, SubtaskId
+from fleet.core.facts.fact_parts import Failure, Forecast, Happened
 from fleet.core.plans.revision import Revision
-from fleet.core.state.fact_parts import Failure, Forecast, Happened
 
 
 class PlannerCalled(Happened):

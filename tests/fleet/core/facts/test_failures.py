@@ -3,8 +3,8 @@
 import pytest
 
 from fleet.core.base.ids import Sha
-from fleet.core.state import failures
-from fleet.core.state.facts import CheckRun, FailureKind, Report
+from fleet.core.facts import failures
+from fleet.core.facts.facts import CheckRun, FailureKind, Report
 
 RED = CheckRun(criterion="tests pass", command="pytest", passed=False, exit_code=1, output="2 failed")
 SLOW = CheckRun(criterion="is quick", command="bench", passed=False, timed_out=True, seconds=60.4)
