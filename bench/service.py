@@ -29,8 +29,8 @@ from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.plans.revision import Problem, Revision
+from fleet.core.policy.planner_view import planner_record, planner_state
 from fleet.core.state.state import RunState
-from fleet.core.views.planner_view import planner_record, planner_state
 from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
 from fleet.ports.agents import (
     NO_EXTRAS,

@@ -28,8 +28,8 @@ from fleet.cli.live.exporter import exporting
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
+from fleet.core.policy.planner_view import planner_state
 from fleet.core.state.state import RunState
-from fleet.core.views.planner_view import planner_state
 from fleet.engine.commands.perform import Performer
 from fleet.engine.loop import Engine
 from fleet.ports.worktrees import Merged

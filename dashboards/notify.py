@@ -30,9 +30,9 @@ from uuid import uuid4
 
 from fleet.core.base.hours import Hours
 from fleet.core.base.output import parse_json
-from fleet.core.views.base_view import dump_view
-from fleet.core.views.program_view import CauseView, NotificationView
-from fleet.core.views.question_view import Cause
+from fleet.read.base_view import dump_view
+from fleet.read.program_view import CauseView, NotificationView
+from fleet.read.question_view import Cause
 from fleet.runs.outbox import Draft, Message, Outbox
 
 # ---- channel ---------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from fleet.core.policy.requests import (
 from fleet.core.state.state import Question, RunState
 from fleet.core.state.status import phase
 from fleet.core.state.subtasks import Mark, Set
-from fleet.core.views.question_view import ends_in, waiting_for
+from fleet.read.question_view import ends_in, waiting_for
 
 State = Literal[
     "asks", "failed", "working", "planning", "checking", "landing", "starting", "ready", "waiting", "landed", "gone"

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from fleet.core.facts.facts import Ending, FailureKind, FindingResult, Role, ServiceCondition, Strategy
 from fleet.core.state.status import Phase, Status
-from fleet.core.views.nodes_view import NodeStatus
+from fleet.read.nodes_view import NodeStatus
 
 Kind = Literal["counter", "gauge", "histogram"]
 OTHER = "other"

@@ -22,10 +22,10 @@ from fleet.core.policy.budget import run_budgets
 from fleet.core.policy.endings import ends_unanswered_at
 from fleet.core.state.state import RunState, listed
 from fleet.core.state.status import Status, agent_phases, progress, status_counts
-from fleet.core.views.nodes_view import node_occupancy, node_status, waiting_for_machines
-from fleet.core.views.question_view import needed
-from fleet.core.views.run_view import run_word
 from fleet.ports.agents import CallGauges
+from fleet.read.nodes_view import node_occupancy, node_status, waiting_for_machines
+from fleet.read.question_view import needed
+from fleet.read.run_view import run_word
 
 Sample = tuple[str, tuple[str, ...], float]
 """A metric, the values of its labels, and its value."""

@@ -13,8 +13,8 @@ from dashboards.text.plan_review import estimate_rows
 from dashboards.text.review_text import PROBLEM, ends_text, needs_text, question_lines, reviews_line
 from dashboards.text.safe import safe
 from fleet.core.plans.limits import Reviewing
-from fleet.core.views.nodes_view import NodeUseView
-from fleet.core.views.question_view import ReviewsView
+from fleet.read.nodes_view import NodeUseView
+from fleet.read.question_view import ReviewsView
 
 SHORT = 10  # characters of a commit
 MOST_BARS = 40

@@ -20,11 +20,11 @@ from fleet.core.plans.limits import Reviewing
 from fleet.core.policy.requests import objections, open_for_approval, rules_text
 from fleet.core.state.state import STRATEGIES, Incident, Review, RunState
 from fleet.core.state.status import OVER, Progress, Status, progress, statuses
-from fleet.core.views.base_view import BaseView, base_view
-from fleet.core.views.estimate_view import run_estimates
-from fleet.core.views.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
-from fleet.core.views.nodes_view import NodeUseView, node_views
-from fleet.core.views.question_view import (
+from fleet.read.base_view import BaseView, base_view
+from fleet.read.estimate_view import run_estimates
+from fleet.read.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
+from fleet.read.nodes_view import NodeUseView, node_views
+from fleet.read.question_view import (
     InstructionView,
     Needed,
     QuestionView,
@@ -35,7 +35,7 @@ from fleet.core.views.question_view import (
     question_view,
     reviews_view,
 )
-from fleet.core.views.run_view import commits_tested, run_word, spend_by_role
+from fleet.read.run_view import commits_tested, run_word, spend_by_role
 
 # ---- proof -----------------------------------------------------------------------------------------------------------
 # How what landed was proven: the gate, and each subtask's criteria, which ran again on the merged tree.

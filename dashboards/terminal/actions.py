@@ -28,7 +28,7 @@ from fleet.core.plans.revision import Drop, Revision, revision_between
 from fleet.core.policy.requests import Request, awaits_approval, request_problem, waiting_for_approval
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
-from fleet.core.views.question_view import question_view, when_read
+from fleet.read.question_view import question_view, when_read
 
 # ---- dialogs ---------------------------------------------------------------------------------------------------------
 # Dialogs: a text to read, a choice by key, a line of input. They show plain text, never markup.

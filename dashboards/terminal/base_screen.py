@@ -25,9 +25,9 @@ from dashboards.text.safe import safe, safe_goal
 from fleet.core.base.ids import SubtaskId
 from fleet.core.state.state import RunState
 from fleet.core.state.status import progress
-from fleet.core.views.estimate_view import remaining_view
-from fleet.core.views.incident_view import rate_of
-from fleet.core.views.run_view import run_word
+from fleet.read.estimate_view import remaining_view
+from fleet.read.incident_view import rate_of
+from fleet.read.run_view import run_word
 
 if TYPE_CHECKING:
     from dashboards.run_follower import WatchedRun

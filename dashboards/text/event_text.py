@@ -17,7 +17,7 @@ from fleet.core.policy.budget import outage_text
 from fleet.core.policy.requests import waiting_for_approval
 from fleet.core.state.state import Outage, Question, RunState
 from fleet.core.state.status import progress
-from fleet.core.views.question_view import reply_command
+from fleet.read.question_view import reply_command
 
 TITLE, TEXT = 70, 300
 SUBTASKS = 8  # named in a line

@@ -14,8 +14,8 @@ from fleet.core.plans.parameters import value_text
 from fleet.core.plans.plan import PLANNER, Plan, Subtask, plan_estimate, waves
 from fleet.core.policy.requests import is_unreviewed, objections, waiting_for_approval
 from fleet.core.state.state import Review, RunState, Version
-from fleet.core.views.estimate_view import EstimateView, plan_estimates
-from fleet.core.views.plan_views import plan_diff, spec_diff
+from fleet.read.estimate_view import EstimateView, plan_estimates
+from fleet.read.plan_views import plan_diff, spec_diff
 
 TITLE = 70
 NOTES = 12  # notes on a plan

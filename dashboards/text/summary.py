@@ -20,12 +20,12 @@ from fleet.core.policy.budget import outage_text
 from fleet.core.policy.requests import open_for_approval
 from fleet.core.state.state import Incident, RunState
 from fleet.core.state.status import phase, progress
-from fleet.core.views.base_view import base_view
-from fleet.core.views.estimate_view import remaining_view
-from fleet.core.views.incident_view import rate_of
-from fleet.core.views.question_view import reply_command, reviews_view
-from fleet.core.views.run_view import commits_tested, run_word, spend_by_role
-from fleet.core.views.subtask_view import subtask_rows
+from fleet.read.base_view import base_view
+from fleet.read.estimate_view import remaining_view
+from fleet.read.incident_view import rate_of
+from fleet.read.question_view import reply_command, reviews_view
+from fleet.read.run_view import commits_tested, run_word, spend_by_role
+from fleet.read.subtask_view import subtask_rows
 
 TITLE = 58
 ROLES: dict[Role, str] = {

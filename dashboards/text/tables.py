@@ -5,19 +5,18 @@ from functools import partial
 from itertools import islice
 
 from dashboards.text.event_text import waiting_line
-from dashboards.text.formats import count, counted, duration, kind_mark, listed, moment, money, untested
+from dashboards.text.formats import counted, duration, kind_mark, listed, moment, money, untested
 from dashboards.text.incident_text import BRIEF, base_lines, rates_lines, story_lines
 from dashboards.text.plan_review import estimate_rows
 from dashboards.text.review_text import ends_text, needs_text, question_lines, reviews_line
 from dashboards.text.safe import safe, safe_block, safe_goal
-from fleet.core.audit.attribution import CommitsView
 from fleet.core.facts.facts import CheckRun, RungChoice, RungOption, RungReason
 from fleet.core.state.state import TestedBatch
-from fleet.core.views.nodes_view import NodeUseView
-from fleet.core.views.policy_document import PolicyView, RungView
-from fleet.core.views.question_view import InstructionView
-from fleet.core.views.run_view import LimitsView, RunView, StatusView
-from fleet.core.views.subtask_view import AttemptView, SubtaskView
+from fleet.read.nodes_view import NodeUseView
+from fleet.read.policy_document import PolicyView, RungView
+from fleet.read.question_view import InstructionView
+from fleet.read.run_view import LimitsView, RunView, StatusView
+from fleet.read.subtask_view import AttemptView, SubtaskView
 
 NAMES = 8  # subtasks in a line
 MOST_NODES = 20  # rows of a status
@@ -271,28 +270,6 @@ def _batch_line(batch: TestedBatch) -> str:
     if batch.sent_back:
         result += f", sent back: {listed([safe(id_) for id_ in batch.sent_back], NAMES)}"
     return f"Batch {batch.number}  {size}  {result}  ({counted(batch.gate_runs, 'run')} of the gate)"
-
-
-# ---- commits --------------------------------------------------------------------------------------------------------
-
-
-def commits_lines(view: CommitsView) -> list[str]:
-    """The fleet's commits of a repository by week. The names of models and workers are what commits claim."""
-    if not view.commits:
-        return [f"none of {count(view.all_commits)} commits has the trailer Fleet-Run"]
-    rows: list[tuple[str, ...]] = [("WEEK", "COMMITS", "REVERTED", "MODEL", "WORKER")]
-    for week in view.weeks:
-        rows.append((week.week, str(week.commits), _share(week.reverted, week.commits), "", ""))
-        for by in week.by:
-            model, worker = safe(by.model, limit=NAME), safe(by.worker, limit=NAME)
-            rows.append(("", str(by.commits), _share(by.reverted, by.commits), model, worker))
-    commits = f"{count(view.commits)} of {count(view.all_commits)} commits have the trailers of a run"
-    reverted = f"reverted later: {_share(view.reverted, view.commits)}"
-    return [*columns(rows), "", f"{commits}, from {counted(view.runs, 'run')}; {reverted}"]
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.0%} ({part} of {whole})" if part else "0"
 
 
 # ---- rung text -------------------------------------------------------------------------------------------------------

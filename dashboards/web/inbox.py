@@ -18,8 +18,8 @@ from fleet.core.plans.revision import Drop, Revision, revision_between
 from fleet.core.policy.requests import REQUEST, Request, objections, request_problem, waiting_for_approval
 from fleet.core.state.state import RunState
 from fleet.core.state.status import Progress, progress, split_or_dropped
-from fleet.core.views.question_view import QuestionView, question_view
-from fleet.core.views.run_view import run_word
+from fleet.read.question_view import QuestionView, question_view
+from fleet.read.run_view import run_word
 
 ANSWERED = 20
 MOST_APPROVALS = 100

@@ -35,9 +35,9 @@ from fleet.core.plans.plan import waves
 from fleet.core.state.state import Incident, RunState
 from fleet.core.state.status import Phase, Status, phase, statuses
 from fleet.core.state.subtasks import Attempt, SubtaskState, union
-from fleet.core.views.incident_view import incident_view
-from fleet.core.views.run_view import StatusView, status_view
-from fleet.core.views.subtask_view import subtask_view
+from fleet.read.incident_view import incident_view
+from fleet.read.run_view import StatusView, status_view
+from fleet.read.subtask_view import subtask_view
 
 MOST_CELLS = 400  # of the map, each a link; of a larger run it shows signs
 MOST_SIGNS = 1_500  # of which each stands for as many subtasks as it takes

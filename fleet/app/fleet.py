@@ -39,10 +39,10 @@ from fleet.core.plans.parameters import flat_plan
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.replay import REPLAYER
 from fleet.core.plans.revision import Known
+from fleet.core.policy.planner_view import planner_state
 from fleet.core.policy.requests import missing_rollback
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
-from fleet.core.views.planner_view import planner_state
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import planner_notes
 from fleet.engine.commands.perform import Performer

@@ -21,12 +21,12 @@ from fleet.app.input_files import GivenEpic
 from fleet.core.base.ids import Sha, SubtaskId, run_refs
 from fleet.core.facts.facts import IssueSource
 from fleet.core.state.state import RunState
-from fleet.core.views.pulls_view import Done, PullsView, PullView
 from fleet.errors import FleetError, UsageError
 from fleet.forge.forge import Comment, Draft, Forge, Issue, Pull
 from fleet.forge.open import open_forge
 from fleet.forge.place import Kind, Place, Reference, issue_reference, place_of_remote
 from fleet.forge.program import ForgeError, redact
+from fleet.read.pulls_view import Done, PullsView, PullView
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder

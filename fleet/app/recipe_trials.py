@@ -24,10 +24,10 @@ from fleet.core.facts.facts import CheckRun, Failure, SetupRun
 from fleet.core.plans.plan import Criterion
 from fleet.core.verdicts.judges import NO_RESULTS, is_analysis
 from fleet.core.verdicts.summaries import starts_pytest
-from fleet.core.views.init_view import TrialView, TriedVerdict, trial_view
 from fleet.engine.commands.checks import NO_REPORT
 from fleet.errors import FleetError
 from fleet.ports.worktrees import EffectError
+from fleet.read.init_view import TrialView, TriedVerdict, trial_view
 from fleet.recipes.find import Found, Part
 from fleet.recipes.lacking import ran_nothing, remedies, wants_network
 from fleet.recipes.recipe import Recipe, together

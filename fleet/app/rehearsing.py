@@ -25,13 +25,13 @@ from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.plans.replay import REPLAYER, PastCommit, commit_of, replay_plan
 from fleet.core.state.state import RunState
-from fleet.core.views.rehearsal_view import Machine, Outcome, RehearsalView, Setting
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.checks import Gate
 from fleet.errors import UsageError
 from fleet.ports.agents import Meter, WorkerBrief, Workspace
 from fleet.ports.journal import Recorder
 from fleet.ports.worktrees import EffectError
+from fleet.read.rehearsal_view import Machine, Outcome, RehearsalView, Setting
 from worktrees.base.fs import size_of
 from worktrees.base.settings import WorktreeSettings
 from worktrees.git.program import Git

@@ -30,8 +30,8 @@ from fleet.core.base.ids import RunId, Sha, result_branch, taken_ref, taken_refs
 from fleet.core.facts import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import SubtaskState
-from fleet.core.views.pulls_view import How, MergeView, Redone
 from fleet.errors import FleetError, UsageError
+from fleet.read.pulls_view import How, MergeView, Redone
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal, locked_message
 from fleet.runs.run_folder import RunFolder

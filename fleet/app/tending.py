@@ -39,10 +39,10 @@ from fleet.config.schema import Tend
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.plans.plan import Plan
 from fleet.core.state.subtasks import SubtaskState
-from fleet.core.views.pulls_view import TendRound, TendStatus, TendView
 from fleet.errors import FleetError, UsageError
 from fleet.forge.forge import Check, Comment, Forge, Pull, Thread
 from fleet.forge.program import ForgeError, NotFoundError, NotLoggedInError, ProgramMissingError, RateLimitedError
+from fleet.read.pulls_view import TendRound, TendStatus, TendView
 from fleet.runs.crash_points import reached
 from fleet.runs.run_folder import RunFolder, runs_by_start, runs_dir
 from worktrees.target.publish import RemoteError, RemoteMovedError

@@ -29,10 +29,10 @@ from fleet.core.plans.limits import Reviewing
 from fleet.core.plans.plan import Subtask
 from fleet.core.policy.requests import Request, request_problem
 from fleet.core.state.state import RunState
-from fleet.core.views.base_view import View, dump_view
-from fleet.core.views.question_view import RequestView
 from fleet.errors import FleetError, UsageError, first_error
 from fleet.ports.worktrees import EffectError
+from fleet.read.base_view import View, dump_view
+from fleet.read.question_view import RequestView
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import (
     FirstFact,

@@ -55,7 +55,9 @@ class LazyCommands(Mapping[str, Any]):
 @cache
 def _command(name: str) -> Any:
     module, _, attribute = VERBS[name].place.partition(":")
-    verb = getattr(import_module(f"fleet.cli.verbs.{module}"), attribute)
+    verb = getattr(
+        import_module(f"fleet.features.{module}" if "." in module else f"fleet.cli.verbs.{module}"), attribute
+    )
     if isinstance(verb, typer.Typer):
         group: Any = typer.main.get_group(verb)
         group.name = name
@@ -245,8 +247,8 @@ def _usage_error(error: TyperException) -> FleetError:
 def _report(error: FleetError, *, as_json: bool) -> int:
     """Print an error; returns the exit code."""
     if as_json:
-        from fleet.core.views.base_view import dump_view  # noqa: PLC0415 - pydantic costs help a third of its time
-        from fleet.core.views.question_view import ErrorView, FailedView  # noqa: PLC0415
+        from fleet.read.base_view import dump_view  # noqa: PLC0415 - pydantic costs help a third of its time
+        from fleet.read.question_view import ErrorView, FailedView  # noqa: PLC0415
 
         view = FailedView(ErrorView(error.code, error.message, error.hint, error.exit_code))
         sys.stdout.write(json.dumps(dump_view(view), indent=2, ensure_ascii=False) + "\n")

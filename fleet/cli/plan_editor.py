@@ -48,8 +48,8 @@ from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Known, revision_between
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
-from fleet.core.views.plan_views import EditedPlanView, plan_diff
 from fleet.errors import FleetError, UsageError
+from fleet.read.plan_views import EditedPlanView, plan_diff
 from fleet.runs.run_folder import RunFolder, all_runs, find_run, root_of
 
 Checked = TypeVar("Checked")

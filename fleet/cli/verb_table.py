@@ -1,31 +1,15 @@
 """The verbs in the groups of `fleet --help`, and what each is about. Literal, so that no verb has to be imported."""
 
-from typing import Literal, NamedTuple
+from fleet.features.table import FEATURES, Verb
 
-About = Literal["run", "part", "repository", "machine"]
-"""What a verb is about, which decides the options it has in common with others (docs/reference/command-line.md).
-
-`run`: RUN or --run, -C. `part` of a run, such as a subtask: --run, -C. `repository`: -C. `machine`: none of them.
-"""
-
-
-class Verb(NamedTuple):
-    """The function of a verb, and the first line of its help, which a test compares with the function's docstring."""
-
-    place: str
-    """`module:name` below `fleet.cli.verbs`."""
-    about: About
-    summary: str
-    changes: bool = False
-    """Whether it changes a run that exists. It then has --yes, and takes no other repository's run without asking."""
-
-
-GROUPS: dict[str, dict[str, Verb]] = {
+KERNEL: dict[str, dict[str, Verb]] = {
     "Work": {
         "plan": Verb("begin:plan", "repository", "Let the planner write a plan; run nothing."),
         "run": Verb("begin:run", "repository", "Plan an epic and work on it until it has landed."),
         "rehearse": Verb(
-            "rehearse:rehearse", "repository", "Replay the repository's last commits as a run, free of charge."
+            "rehearse:rehearse",
+            "repository",
+            "Replay the repository's last commits as a run, free of charge.",
         ),
         "resume": Verb("begin:resume", "run", "Resume a run that stopped.", changes=True),
         "limits": Verb("begin:limits", "run", "Show or change the limits of a run.", changes=True),
@@ -53,9 +37,6 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "tend": Verb("tend:tend", "repository", "Work on what CI and reviewers say of a pull request."),
         "pr": Verb("tend:pr", "run", "Propose the result of a run as a draft pull request.", changes=True),
         "report": Verb("result:report", "run", "Write the report of a run."),
-        "trace": Verb("result:trace", "run", "Turn a run into a trace of OpenTelemetry."),
-        "audit": Verb("result:audit", "run", "Check every commit on a run's result branch."),
-        "commits": Verb("result:commits", "repository", "Count the fleet's commits in a repository."),
     },
     "Plans and settings": {
         "plans": Verb("plans:plans", "repository", "Show, check, compare, draw, edit and save plans."),
@@ -71,7 +52,10 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "mcp": Verb("serve:mcp", "repository", "Offer the fleet to another agent, as tools (MCP)."),
         "node": Verb("nodes:node", "machine", "Work for runs of another machine, over standard streams."),
         "nodes": Verb(
-            "nodes:nodes", "part", "List the machines beside this one, try, drain or clean one.", changes=True
+            "nodes:nodes",
+            "part",
+            "List the machines beside this one, try, drain or clean one.",
+            changes=True,
         ),
         "metrics": Verb("serve:metrics", "machine", "Serve metrics of all runs for Prometheus."),
         "notify": Verb("notify:notify", "machine", "Try the channels of notifications, list and send them."),
@@ -80,6 +64,11 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "help": Verb("about:help_", "machine", "Show the help of a verb."),
         "version": Verb("about:version", "machine", "Print the version."),
     },
+}
+
+GROUPS: dict[str, dict[str, Verb]] = {
+    title: {**verbs, **{name: verb for each in FEATURES.values() for name, verb in each.verbs.get(title, {}).items()}}
+    for title, verbs in KERNEL.items()
 }
 
 VERBS: dict[str, Verb] = {name: verb for verbs in GROUPS.values() for name, verb in verbs.items()}

@@ -14,12 +14,13 @@ from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 
 from fleet.config.schema import Config
 from fleet.config.toml import key_lines, parse_toml, read_text, shown_key
 from fleet.core.base.ids import did_you_mean
 from fleet.core.base.output import parse_json
+from fleet.features.table import FEATURES, load_part
 
 Key = tuple[str, ...]
 
@@ -48,6 +49,15 @@ _BOUNDS = {
     "less_than_equal": ("le", "at most"),
     "less_than": ("lt", "less than"),
 }
+
+
+SECTIONS: dict[str, Any] = {
+    name: load_part(place) for feature in FEATURES.values() for name, place in feature.sections.items()
+}
+"""The sections of features."""
+_ADDED: Any = {name: (kind, ...) for name, kind in SECTIONS.items()}
+WHOLE: type[Config] = create_model("Whole", __base__=Config, **_ADDED)
+"""The whole configuration."""
 
 
 class Problem(NamedTuple):
@@ -102,7 +112,7 @@ def environment_layer(environ: Mapping[str, str], workers: Collection[str]) -> t
     known = _variables(workers)
     for name, text in sorted(environ.items()):
         section = _VARIABLE.match(name)
-        if not section or section[1].lower() not in Config.model_fields:
+        if not section or section[1].lower() not in WHOLE.model_fields:
             continue
         if name not in known:
             problems.append(Problem(0, f"{name}: sets no key of [{section[1].lower()}]{did_you_mean(name, known)}"))
@@ -148,7 +158,7 @@ def missing_keys(tree: Mapping[str, Any]) -> tuple[Key, ...]:
 
 def _errors(tree: Mapping[str, Any]) -> list[Any]:
     try:
-        Config.model_validate(tree)
+        WHOLE.model_validate(tree)
     except ValidationError as error:
         return list(error.errors(include_url=False))
     return []
@@ -200,7 +210,7 @@ def shown_value(value: object) -> str:
 def _variables(workers: Collection[str]) -> dict[str, Key]:
     """The key that each variable sets, by the variable's name."""
     keys: list[Key] = []
-    for section, info in Config.model_fields.items():
+    for section, info in WHOLE.model_fields.items():
         table = _plain(info.annotation)
         if isinstance(table, type) and issubclass(table, BaseModel):
             keys += ((section, name) for name in table.model_fields)
@@ -212,7 +222,7 @@ def _variables(workers: Collection[str]) -> dict[str, Key]:
 
 def _type_at(key: Key) -> Any:
     """The type of the value at a key; None if there is no such key."""
-    current: Any = Config
+    current: Any = WHOLE
     for name in key:
         if isinstance(current, type) and issubclass(current, BaseModel):
             info = current.model_fields.get(name)
@@ -277,7 +287,6 @@ _REFUSED: Mapping[Key, str] = {
     ("mcp",): "runs a program as you, whose tools workers get",
     ("nodes",): "sends your code to other machines, by a program that runs as you",
     ("metrics", "listen"): "decides who can observe your fleet",
-    ("traces", "otlp"): "decides who can observe your fleet",
     ("metrics", "hosts"): "decides who can observe your fleet",
     ("notify",): "decides who is told of your runs, and how",
     ("tend",): "decides whose words your fleet follows on pull requests, and what that costs",
@@ -286,6 +295,9 @@ _REFUSED: Mapping[Key, str] = {
     ("reviewer",): "decides how changes are reviewed",
     ("state", "dir"): "chooses where on your machine files are written",
     ("state", "max_gb"): "decides how much of your machine the fleet may use",
+}
+_REFUSED_OF_FEATURES: Mapping[Key, str] = {
+    (name, key) if key else (name,): reason for name, kind in SECTIONS.items() for key, reason in kind.refused.items()
 }
 _REFUSED_OF_WORKERS: Mapping[str, str] = {
     "command": "chooses a program that a worker runs with what you gave it",
@@ -321,7 +333,7 @@ def is_loopback(url: str) -> bool:
 def _reason(key: Key, value: object, repository: Path, below: Mapping[Key, object]) -> str | None:
     """Why a repository may not set a key to a value; None if it may."""
     for length in range(1, len(key) + 1):
-        if reason := _REFUSED.get(key[:length]):
+        if reason := _REFUSED.get(key[:length]) or _REFUSED_OF_FEATURES.get(key[:length]):
             return f"{reason}, which a repository may not"
     if key[0] == "workers" and len(key) > 2:  # noqa: PLR2004 - workers.NAME.key
         if reason := _REFUSED_OF_WORKERS.get(key[2]):

@@ -18,6 +18,7 @@ import platformdirs
 
 from fleet.config.layer import (
     FLAG,
+    WHOLE,
     Key,
     Layer,
     Problem,
@@ -123,10 +124,20 @@ def defaults_file() -> Path:
     return packaged if packaged.is_file() else package.parent / "config.toml"
 
 
+def _of_sections(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the tables of features that are not there."""
+    return {name: table for name, table in tables.items() if name in WHOLE.model_fields}
+
+
+def default_layer() -> Layer:
+    layer = file_layer(defaults_file(), origin="default")
+    return replace(layer, values=dict(flat(_of_sections(nested(layer.values.items())))))
+
+
 @cache
 def default_config() -> Config:
     """The defaults alone. `state.dir` is empty in them: only `load_config` knows the system's own place."""
-    return Config.model_validate(read_toml(defaults_file()))
+    return WHOLE.model_validate(_of_sections(read_toml(defaults_file())))
 
 
 def user_file_path() -> Path:
@@ -149,7 +160,7 @@ def load_config(
     Raises `UsageError` with every problem of every source.
     """
     reader = _Reader(environ.get("HOME") or str(Path.home()), repository)
-    reader.take_file(defaults_file(), origin="default")
+    reader.take(default_layer())
     users = user_file_path() if user_file == "default" else user_file
     if users is not None and os.path.lexists(users):
         reader.take_file(users)
@@ -210,7 +221,7 @@ class _Reader:
             values[key] = [self._resolved(key, path) for path in values[key]]
         values[_STATE_DIR] = self._state_dir(values[_STATE_DIR])
         self._stop_on_problems()
-        config = Config.model_validate(nested(values.items()))
+        config = WHOLE.model_validate(nested(values.items()))
         origins = {key: origin for layer in self._layers for key, origin in layer.origins.items()}
         return Loaded(config, {shown_key(key): origins.get(key, "default") for key, _ in flat(config.model_dump())})
 

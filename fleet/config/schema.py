@@ -5,7 +5,7 @@ flags or the environment (that is `load.py`), nor of adapters: `fleet/app/wiring
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -14,9 +14,14 @@ from fleet.core.base.usage import Capability
 from fleet.core.plans.limits import HERE, MachineOffer, Machines, Policy, ReviewRules, parse_rung
 from fleet.core.plans.plan import MOST_VOTES, PLANNER, Criterion, Effort, Label, ResultsFile, Risk
 
+Kind = TypeVar("Kind", bound="Section")
+
 
 class Section(BaseModel):
     """A table of the configuration. Values are not converted: `"16"` is not a number."""
+
+    refused: ClassVar[Mapping[str, str]] = {}
+    """The keys that a repository may not set, each with the reason; an empty name: none of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -277,10 +282,6 @@ class Metrics(Section):
     hosts: Texts
 
 
-class Traces(Section):
-    otlp: Annotated[Line, Field(pattern=r"^$|^https?://[^\s]+$")]
-
-
 class NotifyChannel(Section):
     """Where notifications go."""
 
@@ -327,7 +328,7 @@ class Reviewer(Section):
 
 
 class Config(Section):
-    """The whole configuration."""
+    """The sections that the program itself has. Those of features are added by `layer.py`."""
 
     run: Run
     review: Review
@@ -344,10 +345,13 @@ class Config(Section):
     nodes: dict[Annotated[str, AfterValidator(_slug)], NodeSettings] = {}
     mcp: dict[Annotated[str, AfterValidator(_slug)], McpServer] = {}
     metrics: Metrics
-    traces: Traces
     notify: Notify
     tend: Tend
     state: State
+
+    def of(self, kind: type[Kind]) -> Kind:
+        """The section of a feature."""
+        return next(found for name in type(self).model_fields if isinstance(found := getattr(self, name), kind))
 
 
 def as_policy(config: Config) -> Policy:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from fleet.config.layer import WHOLE
 from fleet.config.load import default_config, defaults_file
-from fleet.config.schema import Config, NodeSettings, NotifyChannel, Price, WorkerKind
+from fleet.config.schema import NodeSettings, NotifyChannel, Price, WorkerKind
 from scripts.reference.page import code, table
 from scripts.reference.shapes import default_text, type_text, value_text
 
@@ -35,7 +36,7 @@ def models() -> Mapping[str, type[BaseModel]]:
     """The sections, as the page names them."""
     plain = {
         name: info.annotation
-        for name, info in Config.model_fields.items()
+        for name, info in WHOLE.model_fields.items()
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel)
     }
     return {**plain, "workers.NAME": WorkerKind, "nodes.NAME": NodeSettings, **TABLES}

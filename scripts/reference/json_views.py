@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 
-from fleet.core.audit import attribution, audit_view
 from fleet.core.base.usage import Cost
 from fleet.core.facts.facts import CheckRun, Failure, Report, SetupRun, Spread, SubtaskEstimate
 from fleet.core.policy.remedies import Rung
 from fleet.core.state.state import Review, TestedBatch
 from fleet.core.state.status import Progress
-from fleet.core.views import (
+from fleet.features.audit import attribution, audit_view
+from fleet.read import (
     base_view,
     estimate_view,
     incident_view,

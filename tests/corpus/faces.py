@@ -24,8 +24,8 @@ from fleet.cli.entry import run_program
 from fleet.cli.live.terminal_data import library_of
 from fleet.core.facts.facts import FACT
 from fleet.core.history.evolve import evolve
+from fleet.core.policy.planner_view import planner_state
 from fleet.core.state.state import RunState
-from fleet.core.views.planner_view import planner_state
 from tests.corpus.state_dir import FOLDER, SHOWN_AS, Recorded, opened
 from tests.dashboards.terminal.pilot import rows
 

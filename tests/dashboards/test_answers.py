@@ -21,9 +21,9 @@ from dashboards.text.summary import summary_lines
 from dashboards.text.tables import runs_lines, status_lines, subtask_lines
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.views.base_view import dump_view
-from fleet.core.views.run_view import status_view
-from fleet.core.views.subtask_view import subtask_view
+from fleet.read.base_view import dump_view
+from fleet.read.run_view import status_view
+from fleet.read.subtask_view import subtask_view
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import HOSTILE, hostile_run, problems
 from tests.effort import examples

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from dashboards.notify import Command, Desktop, Outgoing, Webhook, dump_body, harmless, notification, template_problem
-from fleet.core.views.question_view import Cause
+from fleet.read.question_view import Cause
 from tests.dashboards.receiver import receiving
 
 pytestmark = pytest.mark.anyio

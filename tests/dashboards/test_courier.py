@@ -12,7 +12,7 @@ from aiohttp import web
 
 from dashboards.notify import Courier, Route, Webhook
 from fleet.core.base.hours import read_hours
-from fleet.core.views.question_view import EVENTS, Cause
+from fleet.read.question_view import EVENTS, Cause
 from fleet.runs.crash_points import listening
 from fleet.runs.outbox import Outbox
 from tests.dashboards.receiver import Receiver, receiving

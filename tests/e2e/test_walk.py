@@ -77,7 +77,7 @@ def test_one_epic_meets_no_more_of_the_program_than_it_did(walk: Walk) -> None:
 
 
 def test_an_optional_module_would_be_seen() -> None:
-    names = ("fleet.nodes.serve", "fleet.features.audit", "fleet.core.views.node_view", "fleet.engine.loop")
+    names = ("fleet.nodes.serve", "fleet.features.audit", "fleet.read.node_view", "fleet.engine.loop")
     assert [_is_optional(name) for name in names] == [True, True, True, False]
 
 

@@ -12,7 +12,7 @@ from fleet.app.nodes.care import node_findings
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.config.schema import NodeSettings
-from fleet.core.views.program_view import Finding
+from fleet.read.program_view import Finding
 
 KUBECTL = """\
 #!/bin/sh

@@ -5,7 +5,7 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "acp": ("agents/acp/schema.py", "fleet/cli/acp/*"),
     "aiohttp": (
         *("agents/simulated/*", "agents/workers/relay_server.py", "agents/tools/fetch.py"),
-        *("dashboards/notify.py", "dashboards/traces.py", "dashboards/web/*"),
+        *("dashboards/notify.py", "fleet/features/traces/spans.py", "dashboards/web/*"),
     ),
     "anthropic": (
         *("agents/models/bedrock.py", "agents/models/claude.py"),
@@ -28,7 +28,7 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "tomli_w": ("fleet/config/toml.py",),
     "tomllib": ("fleet/config/toml.py", "agents/models/prices.py"),  # agents may not know fleet's
     "tree_sitter": ("agents/tools/outliner.py",),
-    "typer": ("fleet/cli/*",),
+    "typer": ("fleet/cli/*", "fleet/features/*"),
 }
 
 NOT_LIKE_THEIR_DISTRIBUTION = {"agent-client-protocol": "acp", "gitpython": "git", "google-auth": "google"}

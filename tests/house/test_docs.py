@@ -21,8 +21,8 @@ from fleet.core.plans.plan import FailureAction, Plan
 from fleet.core.plans.revision import Revision, SubtaskStatuses, revise_plan
 from fleet.core.policy.remedies import LADDER
 from fleet.core.state.status import Status
-from fleet.core.views.policy_document import ACTIONS
 from fleet.errors import FleetError, UsageError
+from fleet.read.policy_document import ACTIONS
 from scripts.reference import configuration, facts, json_views, plan_file
 from scripts.reference.__main__ import PAGES
 from scripts.reference.page import replace_marked

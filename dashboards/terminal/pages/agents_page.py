@@ -23,7 +23,7 @@ from fleet.core.plans.plan import PLANNER
 from fleet.core.state.state import Planning, RunState
 from fleet.core.state.status import Phase, phase
 from fleet.core.state.subtasks import Attempt, SubtaskState
-from fleet.core.views.nodes_view import NodeStatus, NodeUseView, node_views, waiting_for_machines
+from fleet.read.nodes_view import NodeStatus, NodeUseView, node_views, waiting_for_machines
 
 COLUMNS = (
     Column("state", 10),

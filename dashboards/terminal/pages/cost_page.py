@@ -29,8 +29,8 @@ from fleet.core.base.usage import Spend
 from fleet.core.policy.budget import run_budgets
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Subtasks, SubtaskState
-from fleet.core.views.estimate_view import remaining_view, run_estimates
-from fleet.core.views.run_view import spend_by_role
+from fleet.read.estimate_view import remaining_view, run_estimates
+from fleet.read.run_view import spend_by_role
 
 COLUMNS = (
     Column("who", 14, grows=2),

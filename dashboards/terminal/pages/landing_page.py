@@ -24,8 +24,8 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.facts.facts import BatchTested
 from fleet.core.state.state import Batch, Incident, RunState
 from fleet.core.state.status import status_of
-from fleet.core.views.incident_view import RateCounts, incident_counts, incident_view
-from fleet.core.views.run_view import commits_tested
+from fleet.read.incident_view import RateCounts, incident_counts, incident_view
+from fleet.read.run_view import commits_tested
 
 NAMES = 6
 

@@ -30,9 +30,9 @@ from dashboards.text.summary import next_commands, total_lines
 from fleet.core.policy.landing import is_full
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused, progress
-from fleet.core.views.base_view import base_view
-from fleet.core.views.nodes_view import waiting_for_machines
-from fleet.core.views.run_view import run_word
+from fleet.read.base_view import base_view
+from fleet.read.nodes_view import waiting_for_machines
+from fleet.read.run_view import run_word
 
 LEAST = 3  # agents, and events
 WIDE = 150  # cells: from this width on, agents and events are side by side

@@ -18,7 +18,7 @@ from fleet.core.facts.facts import CheckRun
 from fleet.core.state.state import RunState
 from fleet.core.state.status import status_of
 from fleet.core.state.subtasks import Attempt
-from fleet.core.views.subtask_view import subtask_view
+from fleet.read.subtask_view import subtask_view
 
 LOG_BYTES = 400_000
 LOG_LINES = 400

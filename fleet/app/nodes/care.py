@@ -25,8 +25,6 @@ from fleet.app.nodes.terms import terms_of
 from fleet.app.wiring import Wiring
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
-from fleet.core.views.nodes_view import NodeView
-from fleet.core.views.program_view import Finding
 from fleet.errors import FleetError, first_error
 from fleet.nodes.connection import Connection, NodeRefusedError
 from fleet.nodes.messages import (
@@ -46,6 +44,8 @@ from fleet.nodes.messages import (
 )
 from fleet.nodes.transport import Link, LinkLostError, open_command
 from fleet.ports.nodes import ChecksDone, ChecksOrder, NotDone, UnknownOrderError
+from fleet.read.nodes_view import NodeView
+from fleet.read.program_view import Finding
 from worktrees.store.packs import open_node_store, pack_parts
 from worktrees.store.store import Store
 

@@ -21,8 +21,8 @@ from fleet.config import environment
 from fleet.core.facts import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
-from fleet.core.views.run_view import status_view
 from fleet.errors import FleetError
+from fleet.read.run_view import status_view
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 

@@ -13,10 +13,10 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import typer
@@ -28,8 +28,8 @@ from fleet.app.fleet import Fleet
 from fleet.cli.common import hard_stop, run_async, send_requests
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current, user
+from fleet.config.layer import WHOLE
 from fleet.config.load import Loaded
-from fleet.config.schema import Config
 from fleet.core.base.hours import BY_HOURS, Hours, read_hours
 from fleet.core.facts.facts import DrainRequested, EngineStarted, Fact, Paused, RunEnded, Unpaused
 from fleet.core.history.evolve import Follower
@@ -37,6 +37,7 @@ from fleet.core.plans.limits import Choices
 from fleet.core.policy.requests import Request
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError
+from fleet.features.table import FEATURES, is_on, load_part
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder
 
@@ -69,7 +70,7 @@ async def run_engine(
                 async for _ in signals:
                     stop.cancel()
 
-    async with tracing(fleet.config.traces.otlp, folder), create_task_group() as tasks:
+    async with beside(fleet, folder), create_task_group() as tasks:
         tasks.start_soon(listen)
         if display is not None:
             tasks.start_soon(display.follow)
@@ -86,6 +87,16 @@ async def run_engine(
     if display is not None:
         display.refresh()
     return state
+
+
+@asynccontextmanager
+async def beside(fleet: Fleet, folder: RunFolder) -> AsyncIterator[None]:
+    """What features do beside a run, as far as they are on."""
+    async with AsyncExitStack() as stack:
+        for feature in FEATURES.values():
+            if feature.beside and is_on(feature, fleet.config):
+                await stack.enter_async_context(load_part(feature.beside)(fleet, folder))
+        yield
 
 
 def refuse_unstarted(folder: RunFolder, error: FleetError) -> bool:
@@ -124,7 +135,7 @@ def open_exporter(fleet: Fleet, folder: RunFolder) -> Iterator[Exporter | None]:
 class EngineInput(BaseModel):
     """The configuration with the origin of each value, as the new process reads it."""
 
-    config: Config
+    config: dict[str, Any]
     origin: dict[str, str]
     choices: Choices = Choices()
 
@@ -142,7 +153,7 @@ class Background:
         loaded = fleet.loaded
         with Journal(self._folder.journal) as journal:
             self._recorded = journal.length
-        given = EngineInput(config=loaded.config, origin=loaded.origin, choices=loaded.choices)
+        given = EngineInput(config=loaded.config.model_dump(mode="json"), origin=loaded.origin, choices=loaded.choices)
         command = [sys.executable, "-P", "-m", "fleet.cli.live.engine", str(self._folder.path)]
         try:
             with (self._folder.path / LOG).open("wb") as log:
@@ -185,7 +196,10 @@ def main() -> int:
     """Run the engine until the run ends or is drained. Closing the terminal does not stop it."""
     folder = RunFolder(Path(sys.argv[1]))
     settings = EngineInput.model_validate_json(sys.stdin.buffer.read())
-    fleet = Fleet(Loaded(config=settings.config, origin=settings.origin, choices=settings.choices), current())
+    fleet = Fleet(
+        Loaded(config=WHOLE.model_validate(settings.config), origin=settings.origin, choices=settings.choices),
+        current(),
+    )
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with open_exporter(fleet, folder) as exporter:
@@ -247,40 +261,6 @@ def due(state: RunState, hours: Hours | None, now: datetime, unpaused_at: float)
     if state.paused or unpaused_at >= since.timestamp():
         return None
     return Paused(at=time.time(), by=BY_HOURS)
-
-
-# ---- traces ----------------------------------------------------------------------------------------------------------
-# The traces of a run at work, sent to the collector that is configured.
-
-
-LAST_S = 10.0  # so long the end of a run may take to arrive
-
-
-@asynccontextmanager
-async def tracing(otlp: str, folder: RunFolder) -> AsyncIterator[None]:
-    """Send what is over while the block lasts, and the rest after it. A collector that is down stops no run."""
-    if not otlp:
-        yield
-        return
-    from dashboards.traces import (  # noqa: PLC0415 - few runs have one
-        POSITION,
-        TraceExporter,
-        collector_address,
-    )
-
-    def complain(text: str) -> None:
-        typer.echo(f"{folder.run}: {text}", err=True)
-
-    url = collector_address(otlp)
-    with Journal(folder.journal) as journal:
-        exporter = TraceExporter(url, folder.run, journal, folder.path / POSITION, complain)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(exporter.watch)
-            yield
-            tasks.cancel_scope.cancel()
-        with anyio.move_on_after(LAST_S):
-            if not await exporter.flush():
-                complain(f"not all traces have arrived; `fleet trace {folder.run} --otlp {url}` sends them")
 
 
 if __name__ == "__main__":

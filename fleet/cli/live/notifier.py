@@ -24,8 +24,8 @@ from fleet.config.environment import current
 from fleet.config.schema import Config
 from fleet.core.facts.facts import WarningNoted
 from fleet.core.history.evolve import Follower
-from fleet.core.views.question_view import Cause, causes
 from fleet.errors import FleetError, first_error
+from fleet.read.question_view import Cause, causes
 from fleet.runs.journal import Journal
 from fleet.runs.outbox import Outbox, sending
 from fleet.runs.run_folder import RunFolder

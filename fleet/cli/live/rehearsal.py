@@ -27,10 +27,10 @@ from fleet.core.base.ids import Sha, did_you_mean
 from fleet.core.facts import facts as f
 from fleet.core.facts.facts import SubtaskEstimate
 from fleet.core.state.state import RunState
-from fleet.core.views.estimate_view import plan_estimates
-from fleet.core.views.rehearsal_view import PastTasksView, RehearsalView, past_tasks_view, rehearsal_view
 from fleet.engine.loop import SystemClock
 from fleet.errors import UsageError
+from fleet.read.estimate_view import plan_estimates
+from fleet.read.rehearsal_view import PastTasksView, RehearsalView, past_tasks_view, rehearsal_view
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder, make_state_dir, new_run
 from worktrees.sandbox.box import require_bubblewrap

@@ -25,12 +25,12 @@ from fleet.core.history.evolve import Follower
 from fleet.core.plans.limits import Reviewing
 from fleet.core.policy.requests import waiting_for_approval
 from fleet.core.state.state import RunState
-from fleet.core.views.base_view import View, dump_view
-from fleet.core.views.plan_views import RunPlanView
-from fleet.core.views.question_view import RequestView, needed
-from fleet.core.views.run_view import run_view, status_view
-from fleet.core.views.subtask_view import subtask_view
 from fleet.errors import UsageError
+from fleet.read.base_view import View, dump_view
+from fleet.read.plan_views import RunPlanView
+from fleet.read.question_view import RequestView, needed
+from fleet.read.run_view import run_view, status_view
+from fleet.read.subtask_view import subtask_view
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, git_folder, runs_by_start
 

@@ -17,10 +17,10 @@ from dashboards.text.safe import safe_block
 from fleet import __version__
 from fleet.cli.mcp.desk import Desk
 from fleet.cli.mcp.tools import FleetTool, offered
-from fleet.core.views.base_view import dump_view
-from fleet.core.views.question_view import ErrorView, FailedView
 from fleet.errors import FleetError, UsageError
 from fleet.ports.worktrees import EffectError
+from fleet.read.base_view import dump_view
+from fleet.read.question_view import ErrorView, FailedView
 
 INSTRUCTIONS = """\
 fleet takes an epic (a goal too large for one agent), plans it, runs many agents in worktrees, and lands what passes \

@@ -7,10 +7,10 @@ from typing import Any, Literal
 from dashboards.report.report_data import ReportData
 from fleet.cli.mcp import arguments as a
 from fleet.cli.mcp.desk import Desk
-from fleet.core.views.base_view import View, shape_of
-from fleet.core.views.question_view import RequestView, ReviewView
-from fleet.core.views.run_view import StatusView
-from fleet.core.views.subtask_view import DiffView
+from fleet.read.base_view import View, shape_of
+from fleet.read.question_view import RequestView, ReviewView
+from fleet.read.run_view import StatusView
+from fleet.read.subtask_view import DiffView
 
 Effect = Literal["looks", "adds", "decides"]
 """`looks`: changes nothing. `adds`: a new run, which costs money. `decides`: in the place of a person."""

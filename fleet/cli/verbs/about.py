@@ -13,8 +13,8 @@ from fleet.cli.entry import unknown_verb
 from fleet.cli.verb_table import VERBS
 from fleet.config import environment
 from fleet.core.base.ids import did_you_mean
-from fleet.core.views.program_view import CompletionView, ProgramView, VerbsView, VerbView
 from fleet.errors import FleetError, UsageError
+from fleet.read.program_view import CompletionView, ProgramView, VerbsView, VerbView
 
 
 def help_(

@@ -51,9 +51,9 @@ from fleet.core.plans.parameters import flat_plan
 from fleet.core.plans.plan import PLANNER
 from fleet.core.plans.replay import REPLAYER
 from fleet.core.state.state import RunState
-from fleet.core.views.estimate_view import EstimateView, estimate_view, plan_estimates
-from fleet.core.views.run_view import limits_view
 from fleet.errors import UsageError
+from fleet.read.estimate_view import EstimateView, estimate_view, plan_estimates
+from fleet.read.run_view import limits_view
 from fleet.runs.journal import Holder, locked_message
 from fleet.runs.run_folder import RunFolder
 

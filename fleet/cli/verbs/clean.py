@@ -19,8 +19,8 @@ from fleet.cli.live.kept_metrics import keep_metrics
 from fleet.core.base.ids import RunId
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
-from fleet.core.views.program_view import CleanView, LeftoverView, PartView
 from fleet.errors import FleetError
+from fleet.read.program_view import CleanView, LeftoverView, PartView
 from fleet.runs.run_folder import RunFolder, all_runs, root_of
 from worktrees.base.fs import size_of
 from worktrees.leases.gc import Leftovers, Part, StoreUse, clean_run, remove_lost_store, remove_store, stores

@@ -19,9 +19,9 @@ from fleet.config.environment import current
 from fleet.config.toml import dump_toml
 from fleet.core.base.ids import did_you_mean, is_slug
 from fleet.core.facts.facts import RungTally
-from fleet.core.views.init_view import ConfigValueView
-from fleet.core.views.policy_document import policy_view
 from fleet.errors import FleetError, UsageError
+from fleet.read.init_view import ConfigValueView
+from fleet.read.policy_document import policy_view
 
 
 def config_show(

@@ -41,12 +41,12 @@ from fleet.core.base.ids import RunId, result_branch
 from fleet.core.facts.facts import CheckRun
 from fleet.core.facts.failures import how
 from fleet.core.plans.limits import parse_rung
-from fleet.core.views.init_view import TrialView
-from fleet.core.views.program_view import Finding
 from fleet.errors import FleetError
 from fleet.forge.place import HOSTS, PROGRAMS, Kind, Place
 from fleet.forge.program import ForgeError, Program, ProgramMissingError
 from fleet.ports.worktrees import EffectError
+from fleet.read.init_view import TrialView
+from fleet.read.program_view import Finding
 from fleet.runs.outbox import Outbox, has_outbox, sending
 from fleet.runs.run_folder import RunFolder, all_runs, make_state_dir
 from worktrees.git.program import ask_git, text

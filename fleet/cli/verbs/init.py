@@ -33,8 +33,8 @@ from fleet.config.layer import Key
 from fleet.config.load import REPOSITORY_FILE, Loaded, load_config, set_in_file, user_file_path
 from fleet.config.schema import Config
 from fleet.core.base.ids import slug
-from fleet.core.views.init_view import InitView, TrialView, TriedView, Verdict, YourKey
 from fleet.errors import UsageError
+from fleet.read.init_view import InitView, TrialView, TriedView, Verdict, YourKey
 from fleet.recipes.find import Found, find_recipes
 from fleet.recipes.lacking import private_files
 from fleet.recipes.recipe import Recipe, fleet_toml, together

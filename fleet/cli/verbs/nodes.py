@@ -25,9 +25,9 @@ from fleet.core.base.ids import did_you_mean
 from fleet.core.facts.facts import NodeAddRequested, NodeDrained, NodeUndrained
 from fleet.core.policy.requests import Request
 from fleet.core.state.state import NodeState
-from fleet.core.views.nodes_view import CleanedNodeView, GreetingView, NodeView, node_status
-from fleet.core.views.program_view import Finding
 from fleet.errors import FleetError, UsageError
+from fleet.read.nodes_view import CleanedNodeView, GreetingView, NodeView, node_status
+from fleet.read.program_view import Finding
 
 Done = TypeVar("Done")
 TEXT = 300

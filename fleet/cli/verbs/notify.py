@@ -20,9 +20,9 @@ from fleet.cli.verb_table import VERBS
 from fleet.config.environment import current
 from fleet.config.load import load_config
 from fleet.config.schema import Config
-from fleet.core.views.program_view import ChannelTestView, NotifiedRunsView, SentView
-from fleet.core.views.question_view import Cause
 from fleet.errors import FleetError, UsageError, first_error
+from fleet.read.program_view import ChannelTestView, NotifiedRunsView, SentView
+from fleet.read.question_view import Cause
 from fleet.runs.outbox import Outbox, has_outbox
 from fleet.runs.run_folder import RunFolder, all_runs
 

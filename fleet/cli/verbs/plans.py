@@ -40,8 +40,9 @@ from fleet.config.toml import read_text
 from fleet.core.base.ids import did_you_mean
 from fleet.core.plans.parameters import parameter_lines, read_parameters
 from fleet.core.state.status import split_or_dropped
-from fleet.core.views.estimate_view import plan_estimates
-from fleet.core.views.plan_views import (
+from fleet.errors import UsageError
+from fleet.read.estimate_view import plan_estimates
+from fleet.read.plan_views import (
     LibraryPlanView,
     PlanChangesView,
     PlanCheckView,
@@ -51,7 +52,6 @@ from fleet.core.views.plan_views import (
     plan_diff,
     saved_plan,
 )
-from fleet.errors import UsageError
 from fleet.runs.run_folder import RunFolder
 
 PlanName = Annotated[

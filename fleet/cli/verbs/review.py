@@ -29,8 +29,8 @@ from fleet.core.plans.lint import grade_plan
 from fleet.core.policy.requests import objections, waiting_for_approval
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
-from fleet.core.views.question_view import ReviewView, when_read
 from fleet.errors import UsageError
+from fleet.read.question_view import ReviewView, when_read
 from fleet.runs.run_folder import RunFolder
 
 Only = Annotated[

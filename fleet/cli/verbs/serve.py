@@ -30,8 +30,8 @@ from fleet.cli.common import (
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
 from fleet.config.load import Loaded, load_config
-from fleet.core.views.program_view import EditorCommandView, McpToolView, ServerView
 from fleet.errors import FleetError, UsageError
+from fleet.read.program_view import EditorCommandView, McpToolView, ServerView
 from fleet.runs.run_folder import all_runs, root_of
 
 STOPS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})

@@ -19,10 +19,10 @@ from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgumen
 from fleet.cli.live.display import land_again
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
-from fleet.core.views.pulls_view import MergeView, PullsView, TendStatus, TendView
 from fleet.errors import UsageError
 from fleet.forge.open import open_forge
 from fleet.forge.place import PREFIXES, Kind
+from fleet.read.pulls_view import MergeView, PullsView, TendStatus, TendView
 from fleet.runs.run_folder import RunFolder, find_run
 from worktrees.store.store import open_store
 from worktrees.target.publish import remote_of

@@ -25,9 +25,9 @@ from fleet.config import environment
 from fleet.core.facts.facts import Fact
 from fleet.core.history.evolve import Follower
 from fleet.core.state.state import RunState
-from fleet.core.views.program_view import WebView
-from fleet.core.views.run_view import status_view
 from fleet.errors import UsageError
+from fleet.read.program_view import WebView
+from fleet.read.run_view import status_view
 from fleet.runs.run_folder import RunFolder
 
 TICK_S = 0.25

@@ -9,12 +9,12 @@ from fleet.core.plans.lint import Grade, grade_revision
 from fleet.core.plans.parameters import flat_revision
 from fleet.core.plans.revision import Known, Problem, Revision, revise_plan, with_reviews
 from fleet.core.policy.effects import CallPlanner
+from fleet.core.policy.planner_view import area_state, find_subtasks, planner_record, planner_state, subtask_report
 from fleet.core.policy.remedies import backoff
 from fleet.core.state.areas import conversations, planning_of
 from fleet.core.state.machines import known_machines
 from fleet.core.state.state import RunState
 from fleet.core.state.status import for_revision
-from fleet.core.views.planner_view import area_state, find_subtasks, planner_record, planner_state, subtask_report
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import planner_notes
 from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget

@@ -7,8 +7,8 @@ import pytest
 
 from fleet.app.rehearsing import write_advice
 from fleet.core.base.ids import RunId, Sha
-from fleet.core.views.rehearsal_view import RehearsalView, Setting
 from fleet.errors import UsageError
+from fleet.read.rehearsal_view import RehearsalView, Setting
 
 VIEW = RehearsalView(
     run=RunId("dress"),

@@ -7,8 +7,8 @@ import pytest
 
 from fleet.app.recipe_trials import TrialOrder, try_out
 from fleet.config.load import load_config
-from fleet.core.views.init_view import TrialView
 from fleet.errors import FleetError
+from fleet.read.init_view import TrialView
 from tests.worktrees.conftest import fingerprint, git, make_repository, path_without
 
 pytestmark = pytest.mark.anyio

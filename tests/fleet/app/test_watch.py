@@ -6,9 +6,9 @@ import pytest
 
 from fleet.app.tending import pause_after, watch
 from fleet.core.base.ids import RunId
-from fleet.core.views.pulls_view import TendStatus, TendView
 from fleet.errors import FleetError
 from fleet.forge.program import ForgeError, NotLoggedInError, RateLimitedError
+from fleet.read.pulls_view import TendStatus, TendView
 from worktrees.target.publish import RemoteError
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import typer.main
 
 from fleet.cli.entry import app
-from fleet.cli.verb_table import VERBS, Verb
+from fleet.cli.verb_table import VERBS
+from fleet.features.table import Verb
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "command-line.md"
 COMMON = ("RUN", "--run", "--repo", "--json", "--output", "--force", "--yes")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fleet.cli.entry import run_program
-from fleet.core.views.base_view import SCHEMA_VERSION
+from fleet.read.base_view import SCHEMA_VERSION
 
 CHECK = {"criterion": "x exists", "run": "test -f x"}
 PLAN = {"goal": "Greet.", "subtasks": [{"id": "one", "title": "One", "goal": "Write x.", "acceptance": [CHECK]}]}

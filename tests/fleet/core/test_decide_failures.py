@@ -7,7 +7,7 @@ from fleet.core.plans.limits import Policy
 from fleet.core.plans.revision import Revision
 from fleet.core.policy.remedies import LADDER
 from fleet.core.state.status import for_revision
-from fleet.core.views.run_view import run_word
+from fleet.read.run_view import run_word
 from tests.fleet.core.pretend import KINDS, subtask
 from tests.fleet.core.story import Story, failure, plan_of
 

@@ -8,10 +8,10 @@ import pytest
 
 from fleet.core.facts.facts import FACT, Fact
 from fleet.core.history.evolve import evolve
+from fleet.core.policy.planner_view import planner_state
 from fleet.core.state.state import RunState
 from fleet.core.state.status import statuses
-from fleet.core.views.planner_view import planner_state
-from fleet.core.views.run_view import status_view
+from fleet.read.run_view import status_view
 
 JOURNALS = Path(__file__).parent / "journals"
 T = 1_700_000_000.0

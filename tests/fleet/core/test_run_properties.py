@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.core.audit.audit import audit_run, read_facts
-from fleet.core.audit.commits import Branch, Commit
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.facts.facts import (
     FACT,
@@ -20,10 +18,12 @@ from fleet.core.facts.facts import (
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy, ReviewRules
 from fleet.core.plans.plan import find_cycle
+from fleet.core.policy.planner_view import planner_state
 from fleet.core.state.areas import area_depth
 from fleet.core.state.state import RunState
-from fleet.core.views.planner_view import planner_state
-from fleet.core.views.run_view import status_view
+from fleet.features.audit.audit import audit_run, read_facts
+from fleet.features.audit.commits import Branch, Commit
+from fleet.read.run_view import status_view
 from tests.effort import examples
 from tests.fleet.core.pretend import Pretend
 

@@ -9,9 +9,9 @@ from anyio import Event
 from fleet.core.base.ids import SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.plans.revision import Retry, Revision
-from fleet.core.views.subtask_view import subtask_view
 from fleet.engine.loop import Engine
 from fleet.ports.agents import Meter, PlannerBrief, WorkerBrief, Workspace
+from fleet.read.subtask_view import subtask_view
 from tests.fleet.core.pretend import subtask_of
 from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import DONE, FakeFleet, finishes, wait_until

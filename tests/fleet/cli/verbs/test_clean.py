@@ -17,7 +17,7 @@ from fleet.cli.verbs.clean import Cleaned, CleanOptions, clean_up, clean_view, t
 from fleet.core.base.ids import RunId, SubtaskId, attempt_ref, taken_ref
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.core.views.base_view import dump_view
+from fleet.read.base_view import dump_view
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import runs_dir
 from tests.fleet.processes import LIMIT_S, clean_environment

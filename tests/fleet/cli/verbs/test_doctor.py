@@ -16,7 +16,7 @@ from fleet.cli.entry import app
 from fleet.cli.verbs.doctor import acp_findings, examine, mcp_findings, python_finding, worker_findings
 from fleet.config.load import Loaded, default_config, load_config
 from fleet.config.schema import McpServer
-from fleet.core.views.program_view import Finding
+from fleet.read.program_view import Finding
 from tests.worktrees.conftest import git, make_repository
 
 SERVER = Path(__file__).parents[3] / "agents" / "mcp_server.py"

@@ -1,9 +1,9 @@
 """What git lost and the journal names is taken back, and done again: no human is needed, no attempt used up."""
 
-from fleet.core.audit.audit import read_facts
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.effects import Publish
+from fleet.features.audit.audit import read_facts
 from tests.fleet.core.pretend import attempt_at
 from tests.fleet.core.story import Story, plan_of
 

@@ -6,6 +6,7 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy, Reviewing, ReviewRules
 from fleet.core.plans.plan import Estimate, Plan
+from fleet.core.policy.planner_view import planner_state
 from fleet.core.policy.requests import (
     fact_of,
     is_being_revised,
@@ -16,7 +17,6 @@ from fleet.core.policy.requests import (
     rules_text,
     waiting_for_approval,
 )
-from fleet.core.views.planner_view import planner_state
 from tests.fleet.core.story import WHO, Story, plan_of
 
 

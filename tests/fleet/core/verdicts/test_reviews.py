@@ -14,7 +14,7 @@ from fleet.core.policy.effects import may_start
 from fleet.core.state.subtasks import Attempt
 from fleet.core.verdicts.oddities import parse_patch
 from fleet.core.verdicts.reviews import Review, ReviewRules, settled_by, verdict
-from fleet.core.views.question_view import reviews_view
+from fleet.read.question_view import reviews_view
 from tests.fleet.core.pretend import checks_of, subtask
 from tests.fleet.core.story import Story, plan_of
 

@@ -10,12 +10,12 @@ from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
-from fleet.core.views.run_view import status_view
-from fleet.core.views.subtask_view import subtask_view
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
 from fleet.engine.local_node import LocalNode
 from fleet.ports.worktrees import EffectError
+from fleet.read.run_view import status_view
+from fleet.read.subtask_view import subtask_view
 from tests.fleet.core.pretend import subtask_of
 from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
 

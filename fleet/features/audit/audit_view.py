@@ -1,0 +1,229 @@
+"""An audit as a view: the output of `fleet audit --json`, and the source of its text."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from fleet.core.base.ids import RunId, Sha, SubtaskId
+from fleet.core.facts.facts import CheckRun, Ending
+from fleet.core.plans.limits import Reviewing
+from fleet.core.plans.plan import Subtask
+from fleet.core.state.state import Review, RunState
+from fleet.features.audit.audit import AttemptStart, Audit, Chain, Entry
+from fleet.read.question_view import FindingView, findings_of
+from fleet.read.subtask_view import AttemptView, attempt_view
+
+Tested = Literal["itself", "with what landed on it", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedReview:
+    """How the run reviews its plans."""
+
+    by: Reviewing | None
+    """`human`, `auto` or `none`; null in a run from before there were rules."""
+    rules: Mapping[str, object]
+    """`[review]` of the configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionView:
+    """A version of the plan that concerns the subtask."""
+
+    version: int
+    by: str
+    at: float
+    """When, in seconds since 1970."""
+    area: SubtaskId | None
+    """The area whose planner wrote it; null: the run's own planner, or a person."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalView:
+    """Who approved the subtask."""
+
+    asked_for: bool
+    """Whether the run asked for a review."""
+    version: int | None
+    """The approved version of the plan; null if none was approved."""
+    by: str | None
+    """Null if nothing was approved."""
+    at: float | None
+    """When, in seconds since 1970."""
+    automatic: bool | None
+    """Whether the rules approved it, not a person."""
+    in_force: int
+    """The version of the plan when the attempt started."""
+    stopped_by: tuple[str, ...]
+    """The review rules that it breaks, so that a person had to approve it."""
+    rejections: tuple[Review, ...]
+    """The rejections of the subtask before that."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedSubtask:
+    """A subtask of a landed commit."""
+
+    id: SubtaskId
+    spec: Subtask | None
+    """As it was when the attempt started: [a subtask](plan-file.md#a-subtask). Null if the journal has no start."""
+    area: SubtaskId | None
+    """The area it belongs to."""
+    split_from: SubtaskId | None
+    """The subtask it is a part of."""
+
+
+@dataclass(frozen=True, slots=True)
+class LandingRecord:
+    """How the commit landed."""
+
+    batch: int
+    """The number of the batch."""
+    at: float
+    """When, in seconds since 1970."""
+    published_at: float | None
+    """When the result branch reached it; null while it has not."""
+    tree: Sha | None
+    tested: Tested
+    """Whether its own tree was tested, or only a later one that contains it; `unknown` if a crash took the record."""
+    checks: tuple[CheckRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitView:
+    """A commit that is or should be on the result branch, and the chain that led to it."""
+
+    commit: Sha | None
+    """Null if the journal names none."""
+    tree: Sha | None
+    """Null if git does not have the commit."""
+    subject: str | None
+    """The first line of its message."""
+    on_branch: bool
+    """Whether it is on the result branch."""
+    plan: tuple[VersionView, ...] | None
+    """The versions of the plan that concern it. This and the next five are null if the journal does not know it."""
+    approval: ApprovalView | None
+    """Null if the journal has no start of the attempt."""
+    subtask: AuditedSubtask | None
+    """The subtask."""
+    attempts: tuple[AttemptView, ...] | None
+    """Every attempt at the subtask."""
+    findings: tuple[FindingView, ...] | None
+    """What models found in these attempts that they did not make, and what became of it."""
+    landing: LandingRecord | None
+    """How it landed."""
+    problems: tuple[str, ...]
+    """Where the journal and git contradict each other, or something is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditView:
+    """Every commit of a result branch, compared with the journal."""
+
+    run: RunId
+    epic: str
+    repository: str
+    base: Sha
+    base_name: str
+    result_branch: str
+    tip: Sha | None
+    """The tip of the result branch; null if it does not exist."""
+    simulated: bool
+    rehearsal: bool
+    """Whether it is about history."""
+    for_real: bool
+    """Whether it is a rehearsal in which planner and workers did history's commits again."""
+    plan_values: Mapping[str, object]
+    """The values of the parameters of the plan file."""
+    ending: Ending | None
+    """How the run ended; null before."""
+    review: AppliedReview
+    """How the run reviews its plans."""
+    holds: bool
+    """Whether there are no problems, here or at a commit."""
+    problems: tuple[str, ...]
+    """Problems that concern no single commit."""
+    commits: tuple[CommitView, ...]
+    not_published: tuple[Sha, ...]
+    """Commits that landed and are not on the result branch yet."""
+
+
+def audit_view(audit: Audit) -> AuditView:
+    state = audit.state
+    return AuditView(
+        run=state.run,
+        epic=state.goal,
+        repository=state.repository,
+        base=state.base,
+        base_name=state.base_name,
+        result_branch=state.result_branch,
+        tip=audit.branch.tip,
+        simulated=state.simulated,
+        rehearsal=state.rehearsal is not None,
+        for_real=state.for_real,
+        plan_values=dict(state.values),
+        ending=state.ending,
+        review=AppliedReview(by=state.policy.reviewing, rules=state.policy.rules.model_dump(mode="json")),
+        holds=audit.holds,
+        problems=tuple(audit.problems),
+        commits=tuple(_commit(state, entry) for entry in audit.entries),
+        not_published=tuple(chain.member.commit for chain in audit.unpublished),
+    )
+
+
+def _commit(state: RunState, entry: Entry) -> CommitView:
+    commit, chain = entry.commit, entry.chain
+    start = chain.start if chain is not None else None
+    return CommitView(
+        commit=commit.id if commit is not None else chain.member.commit if chain is not None else None,
+        tree=commit.tree if commit is not None else None,
+        subject=commit.subject if commit is not None else None,
+        on_branch=commit is not None,
+        plan=_versions(chain) if chain is not None else None,
+        approval=_approval(start) if start is not None else None,
+        subtask=_subtask(chain) if chain is not None else None,
+        attempts=_attempts(chain) if chain is not None else None,
+        findings=findings_of(state, chain.member.subtask, chain.attempts) if chain is not None else None,
+        landing=_landing(chain) if chain is not None else None,
+        problems=tuple(entry.problems),
+    )
+
+
+def _versions(chain: Chain) -> tuple[VersionView, ...]:
+    return tuple(VersionView(v.plan.version, v.by, v.at, v.area, v.why) for v in chain.versions)
+
+
+def _attempts(chain: Chain) -> tuple[AttemptView, ...]:
+    return tuple(attempt_view(attempt, chain.landed_at) for attempt in chain.attempts)
+
+
+def _subtask(chain: Chain) -> AuditedSubtask:
+    spec = chain.start.spec if chain.start is not None else None
+    return AuditedSubtask(chain.member.subtask, spec, chain.area, chain.split_from)
+
+
+def _landing(chain: Chain) -> LandingRecord:
+    return LandingRecord(
+        batch=chain.batch,
+        at=chain.landed_at,
+        published_at=chain.published_at,
+        tree=chain.member.tree or None,
+        tested="unknown" if chain.unrecorded else "itself" if chain.member.tested else "with what landed on it",
+        checks=chain.checks or chain.later_checks,
+    )
+
+
+def _approval(start: AttemptStart) -> ApprovalView:
+    approval = start.approval
+    return ApprovalView(
+        asked_for=start.reviewed,
+        version=approval.version if approval is not None else None,
+        by=approval.by if approval is not None else None,
+        at=approval.at if approval is not None else None,
+        automatic=approval.automatic if approval is not None else None,
+        in_force=start.version,
+        stopped_by=start.objections,
+        rejections=start.rejections,
+    )

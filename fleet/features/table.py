@@ -1,0 +1,74 @@
+"""The features, one entry each. Literal: nothing here is imported before it is used.
+
+A feature is the folder of its name beside this file. Without the folder and its entry the rest of the program works.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Literal
+
+About = Literal["run", "part", "repository", "machine"]
+"""What a verb is about, which decides the options it has in common with others (docs/reference/command-line.md).
+
+`run`: RUN or --run, -C. `part` of a run, such as a subtask: --run, -C. `repository`: -C. `machine`: none of them.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """The function of a verb, and the first line of its help, which a test compares with the function's docstring."""
+
+    place: str
+    """`module:name`, below `fleet.cli.verbs`; that of a feature, `feature.module:name`, below `fleet.features`."""
+    about: About
+    summary: str
+    changes: bool = False
+    """Whether it changes a run that exists. It then has --yes, and takes no other repository's run without asking."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """What a feature adds."""
+
+    verbs: Mapping[str, Mapping[str, Verb]] = field(default_factory=dict)
+    """By the group of `fleet --help` that lists them."""
+    sections: Mapping[str, str] = field(default_factory=dict)
+    """Its tables of the configuration by their names: subclasses of `Section`."""
+    on: str = ""
+    """The key of the configuration that turns it on for a run: it is off while this is empty."""
+    beside: str = ""
+    """What is open beside a run while the feature is on: a function of the fleet and the run's folder that returns an
+    async context manager."""
+
+
+FEATURES: dict[str, Feature] = {
+    "audit": Feature(
+        verbs={
+            "Result": {
+                "audit": Verb("audit.verbs:audit", "run", "Check every commit on a run's result branch."),
+                "commits": Verb("audit.verbs:commits", "repository", "Count the fleet's commits in a repository."),
+            }
+        }
+    ),
+    "traces": Feature(
+        verbs={"Result": {"trace": Verb("traces.verbs:trace", "run", "Turn a run into a trace of OpenTelemetry.")}},
+        sections={"traces": "traces.settings:Traces"},
+        on="traces.otlp",
+        beside="traces.sender:sending_traces",
+    ),
+}
+
+
+def load_part(place: str) -> Any:
+    """What is at `feature.module:name`."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"fleet.features.{module}"), name)
+
+
+def is_on(feature: Feature, config: object) -> bool:
+    """Whether its key is set."""
+    value = config
+    for name in feature.on.split("."):
+        value = getattr(value, name)
+    return bool(value)

@@ -1,0 +1,14 @@
+"""The configuration of traces."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from fleet.config.schema import Line, Section
+
+
+class Traces(Section):
+    refused: ClassVar[Mapping[str, str]] = {"otlp": "decides who can observe your fleet"}
+
+    otlp: Annotated[Line, Field(pattern=r"^$|^https?://[^\s]+$")]

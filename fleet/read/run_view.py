@@ -1,0 +1,402 @@
+"""A run for scripts and people: its status, and its incidents."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fleet.core.base.ids import RunId, Sha, SubtaskId
+from fleet.core.base.usage import Cost, Spend
+from fleet.core.facts.facts import Role, ServiceCondition, SubtaskEstimate
+from fleet.core.plans.parameters import is_flat
+from fleet.core.policy.budget import outage_text, over_budget, run_budgets
+from fleet.core.policy.endings import is_idle, planner_is_lost
+from fleet.core.policy.landing import is_full
+from fleet.core.policy.planner_view import ROUNDED
+from fleet.core.policy.requests import awaits_approval, objections, open_for_approval
+from fleet.core.state.state import Outage, Review, RunState
+from fleet.core.state.status import Progress, Status, is_refused, progress, status_counts
+from fleet.read.base_view import BaseView, base_view
+from fleet.read.estimate_view import RemainingView, remaining_view, run_estimates
+from fleet.read.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views
+from fleet.read.nodes_view import NodeUseView, node_views, waiting_for_machines
+from fleet.read.question_view import (
+    Needed,
+    QuestionView,
+    ReviewsView,
+    ends_in,
+    needed,
+    question_view,
+    reviews_view,
+)
+
+ROLES: tuple[Role, ...] = ("planner", "worker")  # roles that every run has
+
+
+@dataclass(frozen=True, slots=True)
+class AgentsView:
+    """Agents at the same time."""
+
+    running: int
+    """Now; 0 if no engine runs."""
+    peak: int
+    """The most so far."""
+    limit: int
+    """The most that are allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LandingView:
+    """The batches so far."""
+
+    batches: int
+    """Batches that were formed."""
+    red: int
+    """Batches with a failed check."""
+    gate_runs: int
+    """How often the gate was run."""
+    queued: int
+    """Verified subtasks that wait to land, those under test included."""
+    testing: int
+    """Batches under test."""
+    full: bool
+    """Whether so much work waits, for its checks or to land, that no new attempt starts before some has landed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokensView:
+    """Calls and their tokens."""
+
+    calls: int
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetView:
+    """One limit of a run."""
+
+    limit: float
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceView:
+    """An outage of the model service, for which calls wait."""
+
+    family: str | None
+    """The model family that it concerns; null: all of them."""
+    condition: ServiceCondition
+    why: str
+    since: float
+    """When it began, in seconds since 1970."""
+    seconds: float
+    said: str
+    """The same in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerHealth:
+    """Whether the run's planner answers, and when it is called again if it does not."""
+
+    calls: int
+    failures_in_a_row: int
+    last_failure: str | None
+    """Why its last call failed; null if it succeeded."""
+    next_try_s: float | None
+    """Seconds until the next try."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """The status of a run."""
+
+    run: RunId
+    state: str
+    """`planning`, `running`, `paused`, `draining`, `awaiting approval`, `waiting for an answer`,
+    `waiting for the planner`, `over budget`, `interrupted`, `refused` (it ended before anything was done), or how it
+    ended."""
+    why: str
+    """Why it ended as it did; empty before."""
+    paused_by: str | None
+    """Who paused it; `run.not_between`: the hours in which it starts nothing. Null if it is not paused."""
+    causes: tuple[str, ...]
+    """If set-up or gate failed on the base: the lines of the output that matter."""
+    advice: tuple[str, ...]
+    """What to do about them."""
+    goal: str
+    repository: str
+    started_at: float
+    """When it was started, in seconds since 1970."""
+    plan_version: int
+    subtasks: Mapping[Status, int]
+    """How many subtasks have each status."""
+    landed: Progress
+    """How many subtasks landed, of those that are to land."""
+    agents: AgentsView
+    attempts: int
+    """Attempts that were started."""
+    commits: int
+    """Commits that landed."""
+    commits_tested: int
+    """Of these, commits whose own tree was tested."""
+    landing: LandingView
+    incidents: IncidentCounts
+    tokens: Mapping[Role, TokensView]
+    """By role: `planner`, `worker`, and `sub_planner`, `resolver` and `reviewer` if there were any."""
+    cost_dollars: float | None
+    """Null if the price of a call is unknown."""
+    cost_by_role: Mapping[Role, float | None]
+    cost_in_doubt: Cost
+    """What interrupted calls may have cost in addition, at most."""
+    budget: Mapping[str, BudgetView]
+    """The limits that are set, by their unit: `dollars`, `tokens`, `minutes`, `attempts`."""
+    simulated: bool
+    rehearsal: bool
+    """Whether it is about history: none of its figures is one of a real run."""
+    for_real: bool
+    """Whether it is a rehearsal in which planner and workers did history's commits again."""
+    sandbox: str
+    seconds: float
+    """How long engines worked on it."""
+    service: tuple[ServiceView, ...]
+    """Outages of the model service, for which calls wait."""
+    questions: tuple[QuestionView, ...]
+    """Open questions."""
+    needs: tuple[Needed, ...]
+    """What it needs from a person, the most urgent first: `resume`, `approve`, `answer`, `budget`, `unpause`."""
+    ends_in_s: float | None
+    """Seconds until the run ends unless someone answers or approves; null while it has other work, or waits without a
+    limit."""
+    result_branch: str | None
+    """Null while nothing was published."""
+    base: Sha
+    tip: Sha
+    gate: str | None
+    """The project's gate; empty: there is none; null: not recorded."""
+    never_green: tuple[str, ...]
+    """Commands of the gate that failed on the base and on every tree since."""
+    warnings: tuple[str, ...]
+    flat: bool | None
+    """Whether the first plan has a single subtask; null before there is a plan."""
+    plan_warnings: tuple[str, ...]
+    """The linter's warnings about the plan."""
+    plan_values: Mapping[str, object]
+    """The values of the parameters of the plan file."""
+    waiting_for_approval: Mapping[SubtaskId, tuple[str, ...]]
+    """The subtasks that wait for approval, each with the rules that it breaks."""
+    reviews: tuple[Review, ...]
+    reviewed: ReviewsView | None
+    """What models found in changes that they did not make; null if nothing was reviewed."""
+    nodes: tuple[NodeUseView, ...]
+    """The machines beside this one that work for it, by name."""
+    waiting_for_machines: Mapping[SubtaskId, str]
+    """The first of the subtasks that could start, but for a machine with the labels that they ask for; and why."""
+    planner: PlannerHealth
+    estimates: tuple[SubtaskEstimate, ...]
+    """What comparable subtasks cost and took that landed, for each worker and size of its open subtasks."""
+    remaining: RemainingView | None
+    """What is left of it, if it continues as it did so far; null where that says nothing: fewer than five subtasks have
+    landed, the run waits for a person, no process works on it, or it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run with the story of every incident."""
+
+    run: RunId
+    state: str
+    """The same word as in a status."""
+    why: str
+    """Why it ended; empty while it has not."""
+    goal: str
+    simulated: bool
+    rehearsal: bool
+    """Whether it is about history."""
+    for_real: bool
+    """Whether it is a rehearsal in which planner and workers did history's commits again."""
+    subtasks: Mapping[Status, int]
+    """How many subtasks have each status."""
+    rates: IncidentCounts
+    incidents: tuple[IncidentView, ...]
+    base_check: BaseView
+    """Set-up and gate on the base."""
+
+
+def run_word(state: RunState, now: float, *, alive: bool) -> str:
+    """The status of a run as one word or two."""
+    if state.ending is not None:
+        return "refused" if is_refused(state) else state.ending
+    if not alive:
+        return "interrupted"
+    if state.draining:
+        return "draining"
+    if state.paused:
+        return "paused"
+    if awaits_approval(state) and not any(state.underway()) and state.planning.open is None:
+        return "awaiting approval"
+    if over_budget(state, now) is not None:
+        return "over budget"
+    if planner_is_lost(state) and not any(state.underway()):
+        return "waiting for the planner"
+    if any(not question.aside for question in state.open_questions()) and is_idle(state, now):
+        return "waiting for an answer"
+    return "planning" if not state.plan.subtasks else "running"
+
+
+def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
+    spending, base = spend_by_role(state), base_view(state)
+    return StatusView(
+        run=state.run,
+        state=run_word(state, now, alive=alive),
+        why=state.ending_why,
+        paused_by=state.paused_by,
+        causes=base.causes,
+        advice=base.advice,
+        goal=state.plan.goal or state.goal,
+        repository=state.repository,
+        started_at=state.started_at,
+        plan_version=state.plan.version,
+        subtasks=dict(sorted(status_counts(state, now).items())),
+        landed=progress(state),
+        agents=AgentsView(running=state.working() if alive else 0, peak=state.peak, limit=state.policy.workers),
+        attempts=state.attempts,
+        commits=state.commits,
+        commits_tested=commits_tested(state),
+        landing=_landing_view(state),
+        incidents=incident_counts(state.incidents),
+        tokens={role: tokens_view(spend) for role, spend in spending.items()},
+        cost_dollars=state.spent.dollars,
+        cost_by_role={role: spend.dollars for role, spend in spending.items()},
+        cost_in_doubt=state.doubt,
+        budget={
+            budget.unit: BudgetView(limit=budget.limit, left=round(budget.remaining, ROUNDED[budget.unit]))
+            for budget in run_budgets(state, now)
+        },
+        simulated=state.simulated,
+        rehearsal=state.rehearsal is not None,
+        for_real=state.for_real,
+        sandbox=state.sandbox,
+        seconds=round(state.seconds(now), 3),
+        service=tuple(_service(scope, outage, now) for scope, outage in state.service.items()) if alive else (),
+        questions=tuple(question_view(state, question, now, alive=alive) for question in state.open_questions()),
+        needs=needed(state, now, alive=alive),
+        ends_in_s=ends_in(state, now) if alive else None,
+        result_branch=state.result_branch if state.published else None,
+        base=state.base,
+        tip=state.tip,
+        gate=state.gate_command,
+        never_green=tuple(check.command for check in state.red_base),
+        warnings=tuple(state.warnings),
+        flat=is_flat(state.versions[0].plan) if state.versions else None,
+        plan_warnings=tuple(state.plan_warnings),
+        plan_values=dict(state.values),
+        waiting_for_approval={id_: tuple(objections(state, id_)) for id_ in open_for_approval(state)},
+        reviews=state.reviews,
+        reviewed=reviews_view(state),
+        nodes=node_views(state, alive=alive),
+        waiting_for_machines=waiting_for_machines(state, now),
+        planner=_planner_health(state, now),
+        estimates=run_estimates(state),
+        remaining=remaining_view(state, now, alive=alive),
+    )
+
+
+def _landing_view(state: RunState) -> LandingView:
+    return LandingView(
+        batches=state.landing.batches,
+        red=state.landing.red,
+        gate_runs=sum(tried.gate_runs for tried in state.landing.tested),
+        queued=len(state.landing.queue),
+        testing=len(state.landing.open_batches),
+        full=is_full(state),
+    )
+
+
+def run_view(state: RunState, now: float, *, alive: bool) -> RunView:
+    return RunView(
+        run=state.run,
+        state=run_word(state, now, alive=alive),
+        why=state.ending_why,
+        goal=state.plan.goal or state.goal,
+        simulated=state.simulated,
+        rehearsal=state.rehearsal is not None,
+        for_real=state.for_real,
+        subtasks=dict(sorted(status_counts(state, now).items())),
+        rates=incident_counts(state.incidents),
+        incidents=incident_views(state, now),
+        base_check=base_view(state),
+    )
+
+
+def commits_tested(state: RunState) -> int:
+    """How many of the landed commits had their own tree tested, not only a later one."""
+    return sum(attempt.tested for subtask in state.subtasks.values() for attempt in subtask.attempts)
+
+
+def spend_by_role(state: RunState) -> dict[Role, Spend]:
+    return {**{role: Spend() for role in ROLES}, **state.spend}
+
+
+def tokens_view(spend: Spend) -> TokensView:
+    usage = spend.usage
+    return TokensView(spend.calls, usage.input, usage.output, usage.cache_read, usage.cache_write)
+
+
+def _planner_health(state: RunState, now: float) -> PlannerHealth:
+    planning = state.planning
+    failing = planning.last_failure
+    return PlannerHealth(
+        calls=planning.calls,
+        failures_in_a_row=planning.failures,
+        last_failure=failing.summary if failing is not None else None,
+        next_try_s=round(max(0.0, planning.not_before - now), 1) if failing is not None else None,
+    )
+
+
+def _service(scope: str, outage: Outage, now: float) -> ServiceView:
+    return ServiceView(
+        family=scope or None,
+        condition=outage.condition,
+        why=outage.why,
+        since=outage.since,
+        seconds=round(now - outage.since, 3),
+        said=outage_text(scope, outage),
+    )
+
+
+# ---- limits view -----------------------------------------------------------------------------------------------------
+# The limits of a run, and how much of each is used.
+
+
+@dataclass(frozen=True, slots=True)
+class LimitView:
+    """One limit of a run; null means no limit."""
+
+    limit: float | None
+    """The limit; null: there is none."""
+    left: float | None
+    """How much of it is left; null where there is no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsView:
+    """The limits of a run, as they are once its engine has taken what was requested."""
+
+    run: RunId
+    """The name of the run."""
+    alive: bool
+    """Whether a process runs the run; if not, `fleet resume` takes what was requested."""
+    changed: bool
+    """Whether this call requested a change."""
+    workers: int
+    """The most agents at once."""
+    budgets: Mapping[str, LimitView]
+    """By unit: `dollars`, `minutes`, `tokens`, `attempts`."""
+
+
+def limits_view(state: RunState, now: float, *, alive: bool, changed: bool) -> LimitsView:
+    budgets = {unit: LimitView(limit=None, left=None) for unit in ROUNDED}
+    for budget in run_budgets(state, now):
+        budgets[budget.unit] = LimitView(budget.limit, round(budget.remaining, ROUNDED[budget.unit]))
+    return LimitsView(state.run, alive, changed, state.policy.workers, budgets)

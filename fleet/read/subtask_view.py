@@ -1,0 +1,162 @@
+"""A subtask with every attempt at it, the batches that tested it, and its incidents."""
+
+from dataclasses import dataclass
+
+from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.facts.facts import CheckRun, Failure, Report, RungChoice, Strategy
+from fleet.core.plans.plan import Effort, Subtask
+from fleet.core.state.machines import machine_problem
+from fleet.core.state.state import RunState, TestedBatch
+from fleet.core.state.status import Status, status_of, statuses
+from fleet.core.state.subtasks import Attempt, SubtaskState
+from fleet.read.incident_view import IncidentView, incident_view
+from fleet.read.question_view import InstructionView, instruction_views
+from fleet.read.run_view import TokensView, tokens_view
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptView:
+    """One attempt at a subtask."""
+
+    number: int
+    worker: str
+    node: str
+    """The node that worked on it; empty: the manager's machine, or none yet."""
+    model: str | None
+    effort: Effort | None
+    """How hard the model tried; null: as it does by default."""
+    choice: RungChoice | None
+    """Which rung of its worker's ladder it took, and why; null if there is none."""
+    strategy: Strategy
+    guidance: str
+    """What the attempt was to do differently."""
+    instructions: tuple[str, ...]
+    """What people told it: the instructions for its subtask that it has read."""
+    started_at: float
+    """In seconds since 1970."""
+    ended_at: float | None
+    """In seconds since 1970; null while it is under way."""
+    seconds: float
+    base: Sha
+    commit: Sha | None
+    """What it committed; null if nothing."""
+    verified: bool
+    """Whether its checks passed on that commit."""
+    landed: Sha | None
+    """The commit that landed; null if none did."""
+    unchanged: bool
+    """Whether it finished without changing a file."""
+    tested: bool
+    """Whether the tree of its own commit was tested when it landed."""
+    paths: tuple[str, ...]
+    turns: int
+    """Turns of the conversation."""
+    said: str
+    """What its model said last: its text, or the summary of its thinking."""
+    cost_dollars: float | None
+    """Null if the price of a call is unknown."""
+    tokens: TokensView
+    report: Report | None
+    failure: Failure | None
+    checks: tuple[CheckRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiffView:
+    """The changes of an attempt."""
+
+    subtask: SubtaskId
+    attempt: int
+    base: Sha
+    """The commit that it began with."""
+    commit: Sha
+    """The commit that it made."""
+    diff: str
+    """The patch from one to the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskView:
+    """A subtask and its history."""
+
+    subtask: Subtask
+    """As it is in the current plan: [a subtask](plan-file.md#a-subtask)."""
+    status: Status
+    waits_for: str
+    """For which machine it waits, and why none takes it; empty if it does not."""
+    landed: Sha | None
+    """The commit that landed; null if none did."""
+    parts: tuple[SubtaskId, ...]
+    """The parts it was split into."""
+    dropped: str | None
+    """Why the planner dropped it; null if it did not."""
+    cost_dollars: float | None
+    """Null if the price of a call is unknown."""
+    tokens: TokensView
+    instructions: tuple[InstructionView, ...]
+    """What people told those who work on it, the first one first."""
+    attempts: tuple[AttemptView, ...]
+    """Every attempt at it, the first one first."""
+    batches: tuple[TestedBatch, ...]
+    """The batches that tested it or left it a suspect."""
+    incidents: tuple[IncidentView, ...]
+
+
+def subtask_view(state: RunState, spec: Subtask, now: float, *, logs: str = "") -> SubtaskView:
+    """`logs` is put in front of the name of each check's log."""
+    subtask = state.subtasks[spec.id]
+    return SubtaskView(
+        subtask=spec,
+        status=(status := status_of(state, spec.id, now)),
+        waits_for=machine_problem(state, spec) if status == "ready" and not state.ended else "",
+        landed=subtask.landed,
+        parts=subtask.parts,
+        dropped=subtask.dropped,
+        cost_dollars=subtask.spend.dollars,
+        tokens=tokens_view(subtask.spend),
+        instructions=instruction_views(subtask),
+        attempts=tuple(attempt_view(attempt, now, logs) for attempt in subtask.attempts),
+        batches=tuple(b for b in state.landing.tested if spec.id in b.members or spec.id in b.suspects),
+        incidents=tuple(incident_view(state, one, now) for one in state.incidents if one.subtask == spec.id),
+    )
+
+
+def attempt_view(attempt: Attempt, now: float, logs: str = "") -> AttemptView:
+    """`logs` is put in front of the name of each check's log."""
+    return AttemptView(
+        number=attempt.number,
+        worker=attempt.worker,
+        node=attempt.node,
+        model=attempt.model,
+        effort=attempt.effort,
+        choice=attempt.choice,
+        strategy=attempt.strategy,
+        guidance=attempt.guidance,
+        instructions=tuple(each.text for each in attempt.instructions),
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+        seconds=round((attempt.ended_at or now) - attempt.started_at, 3),
+        base=attempt.base,
+        commit=attempt.commit,
+        verified=attempt.verified,
+        landed=attempt.landed,
+        unchanged=attempt.unchanged,
+        tested=attempt.tested,
+        paths=attempt.paths,
+        turns=attempt.turn,
+        said=attempt.said,
+        cost_dollars=attempt.spend.dollars,
+        tokens=tokens_view(attempt.spend),
+        report=attempt.report,
+        failure=attempt.failure,
+        checks=tuple(_check(check, logs) for check in attempt.checks),
+    )
+
+
+def _check(check: CheckRun, logs: str) -> CheckRun:
+    return check.model_copy(update={"log": f"{logs}{check.log}"}) if check.log and logs else check
+
+
+def subtask_rows(state: RunState, now: float) -> list[tuple[Subtask, SubtaskState, Status]]:
+    status = statuses(state, now)
+    return [(spec, state.subtasks[spec.id], status[spec.id]) for spec in state.plan.subtasks]
