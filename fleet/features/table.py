@@ -40,6 +40,9 @@ class Feature:
     beside: str = ""
     """What is open beside a run while the feature is on: a function of the fleet and the run's folder that returns an
     async context manager."""
+    findings: str = ""
+    """What the doctor finds about it: a function of the fleet that returns an async iterator of `Finding`s. Of what is
+    not configured there is none."""
 
 
 FEATURES: dict[str, Feature] = {

@@ -14,6 +14,7 @@ import pytest
 
 from tests.house.doorways import DOORWAYS, ENVIRONMENT, NOT_LIKE_THEIR_DISTRIBUTION, READS_ENVIRONMENT
 from tests.house.rooms import EVERYTHING, MAY_IMPORT
+from tests.house.state_readers import READS_STATE
 
 LONGEST_CHAIN = 26
 """Modules, the first and the last one counted. It goes down with every layer that goes."""
@@ -41,6 +42,13 @@ def test_imports_point_inwards(imports: Mapping[str, frozenset[str]]) -> None:
         if name.partition(".")[0] in OURS and not _may_import(_folder(path), name)
     ]
     assert wrong == []
+
+
+def test_no_more_modules_read_the_state_than_did(imports: Mapping[str, frozenset[str]]) -> None:
+    """Faces render what `fleet/read` computes."""
+    inside = ("fleet/core/", "fleet/engine/", "fleet/read/")
+    found = {path for path, names in imports.items() if any(name.startswith("fleet.core.state.") for name in names)}
+    assert {path for path in found if not path.startswith(inside)} == READS_STATE
 
 
 def test_no_room_imports_itself_through_others(imports: Mapping[str, frozenset[str]]) -> None:

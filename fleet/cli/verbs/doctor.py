@@ -42,6 +42,7 @@ from fleet.core.facts.facts import CheckRun
 from fleet.core.facts.failures import how
 from fleet.core.plans.limits import parse_rung
 from fleet.errors import FleetError
+from fleet.features.table import FEATURES, load_part
 from fleet.forge.place import HOSTS, PROGRAMS, Kind, Place
 from fleet.forge.program import ForgeError, Program, ProgramMissingError
 from fleet.ports.worktrees import EffectError
@@ -142,6 +143,12 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: 
         *(await forge_findings(fleet.environ)),
         *notify_findings(fleet.config, fleet.environ, all_runs(fleet.state_dir)),
         *[finding async for finding in node_findings(fleet.wiring)],
+        *[
+            finding
+            for feature in FEATURES.values()
+            if feature.findings
+            async for finding in load_part(feature.findings)(fleet)
+        ],
     ]
 
 

@@ -1,0 +1,36 @@
+"""A run at one moment, as every face shows it: what is asked of its state is answered here, once.
+
+A face is given a `RunSnapshot` and renders what it says. It never reads the state itself. What costs time is computed
+when it is asked for, and kept for this moment.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from fleet.core.state.state import RunState
+from fleet.read.question_view import Needed, needed
+from fleet.read.run_view import StatusView, run_word, status_view
+
+
+@dataclass(frozen=True, eq=False)
+class RunSnapshot:
+    """A run at one moment."""
+
+    state: RunState
+    now: float
+    alive: bool
+    """Whether a process runs it."""
+
+    @cached_property
+    def word(self) -> str:
+        """Its status in a word or two."""
+        return run_word(self.state, self.now, alive=self.alive)
+
+    @cached_property
+    def status(self) -> StatusView:
+        return status_view(self.state, self.now, alive=self.alive)
+
+    @cached_property
+    def needs(self) -> tuple[Needed, ...]:
+        """What it needs from a person, the most urgent first."""
+        return needed(self.state, self.now, alive=self.alive)
