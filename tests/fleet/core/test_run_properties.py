@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.base.ids import SubtaskId
 from fleet.core.facts.facts import (
     FACT,
     AttemptCommitted,
@@ -21,8 +21,6 @@ from fleet.core.plans.plan import find_cycle
 from fleet.core.policy.planner_view import planner_state
 from fleet.core.state.areas import area_depth
 from fleet.core.state.state import RunState
-from fleet.features.audit.audit import audit_run, read_facts
-from fleet.features.audit.commits import Branch, Commit
 from fleet.read.run_view import status_view
 from tests.effort import examples
 from tests.fleet.core.pretend import Pretend
@@ -176,22 +174,3 @@ def test_every_incident_is_closed_when_the_run_ends_and_the_counts_add_up(world:
     assert sum(view.subtasks.values()) == len(world.state.subtasks)
     if view.state == "landed":
         assert set(view.subtasks) <= {"merged", "split", "dropped"}
-
-
-@given(worlds)
-def test_an_audit_accounts_for_every_run_without_tampering(world: Pretend) -> None:
-    for _ in steps(world):
-        pass
-    account = read_facts(enumerate(world.facts, 1))
-    assert account.state == world.state
-    commits, below = list[Commit](), world.state.base
-    for fact in world.facts:
-        for member in fact.landed if isinstance(fact, BatchTested) else ():
-            worker = world.state.subtasks[member.subtask].attempts[-1].worker
-            said = (world.state.run, member.subtask, member.attempt, worker, "m")
-            commits.append(Commit(member.commit, Sha(""), (below,), member.subtask, *said))
-            below = member.commit
-    audit = audit_run(account, world.state, Branch(below if commits else None, tuple(commits)))
-    assert audit.problems == ()
-    assert [problem for entry in audit.entries for problem in entry.problems] == []
-    assert [entry.chain is not None for entry in audit.entries] == [True] * len(commits)

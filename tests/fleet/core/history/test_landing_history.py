@@ -3,7 +3,6 @@
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.effects import Publish
-from fleet.features.audit.audit import read_facts
 from tests.fleet.core.pretend import attempt_at
 from tests.fleet.core.story import Story, plan_of
 
@@ -66,12 +65,3 @@ def test_lost_unfinished_work_is_not_shown_to_the_next_attempt() -> None:
     story.happens(f.AttemptFailed(at=0.0, subtask="a", number=1, failure=failure, commit="k-a"))
     lost(story, story.state.tip, commits=("k-a",))
     assert (story.of("a").attempts[0].commit, story.of("a").attempts[0].kept) == (None, False)
-
-
-def test_an_account_of_a_run_knows_only_the_landing_that_stands() -> None:
-    story = given_two_that_landed()
-    lost(story, "tip-1", commits=("tip-2",), again=("b",))
-    story.batch_lands()
-    account = read_facts(enumerate(story.facts, 1))
-    assert [chain.member.subtask for chain in account.chains] == ["a", "b"]
-    assert account.problems == ()

@@ -1,0 +1,160 @@
+"""A feature is deleted by deleting its folder and its entry in the table. The rest type-checks and works."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from fleet.config.layer import WHOLE
+from fleet.config.load import defaults_file
+from fleet.config.toml import read_toml
+from fleet.features.table import FEATURES
+
+ROOT = Path(__file__).parents[2]
+TABLE = "fleet/features/table.py"
+PACKAGES = ("fleet", "agents", "worktrees", "dashboards")
+KEPT = (*PACKAGES, "tests", "scripts", "examples", "pyproject.toml", "config.toml")
+KERNEL = ("tests/fleet/core", "tests/fleet/engine", "tests/fleet/config", "tests/fleet/read")
+QUICK = "audit"
+"""The feature that `make test` deletes."""
+
+
+class Copy:
+    """The program without some of its features."""
+
+    def __init__(self, at: Path, without: Sequence[str]) -> None:
+        self.at = at
+        listed = subprocess.run(["git", "ls-files", "-z", *KEPT], cwd=ROOT, capture_output=True, check=True)
+        for name in filter(None, listed.stdout.decode().split("\0")):
+            if (ROOT / name).is_file():
+                (at / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, at / name)
+        for feature in without:
+            for folder in ("fleet/features", "tests/fleet/features"):
+                shutil.rmtree(at / folder / feature, ignore_errors=True)
+        table = at / TABLE
+        table.write_text(table_without(table.read_text(encoding="utf-8"), without), encoding="utf-8")
+
+    def run(self, *arguments: str, at: Path | None = None) -> str:
+        """Run Python in the copy, and only on it; returns what it printed."""
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+        environ = {**kept, "PYTHONPATH": str(self.at), "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"}
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=at or self.at, env=environ, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{' '.join(arguments)}\n{done.stdout[-4_000:]}{done.stderr[-4_000:]}"
+        return done.stdout
+
+    def checks_types(self, cache: Path) -> None:
+        self.run("-m", "mypy", "--strict", "--explicit-package-bases", "--cache-dir", str(cache), *PACKAGES)
+
+    def lands_the_tutorial(self, room: Path) -> None:
+        """With the simulated model of the tutorial."""
+        tutorial, project = self.at / "examples" / "tutorial", room / "greeter"
+        shutil.copytree(tutorial / "project", project)
+        identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        for words in (("init", "-q", "-b", "main"), ("add", "-A"), (*identity, "commit", "-qm", "start")):
+            subprocess.run(["git", *words], cwd=project, check=True)
+        state = ("--config", str(room / "fleet.toml"))
+        (room / "fleet.toml").write_text(f'[state]\ndir = "{room / "state"}"\n', encoding="utf-8")
+        with self.model(tutorial / "model.json") as url:
+            epic = str(tutorial / "epic.md")
+            printed = self.run("-m", "fleet", "run", epic, "--yes", "--plain", "--base-url", url, *state, at=project)
+        assert "landed" in printed.splitlines()[-1] or "3 of 3" in printed, printed[-2_000:]
+
+    def model(self, script: Path) -> "Model":
+        return Model(self.at, script)
+
+
+class Model:
+    """`agents.simulated` of the copy, which belongs to no feature."""
+
+    def __init__(self, at: Path, script: Path) -> None:
+        self.at, self.script = at, script
+
+    def __enter__(self) -> str:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "fleet", "simulate", str(self.script), "--port", "0"],
+            cwd=self.at,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(self.at), "HOME": str(self.at)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if found := re.search(r"http://127\.0\.0\.1:\d+", line):
+                return found[0]
+        raise AssertionError("the simulated model did not start")
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:
+            self._process.terminate()
+
+
+def table_without(source: str, features: Sequence[str]) -> str:
+    """The table without the entries of some features."""
+    lines = source.splitlines(keepends=True)
+    for name, first, last in reversed(list(_entries(source))):
+        if name in features:
+            del lines[first - 1 : last]
+    return "".join(lines)
+
+
+def _entries(source: str) -> Iterator[tuple[str, int, int]]:
+    """The name of each entry, and its lines."""
+    for node in ast.parse(source).body:
+        if (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.value, ast.Dict)
+            and ast.unparse(node.target) == "FEATURES"
+        ):
+            for key, value in zip(node.value.keys, node.value.values, strict=True):
+                assert isinstance(key, ast.Constant)
+                assert value.end_lineno is not None
+                yield key.value, key.lineno, value.end_lineno
+
+
+def test_every_feature_is_a_folder_and_every_folder_a_feature() -> None:
+    folders = {path.parent.name for path in (ROOT / "fleet" / "features").glob("*/__init__.py")}
+    assert folders == set(FEATURES)
+
+
+def test_every_table_of_the_defaults_is_a_section() -> None:
+    assert set(read_toml(defaults_file())) <= set(WHOLE.model_fields)
+
+
+def test_an_entry_is_taken_out_whole() -> None:
+    source = 'FEATURES: dict[str, int] = {\n    "a": one(\n        1\n    ),\n    "b": 2,\n}\n'
+    assert table_without(source, ["a"]) == 'FEATURES: dict[str, int] = {\n    "b": 2,\n}\n'
+    assert table_without(source, ["a", "b"]) == "FEATURES: dict[str, int] = {\n}\n"
+
+
+@pytest.mark.parametrize(
+    "feature", [pytest.param(name, marks=[] if name == QUICK else pytest.mark.thorough) for name in FEATURES]
+)
+def test_the_program_lands_an_epic_without_a_feature(feature: str, tmp_path: Path) -> None:
+    copy = Copy(tmp_path / "fleet", [feature])
+    assert feature not in copy.run("-c", "from fleet.features.table import FEATURES; print(*FEATURES)").split()
+    copy.run("-m", "fleet", "--help")
+    copy.lands_the_tutorial(tmp_path)
+
+
+@pytest.mark.thorough
+def test_types_are_right_without_any_one_feature(tmp_path: Path) -> None:
+    for feature in FEATURES:
+        Copy(tmp_path / feature, [feature]).checks_types(tmp_path / "cache")
+
+
+@pytest.mark.thorough
+def test_types_and_the_tests_of_the_kernel_pass_without_all_features(tmp_path: Path) -> None:
+    copy = Copy(tmp_path / "fleet", list(FEATURES))
+    copy.checks_types(tmp_path / "cache")
+    copy.lands_the_tutorial(tmp_path)
+    copy.run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "2", *KERNEL)
