@@ -67,11 +67,3 @@ def load_part(place: str) -> Any:
     """What is at `feature.module:name`."""
     module, _, name = place.partition(":")
     return getattr(import_module(f"fleet.features.{module}"), name)
-
-
-def is_on(feature: Feature, config: object) -> bool:
-    """Whether its key is set."""
-    value = config
-    for name in feature.on.split("."):
-        value = getattr(value, name)
-    return bool(value)

@@ -27,9 +27,11 @@ MOST_ACTIVE, DEEPEST, EVOLVED_PER_FACT = 154, 24, 1.05
 Two modules more than were measured: whether a retry or a warning comes up depends on how fast the machine is.
 """
 
+MOST_STATIONS = 12
 OPTIONAL = re.compile(r"\b(features|nodes?|ray|forges?|tend|tending|rehearse|mcp|acp|traces|otlp|notif\w+|web)\b")
 """Modules of features that the epic does not use have such a word in their name."""
 ALWAYS = {
+    "fleet.features.table": "it says which features there are",
     "fleet.engine.local_node": "this machine carries out orders, as a node does",
     "fleet.ports.nodes": "the orders that both carry out",
 }
@@ -74,6 +76,14 @@ def test_one_epic_meets_no_more_of_the_program_than_it_did(walk: Walk) -> None:
     assert walk.evolved <= EVOLVED_PER_FACT * walk.facts, "whoever shows a run takes the states of its engine"
     assert len(walk.deepest) <= DEEPEST, "\n".join(walk.deepest)
     assert len(active) <= MOST_ACTIVE, "\n".join(active)
+
+
+def test_the_tour_of_the_architecture_page_is_the_way_of_an_epic(walk: Walk) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d+ \| `(\w+)` in `([\w/]+)\.py` \|", page, re.MULTILINE)
+    stations = [f"{path.replace('/', '.')}:{function}" for function, path in rows]
+    assert 0 < len(stations) <= MOST_STATIONS
+    assert [name for name in walk.calls if name in stations] == stations, "in the order of their first calls"
 
 
 def test_an_optional_module_would_be_seen() -> None:
