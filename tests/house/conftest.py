@@ -2,9 +2,11 @@
 
 import ast
 import subprocess
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +52,21 @@ def imports(product: Mapping[str, ast.Module]) -> Mapping[str, frozenset[str]]:
     return {path: frozenset(_imported(tree)) for path, tree in product.items()}
 
 
+def nodes(tree: ast.Module, *types: type[ast.AST]) -> Iterator[Any]:
+    """All nodes of these types in a file, by type. A file is walked once for all tests."""
+    by_type = _nodes_by_type(tree)
+    for each in types:
+        yield from by_type.get(each, ())
+
+
+@cache
+def _nodes_by_type(tree: ast.Module) -> Mapping[type[ast.AST], list[ast.AST]]:
+    found = defaultdict[type[ast.AST], list[ast.AST]](list)
+    for node in ast.walk(tree):
+        found[type(node)].append(node)
+    return found
+
+
 @cache
 def _syntax(path: str, text: str) -> ast.Module:
     return ast.parse(text, path)
@@ -57,10 +74,10 @@ def _syntax(path: str, text: str) -> ast.Module:
 
 def _imported(tree: ast.Module) -> list[str]:
     names: list[str] = []
-    for node in ast.walk(tree):
+    for node in nodes(tree, ast.Import, ast.ImportFrom):
         if isinstance(node, ast.Import):
             names += (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif node.module and not node.level:
             names += (f"{node.module}.{alias.name}" for alias in node.names)
     return names
 

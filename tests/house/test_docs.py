@@ -29,6 +29,7 @@ from scripts.reference.page import replace_marked
 from scripts.reference.source import class_doc, field_docs
 from tests.docs.page import parse_page
 from tests.docs.verbs import FENCED, INLINE, Shown, commands_in, group, problem_with
+from tests.house.conftest import nodes
 
 DECISION_PARTS = ("Context", "Decision", "Consequences", "Considered")
 PRODUCT = ("fleet/", "agents/", "worktrees/", "dashboards/")
@@ -215,7 +216,7 @@ def test_each_word_of_the_glossary_has_one_entry_of_one_sentence(documents: Mapp
 
 
 def test_types_that_the_glossary_names_exist(documents: Mapping[str, str], product: Mapping[str, ast.Module]) -> None:
-    defined = {node.name for tree in product.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    defined = {node.name for tree in product.values() for node in nodes(tree, ast.ClassDef)}
     defined |= {
         target.id
         for tree in product.values()

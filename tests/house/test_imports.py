@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.conftest import nodes
 from tests.house.doorways import DOORWAYS, ENVIRONMENT, NOT_LIKE_THEIR_DISTRIBUTION, READS_ENVIRONMENT
 from tests.house.rooms import EVERYTHING, MAY_IMPORT
 from tests.house.state_readers import READS_STATE
@@ -31,6 +32,7 @@ PURE = {
     *("math", "numbers", "operator", "posixpath", "re", "shlex", "statistics", "string", "textwrap", "types", "typing"),
     "unicodedata",
 }
+NAMES = (ast.ImportFrom, ast.Attribute)
 CLOCKS = {"now", "utcnow", "today"}
 
 
@@ -119,11 +121,14 @@ def _row_text(row: tuple[str, ...] | None) -> str:
 
 
 def test_every_name_in_a_row_is_imported_there(imports: Mapping[str, frozenset[str]]) -> None:
+    imported = {folder: set[str]() for folder in MAY_IMPORT}
+    for path, names in imports.items():
+        imported[_folder(path)] |= names
     unused = [
         f"{folder}: {allowed}"
         for folder, row in MAY_IMPORT.items()
         for allowed in row or ()
-        if not any(_below(name, allowed) for path in imports if _folder(path) == folder for name in imports[path])
+        if not any(_below(name, allowed) for name in imported[folder])
     ]
     assert unused == []
 
@@ -158,11 +163,8 @@ def test_the_core_reads_no_clock(product: Mapping[str, ast.Module]) -> None:
         f"{path}:{node.lineno}"
         for path, tree in product.items()
         if path.startswith("fleet/core/")
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute)
-        and node.attr in CLOCKS
-        and isinstance(node.value, ast.Name)
-        and node.value.id in {"datetime", "date"}
+        for node in nodes(tree, ast.Attribute)
+        if node.attr in CLOCKS and isinstance(node.value, ast.Name) and node.value.id in {"datetime", "date"}
     ]
     assert wrong == []
 
@@ -172,8 +174,8 @@ def test_only_history_makes_states(product: Mapping[str, ast.Module]) -> None:
         f"{path}:{node.lineno}"
         for path, tree in product.items()
         if not path.startswith("fleet/core/history/")
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and _makes_a_state(node, core=path.startswith("fleet/core/state/"))
+        for node in nodes(tree, ast.Call)
+        if _makes_a_state(node, core=path.startswith("fleet/core/state/"))
     ]
     assert wrong == []
 
@@ -197,7 +199,7 @@ def test_each_library_has_one_doorway(imports: Mapping[str, frozenset[str]]) -> 
 
 
 def test_one_module_reads_the_environment(product: Mapping[str, ast.Module]) -> None:
-    readers = {path for path, tree in product.items() if any(map(_names_environment, ast.walk(tree)))}
+    readers = {path for path, tree in product.items() if any(map(_names_environment, nodes(tree, *NAMES)))}
     assert readers == set(READS_ENVIRONMENT)
 
 
@@ -209,7 +211,7 @@ def _names_environment(node: ast.AST) -> bool:
 
 def test_a_reader_of_the_environment_would_be_seen() -> None:
     for line in ("import os; os.environ['A']", "import os; os.getenv('A')", "from os import environ"):
-        assert any(map(_names_environment, ast.walk(ast.parse(line))))
+        assert any(map(_names_environment, nodes(ast.parse(line), *NAMES)))
 
 
 def test_one_module_writes_the_version_of_json(product: Mapping[str, ast.Module]) -> None:
@@ -217,9 +219,8 @@ def test_one_module_writes_the_version_of_json(product: Mapping[str, ast.Module]
     writers = {
         path
         for path, tree in product.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Dict)
-        and any(isinstance(key, ast.Constant) and key.value == "schema_version" for key in node.keys)
+        for node in nodes(tree, ast.Dict)
+        if any(isinstance(key, ast.Constant) and key.value == "schema_version" for key in node.keys)
     }
     assert writers == {"fleet/read/base_view.py"}
 
@@ -239,10 +240,7 @@ def test_only_declared_libraries_are_imported(root: Path, imports: Mapping[str, 
 
 def test_imports_are_absolute(product: Mapping[str, ast.Module]) -> None:
     wrong = [
-        f"{path}:{node.lineno}"
-        for path, tree in product.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.level
+        f"{path}:{node.lineno}" for path, tree in product.items() for node in nodes(tree, ast.ImportFrom) if node.level
     ]
     assert wrong == []
 

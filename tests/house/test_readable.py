@@ -7,6 +7,8 @@ import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from tests.house.conftest import nodes
+
 LONGEST_MODULE, LONGEST_FUNCTION, FULLEST_FOLDER = 700, 60, 25
 
 SMALL, FEWEST = 60, 4
@@ -61,7 +63,7 @@ GROUPS_OF_ASYNCIO = {"agents/acp/host.py": "runs in the box without our packages
 _LOOSE_TASKS = {"create_task", "ensure_future", "run_coroutine_threadsafe"}
 _EVERYTHING = {"Exception", "BaseException"}
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def test_modules_stay_readable(files: Mapping[str, str]) -> None:
@@ -103,8 +105,7 @@ def test_functions_fit_a_screen(python_files: Mapping[str, ast.Module]) -> None:
     lengths = {
         f"{path}:{node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
         for path, tree in python_files.items()
-        for node in ast.walk(tree)
-        if isinstance(node, Function)
+        for node in nodes(tree, *FUNCTIONS)
     }
     assert _too_long(lengths, LONGEST_FUNCTION, LONGER_FUNCTIONS) == []
 
@@ -123,6 +124,7 @@ def test_nothing_is_left_to_do(files: Mapping[str, str]) -> None:
     wrong = [
         f"{path}:{line}: {comment.strip()}"
         for path, text in files.items()
+        if _UNFINISHED.search(text)
         for line, comment in _comments(path, text)
         if _UNFINISHED.search(comment)
     ]
@@ -134,8 +136,8 @@ def test_no_test_is_skipped_or_expected_to_fail(python_files: Mapping[str, ast.M
         f"{path}:{node.lineno}: {node.attr}"
         for path, tree in python_files.items()
         if path.startswith("tests/")
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and node.attr in _SKIPS
+        for node in nodes(tree, ast.Attribute)
+        if node.attr in _SKIPS
     ]
     assert wrong == []
 
@@ -163,9 +165,8 @@ def test_every_task_has_a_parent(product: Mapping[str, ast.Module]) -> None:
     wrong = [
         f"{path}:{node.lineno}: {node.attr}"
         for path, tree in product.items()
-        for node in ast.walk(tree)
+        for node in nodes(tree, ast.Attribute)
         if path not in GROUPS_OF_ASYNCIO
-        and isinstance(node, ast.Attribute)
         and (node.attr in _LOOSE_TASKS or (node.attr == "gather" and "asyncio" in _names(node)))
     ]
     assert wrong == []
@@ -217,7 +218,7 @@ def _too_full(paths: Iterable[str], limit: int) -> list[str]:
 
 
 def _functions(tree: ast.Module) -> set[str]:
-    return {node.name for node in ast.walk(tree) if isinstance(node, Function)}
+    return {node.name for node in nodes(tree, *FUNCTIONS)}
 
 
 def _names(node: ast.AST | None) -> set[str]:
@@ -227,7 +228,7 @@ def _names(node: ast.AST | None) -> set[str]:
 def _broad_handlers(tree: ast.Module) -> Iterator[int]:
     """Where everything is caught and not raised again, by line."""
     found: list[int] = []
-    for node in ast.walk(tree):
+    for node in nodes(tree, ast.ExceptHandler, ast.Call):
         if isinstance(node, ast.ExceptHandler) and (node.type is None or _names(node.type) & _EVERYTHING):
             last = node.body[-1]
             if not (isinstance(last, ast.Raise) and last.exc is None):
@@ -240,7 +241,7 @@ def _broad_handlers(tree: ast.Module) -> Iterator[int]:
 def _patches(tree: ast.Module) -> Iterator[int]:
     """Where an attribute is replaced, or what does that is imported, by line."""
     found: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree, ast.Call, ast.Import, ast.ImportFrom):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr":
             found.add(node.lineno)
         elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -252,7 +253,7 @@ def _patches(tree: ast.Module) -> Iterator[int]:
 
 def _raises_in_except_star(tree: ast.Module) -> Iterator[int]:
     """By line."""
-    handlers = (handler for node in ast.walk(tree) if isinstance(node, ast.TryStar) for handler in node.handlers)
+    handlers = (handler for node in nodes(tree, ast.TryStar) for handler in node.handlers)
     yield from (node.lineno for handler in handlers for node in ast.walk(handler) if isinstance(node, ast.Raise))
 
 
