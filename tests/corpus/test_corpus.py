@@ -16,7 +16,14 @@ RUNS = {name: Recorded(name) for name in sorted(path.name.partition(".")[0] for 
 CASES = [(run, face) for run in RUNS for face in faces_of(RUNS[run])]
 QUICK = ("approval", "busy", "every-fact", "golden-v1", "hostile", "incidents", "machines", "standings", "unproved")
 """Runs that `make test` renders, with each face at least once; `make test-all` renders all of them."""
-MARKED = [pytest.param(*case, marks=[] if case[0] in QUICK else pytest.mark.thorough) for case in CASES]
+QUICK_FACES = {
+    "text": ("every-fact", "hostile", "incidents", "machines"),
+    "json": ("approval", "busy", "golden-v1", "standings", "unproved"),
+    "decisions": ("approval",),
+}
+"""The same for faces of many commands. Text and JSON are printed by the same ones, so that each run has one of both."""
+QUICK_CASES = [(run, face) for run, face in CASES if run in QUICK_FACES.get(face, QUICK)]
+MARKED = [pytest.param(*case, marks=[] if case in QUICK_CASES else pytest.mark.thorough) for case in CASES]
 TOGETHER = (
     "busy",
     "approval",
@@ -66,7 +73,8 @@ def test_several_runs_are_shown_as_they_were(compare: Compare) -> None:
 def test_each_face_is_recorded_of_several_runs_and_nothing_else_is(request: pytest.FixtureRequest) -> None:
     counted = Counter(face for _, face in CASES)
     assert {face: counted[face] for face in FACES if counted[face] < LEAST} == {}
-    assert {face for run, face in CASES if run in QUICK} == set(FACES)
+    assert {face for _, face in QUICK_CASES} == set(FACES)
+    assert sorted(run for run, face in QUICK_CASES if face in {"text", "json"}) == sorted(QUICK)
     wanted = {SHOWN / "together.txt", *(SHOWN / run / f"{face}.txt" for run, face in CASES)}
     others = {path for path in SHOWN.rglob("*") if path.is_file()} - wanted
     if request.config.getoption("--renew-corpus"):
