@@ -50,4 +50,4 @@ def test_what_was_read_is_not_looked_at_at_once_and_what_is_frozen_stays_so(tmp_
         assert any(each is state for each in gc.get_objects(generation=2)) is not frozen
         assert (gc.get_freeze_count() > 0) is frozen
     finally:
-        gc.freeze()
+        gc.unfreeze()
