@@ -105,14 +105,15 @@ def _touches(name: str) -> list[tuple[str, ...]]:
 
 def test_prompts_without_a_rule_lose_in_what_the_rule_is_about() -> None:
     ours, seeds = dict(our_prompts()), range(1, 4)
+    by_ours = plans_by(ours, seeds)
     about: dict[Rule, str] = {"evidence": "criteria that prove something", "owners": "pairs that overlap"}
     for rule, measure in about.items():
         file, words = RULES[rule]
-        worse = {**ours, file: ours[file].replace(words, "")}
-        found = by_measure(compare(plans_by(ours, seeds), plans_by(worse, seeds)))
+        by_worse = plans_by({**ours, file: ours[file].replace(words, "")}, seeds)
+        found = by_measure(compare(by_ours, by_worse))
         assert found[measure].verdict == "worse", found[measure]
-        assert by_measure(compare(plans_by(worse, seeds), plans_by(ours, seeds)))[measure].verdict == "better"
-    assert {each.difference for each in compare(plans_by(ours, seeds), plans_by(ours, seeds))} == {0.0}
+        assert by_measure(compare(by_worse, by_ours))[measure].verdict == "better"
+    assert {each.difference for each in compare(by_ours, plans_by(ours, seeds))} == {0.0}
 
 
 def test_our_prompts_have_the_rules_that_the_stand_in_looks_for() -> None:
