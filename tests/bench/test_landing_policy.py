@@ -18,6 +18,7 @@ def test_more_slots_land_more() -> None:
     assert hourly == sorted(hourly)
 
 
-def test_batches_whose_tests_take_different_times_cost_little() -> None:
-    even, uneven = (FullQueue(adaptive, 0.05, jitter=jitter).landed_per_hour(20) for jitter in (0.0, 0.5))
+@pytest.mark.parametrize("hours", [5, pytest.param(20, marks=pytest.mark.thorough)])
+def test_batches_whose_tests_take_different_times_cost_little(hours: int) -> None:
+    even, uneven = (FullQueue(adaptive, 0.05, jitter=jitter).landed_per_hour(hours) for jitter in (0.0, 0.5))
     assert uneven > 0.85 * even

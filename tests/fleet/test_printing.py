@@ -15,7 +15,7 @@ def run(tmp_path: Path) -> RunFolder:
     return left_run(tmp_path)
 
 
-@pytest.mark.parametrize("no_color", ["1", "yes"])
+@pytest.mark.parametrize("no_color", ["1", pytest.param("yes", marks=pytest.mark.thorough)])
 def test_no_colour_is_no_colour_evenon_a_terminal(tmp_path: Path, run: RunFolder, no_color: str) -> None:
     assert run.journal.is_file()
     for arguments in (["status"], ["--help"], ["lnad"]):
@@ -28,10 +28,10 @@ def test_no_colour_is_no_colour_evenon_a_terminal(tmp_path: Path, run: RunFolder
     ("arguments", "variables", "colored"),
     [
         ((), {}, True),
-        ((), {"TERM": "dumb"}, False),
+        pytest.param((), {"TERM": "dumb"}, False, marks=pytest.mark.thorough),
         (("--color", "never"), {}, False),
         (("--color=always",), {"NO_COLOR": "1"}, True),
-        ((), {"NO_COLOR": ""}, True),
+        pytest.param((), {"NO_COLOR": ""}, True, marks=pytest.mark.thorough),
     ],
     ids=["terminal", "dumb", "never", "always", "empty"],
 )

@@ -221,13 +221,16 @@ def press(here: Path, tmp_path: Path) -> Iterator[Press]:
     assert not list(tmp_path.rglob("hacked")), "a name was run"
 
 
-def test_bash_puts_in_what_is_offered(press: Press, here: Path) -> None:
+@pytest.mark.parametrize(
+    "hostile", [HOSTILE[:2], pytest.param(HOSTILE, marks=pytest.mark.thorough)], ids=("two", "all")
+)
+def test_bash_puts_in_what_is_offered(press: Press, here: Path, hostile: tuple[str, ...]) -> None:
     for name in HOSTILE:
         (here / name).touch()
     assert press("fleet sta") == ["status"]
     assert press("fleet status ") == ["shop-1", "old"]
     assert press("fleet logs --run ") == ["shop-1", "old"]
     assert press("fleet run --plan ") == ["deploy", "shrink", "shop-1", "old"]
-    for name in HOSTILE:  # `press` looks for what a shell would have done
+    for name in hostile:  # `press` looks for what a shell would have done
         press(f"fleet logs {name} --run s")
         press(f"fleet logs --run {name}")

@@ -17,8 +17,11 @@ def lease_kind(request: pytest.FixtureRequest) -> LeaseKind:
     return request.param  # type: ignore[no-any-return]
 
 
-async def test_a_hundred_leases_at_once_never_fail_and_each_has_its_own_clean_worktree(bench: Bench) -> None:
-    for _ in range(10):
+@pytest.mark.parametrize("rounds", [2, pytest.param(10, marks=pytest.mark.thorough)])
+async def test_a_hundred_leases_at_once_never_fail_and_each_has_its_own_clean_worktree(
+    bench: Bench, rounds: int
+) -> None:
+    for _ in range(rounds):
         assert await a_hundred_at_once(bench) == ["0", "20", "40", "60", "80"]
 
 

@@ -18,7 +18,7 @@ from worktrees.git.object_format import compose, member_of
 ONE = SubtaskId("one")
 
 
-@pytest.fixture(params=["overlay", "pool"])
+@pytest.fixture(params=["overlay", pytest.param("pool", marks=pytest.mark.thorough)])
 def lease_kind(request: pytest.FixtureRequest) -> LeaseKind:
     return request.param  # type: ignore[no-any-return]
 

@@ -37,7 +37,7 @@ HELD_BY_THE_KERNEL = {"processes": ["temporarily unavailable"], "threads": ["can
 SMALL = BoxLimits(processes=64, memory_bytes=100 * MIB, disk_bytes=20 * MIB, disk_files=2000, free_bytes=0)
 
 
-@pytest.fixture(params=["overlay", "pool"])
+@pytest.fixture(params=["overlay", pytest.param("pool", marks=pytest.mark.thorough)])
 def lease_kind(request: pytest.FixtureRequest) -> LeaseKind | Literal["auto"]:
     return request.param  # type: ignore[no-any-return]
 
