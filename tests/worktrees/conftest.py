@@ -1,5 +1,6 @@
 """Real repositories in a temporary folder, and worktrees opened on them."""
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,7 +42,7 @@ def git(at: Path, *args: str, ok: bool = True) -> str:
         "GIT_COMMITTER_NAME": "Ada",
         "GIT_COMMITTER_EMAIL": "ada@example.org",
     }
-    options = ("-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always")
+    options = ("-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always", "-c", "maintenance.auto=false")
     done = subprocess.run(["git", *options, *args], cwd=at, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0 or not ok, done.stderr
     return done.stdout.strip()
@@ -73,11 +75,21 @@ def path_without(program: str, folder: Path) -> str:
 
 
 def make_repository(at: Path, files: dict[str, str] | None = None) -> Path:
-    at.mkdir(parents=True)
+    """A repository with these files in one commit: a copy of the one that was made first with the same files."""
+    content = files or {"README.md": "hello\n", "src/one.py": "ONE = 1\n", ".gitignore": "*.log\n"}
+    shutil.copytree(_first_with(tuple(content.items())), at)
+    git(at, "update-index", "-q", "--refresh")
+    return at
+
+
+@cache
+def _first_with(files: tuple[tuple[str, str], ...]) -> Path:
+    folder = TemporaryDirectory(prefix="fleet-test-", dir=_memory())
+    atexit.register(folder.cleanup)
+    at = Path(folder.name) / "repository"
+    at.mkdir()
     git(at, "init", "--quiet")
-    for name, content in (
-        files or {"README.md": "hello\n", "src/one.py": "ONE = 1\n", ".gitignore": "*.log\n"}
-    ).items():
+    for name, content in files:
         (at / name).parent.mkdir(parents=True, exist_ok=True)
         (at / name).write_text(content, encoding="utf-8")
     git(at, "add", "-A")
@@ -210,9 +222,13 @@ def python_shown() -> tuple[Path, ...]:
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
     """In memory where that is possible: some file systems take minutes to delete what git writes here."""
-    memory = Path("/dev/shm")  # noqa: S108 - the one other file system that every Linux has
-    with TemporaryDirectory(prefix="fleet-test-", dir=memory if memory.is_dir() else None) as folder:
+    with TemporaryDirectory(prefix="fleet-test-", dir=_memory()) as folder:
         yield Path(folder)
+
+
+def _memory() -> Path | None:
+    memory = Path("/dev/shm")  # noqa: S108 - the one other file system that every Linux has
+    return memory if memory.is_dir() else None
 
 
 @pytest.fixture
