@@ -15,27 +15,31 @@ from chaos.unrecoverable_subtasks import COMPLEX, UNRECOVERABLE, Verdict, keeps_
 from fleet.core.facts.facts import FailureKind
 from tests.fleet.core.story import Story, plan_of
 
-SMALL = 3
 FLAKY_ROW = 35  # chance, not the seed, decides whether its check is red
 SEED = 7
 REMEDILESS = [kind for kind in UNRECOVERABLE if kind != COMPLEX]
 """Only `make chaos` plays the kind that is split again and again, which takes long."""
 
 
+@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.thorough)])
+def of_each_level(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Played:
+def mixed(tmp_path_factory: pytest.TempPathFactory, of_each_level: int) -> Played:
     """Some faults of every level, in one run."""
     certain = [fault for fault in FAULTS if fault.row != FLAKY_ROW]
-    chosen = [episode.fault for level in LEVELS for episode in episodes(level, SMALL, SEED, certain)]
+    chosen = [episode.fault for level in LEVELS for episode in episodes(level, of_each_level, SEED, certain)]
     batch = [fault.episode(f"m{index:02}", Random(index)) for index, fault in enumerate(chosen)]  # noqa: S311 - not a secret
     faults = planner_faults(LEVELS[-1], Random(SEED))  # noqa: S311 - not a secret
     return play(tmp_path_factory.mktemp("faults"), batch, seed=SEED, planner_faults=faults)
 
 
-def test_faults_of_every_level_are_recovered_from_without_a_human(mixed: Played) -> None:
+def test_faults_of_every_level_are_recovered_from_without_a_human(mixed: Played, of_each_level: int) -> None:
     assert [outcome.episode.fault.name for outcome in mixed.outcomes if not outcome.recovered] == []
     mixed.done.ended(0)
-    assert sum(outcome.struck for outcome in mixed.outcomes) >= 4 * SMALL
+    assert sum(outcome.struck for outcome in mixed.outcomes) >= 4 * of_each_level
 
 
 def test_a_fault_opens_only_the_incidents_that_its_row_allows(mixed: Played) -> None:

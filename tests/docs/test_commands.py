@@ -36,7 +36,14 @@ DOCUMENTS = sorted(
 )
 PAGES = [read_page(path) for path in DOCUMENTS]
 PLAYED = [page for page in PAGES if any(isinstance(step, Command) for step in page.steps)]
-OWN_RUNS = {"docs/evaluation.md", "docs/guides/rehearsing.md", "docs/simulated-model.md"}
+OWN_RUNS = {
+    "docs/evaluation.md",
+    "docs/guides/other-workers.md",
+    "docs/guides/rehearsing.md",
+    "docs/simulated-model.md",
+}
+IN_THE_TUTORIAL = {"docs/audit.md", "docs/report.md"}
+"""Pages of a verb that the tutorial has, too."""
 
 
 def name(page: Page) -> str:
@@ -44,8 +51,8 @@ def name(page: Page) -> str:
 
 
 def marked(page: Page) -> ParameterSet:
-    """`make test` plays the tutorial and pages that only look at a run, or at none."""
-    long = "model" in dict(page.stage) or name(page) in OWN_RUNS
+    """`make test` plays the tutorial and pages that only look at a run, or at none, with other verbs."""
+    long = "model" in dict(page.stage) or name(page) in OWN_RUNS | IN_THE_TUTORIAL
     return pytest.param(page, marks=pytest.mark.thorough if long else [])
 
 

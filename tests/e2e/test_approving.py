@@ -164,6 +164,7 @@ def test_a_rejected_plan_goes_back_to_the_planner_and_what_it_revised_is_approve
     assert page.index("two needs more care") < page.index(">approved<")
 
 
+@pytest.mark.thorough
 def test_in_the_middle_of_a_run_a_small_revision_flows_and_a_risky_one_waits(
     stage: Stage, repository: Path, model: Serve
 ) -> None:
