@@ -4,7 +4,7 @@ A cell stands for as many subtasks as are needed for that, and shows the state t
 this cost what is in sight, not the size of the plan.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,6 +24,7 @@ from fleet.core.state.state import Question, RunState
 from fleet.core.state.status import phase
 from fleet.core.state.subtasks import Mark, Set
 from fleet.read.question_view import ends_in, waiting_for
+from fleet.read.run_view import RunStatus
 
 State = Literal[
     "asks", "failed", "working", "planning", "checking", "landing", "starting", "ready", "waiting", "landed", "gone"
@@ -86,7 +87,26 @@ def state_sets(state: RunState, *, alive: bool) -> dict[State, Set]:
 Span = tuple[str, str]
 """Text, and its tone: a name such as `good` or `dim`, never a colour."""
 
-MARKS: dict[str, Span] = {
+RUN_MARKS: dict[RunStatus, Span] = {
+    "landed": ("✔", "good"),
+    "running": ("●", "busy"),
+    "planning": ("●", "busy"),
+    "paused": ("‖", "attention"),
+    "draining": ("‖", "busy"),
+    "awaiting approval": ("?", "attention"),
+    "waiting for an answer": ("?", "attention"),
+    "waiting for the planner": ("…", "busy"),
+    "over budget": ("!", "attention"),
+    "interrupted": ("✘", "bad"),
+    "refused": ("✘", "bad"),
+    "partial": ("✘", "bad"),
+    "cancelled": ("✘", "bad"),
+    "aborted": ("✘", "bad"),
+    "budget": ("✘", "bad"),
+    "failed": ("✘", "bad"),
+}
+"""The sign of a run, by its status."""
+MARKS: Mapping[str, Span] = {
     # subtasks
     "waiting": ("·", "dim"),
     "ready": ("○", ""),
@@ -100,21 +120,11 @@ MARKS: dict[str, Span] = {
     "working": ("●", "busy"),
     "checking": ("◐", "check"),
     "landing": ("▲", "queue"),
-    # runs
-    "landed": ("✔", "good"),
-    "running": ("●", "busy"),
-    "planning": ("●", "busy"),
-    "paused": ("‖", "attention"),
-    "draining": ("‖", "busy"),
-    "awaiting approval": ("?", "attention"),
-    "waiting for an answer": ("?", "attention"),
-    "waiting for the planner": ("…", "busy"),
-    "over budget": ("!", "attention"),
     # cells of the map of subtasks, where they have other names
     "asks": ("?", "attention"),
     "gone": ("-", "dim"),
     "failed": ("✘", "bad"),
-}
+} | RUN_MARKS
 """The sign and the tone of the states of subtasks, attempts and runs. Everything else is a failure."""
 
 

@@ -12,6 +12,7 @@ from typing import Literal, get_args
 from fleet.core.facts.facts import Ending, FailureKind, FindingResult, Role, ServiceCondition, Strategy
 from fleet.core.state.status import Phase, Status
 from fleet.read.nodes_view import NodeStatus
+from fleet.read.run_view import RunStatus
 
 Kind = Literal["counter", "gauge", "histogram"]
 OTHER = "other"
@@ -21,11 +22,7 @@ MOST_RUNS = 20
 """Runs that have series of their own: the latest ones, those that have not ended first."""
 WINDOWS: Mapping[str, float] = {"1h": 3600.0, "1d": 86_400.0, "1w": 604_800.0}
 AGENT_STATES: tuple[str, ...] = get_args(Phase)
-RUN_STATES = (
-    *("planning", "running", "paused", "draining", "awaiting approval", "waiting for an answer"),
-    *("waiting for the planner", "over budget", "interrupted", "refused"),
-    *get_args(Ending),
-)
+RUN_STATES: tuple[str, ...] = get_args(RunStatus)
 NODE_STATES: tuple[str, ...] = get_args(NodeStatus)
 INCIDENT_OUTCOMES = ("recovered", "unrecovered")
 OUTCOMES: Mapping[str, tuple[str, ...]] = {

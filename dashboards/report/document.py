@@ -15,6 +15,7 @@ from dashboards.text.safe import safe
 from fleet.core.plans.limits import Reviewing
 from fleet.read.nodes_view import NodeUseView
 from fleet.read.question_view import ReviewsView
+from fleet.read.run_view import RunStatus
 
 SHORT = 10  # characters of a commit
 MOST_BARS = 40
@@ -28,7 +29,7 @@ REVIEWED: dict[Reviewing | None, str] = {
     "none": "No review was requested.",
     None: "This run is older than the review rules: its first plan waited for a person, or there was no review.",
 }
-UNDERWAY = frozenset({"planning", "running", "draining", "waiting for the planner"})
+UNDERWAY: frozenset[RunStatus] = frozenset({"planning", "running", "draining", "waiting for the planner"})
 STUCK = frozenset({"failed", "blocked", "escalated"})
 
 

@@ -35,7 +35,7 @@ from fleet.read.question_view import (
     question_view,
     reviews_view,
 )
-from fleet.read.run_view import commits_tested, run_word, spend_by_role
+from fleet.read.run_view import RunStatus, commits_tested, run_word, spend_by_role
 
 # ---- proof -----------------------------------------------------------------------------------------------------------
 # How what landed was proven: the gate, and each subtask's criteria, which ran again on the merged tree.
@@ -350,7 +350,7 @@ class ReportData:
     """Everything in a report."""
 
     run: str
-    state: str
+    state: RunStatus
     why: str
     goal: str
     synthesis: str | None

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from fleet.core.state.state import RunState
 from fleet.read.question_view import Needed, needed
-from fleet.read.run_view import StatusView, run_word, status_view
+from fleet.read.run_view import RunStatus, StatusView, run_word, status_view
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class RunSnapshot:
     """Whether a process runs it."""
 
     @cached_property
-    def word(self) -> str:
+    def word(self) -> RunStatus:
         """Its status in a word or two."""
         return run_word(self.state, self.now, alive=self.alive)
 

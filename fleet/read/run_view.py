@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.base.usage import Cost, Spend
-from fleet.core.facts.facts import Role, ServiceCondition, SubtaskEstimate
+from fleet.core.facts.facts import Ending, Role, ServiceCondition, SubtaskEstimate
 from fleet.core.plans.parameters import is_flat
 from fleet.core.policy.budget import outage_text, over_budget, run_budgets
 from fleet.core.policy.endings import is_idle, planner_is_lost
@@ -28,6 +29,20 @@ from fleet.read.question_view import (
     reviews_view,
 )
 
+RunStatus = Literal[
+    "planning",
+    "running",
+    "paused",
+    "draining",
+    "awaiting approval",
+    "waiting for an answer",
+    "waiting for the planner",
+    "over budget",
+    "interrupted",  # no process runs it
+    "refused",  # it ended before anything was done
+    Ending,
+]
+"""The status of a run, as every face names it."""
 ROLES: tuple[Role, ...] = ("planner", "worker")  # roles that every run has
 
 
@@ -112,7 +127,7 @@ class StatusView:
     """The status of a run."""
 
     run: RunId
-    state: str
+    state: RunStatus
     """`planning`, `running`, `paused`, `draining`, `awaiting approval`, `waiting for an answer`,
     `waiting for the planner`, `over budget`, `interrupted`, `refused` (it ended before anything was done), or how it
     ended."""
@@ -205,7 +220,7 @@ class RunView:
     """A run with the story of every incident."""
 
     run: RunId
-    state: str
+    state: RunStatus
     """The same word as in a status."""
     why: str
     """Why it ended; empty while it has not."""
@@ -223,7 +238,7 @@ class RunView:
     """Set-up and gate on the base."""
 
 
-def run_word(state: RunState, now: float, *, alive: bool) -> str:
+def run_word(state: RunState, now: float, *, alive: bool) -> RunStatus:
     """The status of a run as one word or two."""
     if state.ending is not None:
         return "refused" if is_refused(state) else state.ending

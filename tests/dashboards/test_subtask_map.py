@@ -1,9 +1,12 @@
 """The map of all subtasks: every one is in it, and the most urgent state wins where there is little room."""
 
+from typing import get_args
+
 import pytest
 
-from dashboards.subtask_map import MARKS, STATES, subtask_map
+from dashboards.subtask_map import MARKS, RUN_MARKS, STATES, subtask_map
 from fleet.core.plans.limits import Policy
+from fleet.read.run_view import RunStatus
 from tests.dashboards.stories import busy_story, wide_story
 from tests.fleet.core.story import Story, plan_of
 
@@ -44,3 +47,7 @@ def test_dropped_subtasks_stay_on_the_map() -> None:
 
 def test_every_state_has_a_sign() -> None:
     assert [name for name in STATES if name not in MARKS] == []
+
+
+def test_each_status_of_a_run_has_a_sign() -> None:
+    assert set(RUN_MARKS) == set(get_args(RunStatus))

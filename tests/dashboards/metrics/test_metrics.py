@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,6 +17,7 @@ from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.state.state import RunState
 from fleet.ports.agents import CallGauges, RemainingQuota
+from fleet.read.run_view import RunStatus
 from tests.fleet.core.pretend import Pretend
 from tests.fleet.core.story import Story, connected, plan_of
 
@@ -246,3 +248,8 @@ def test_more_nodes_than_series_are_counted_together() -> None:
     resting = scraped(story, alive=False)
     assert value(resting, "fleet_nodes", state="connected") == 0
     assert "fleet_node_up{" not in resting
+
+
+def test_there_is_a_series_for_each_status_of_a_run() -> None:
+    text = page(Tally(), RunsSnapshot(now=0, open=[], ended={}))
+    assert {labels["state"] for name, labels, _ in read(text) if name == "fleet_runs"} == set(get_args(RunStatus))
