@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from fleet.core.facts.facts import Ending, FailureKind, FindingResult, Role, ServiceCondition, Strategy
-from fleet.core.state.status import Phase, Status
 from fleet.read.nodes_view import NodeStatus
-from fleet.read.run_view import RunStatus
+from fleet.read.run_view import AttemptPhase, RunStatus, SubtaskStatus
 
 Kind = Literal["counter", "gauge", "histogram"]
 OTHER = "other"
@@ -21,7 +20,7 @@ MOST_NAMES = 20
 MOST_RUNS = 20
 """Runs that have series of their own: the latest ones, those that have not ended first."""
 WINDOWS: Mapping[str, float] = {"1h": 3600.0, "1d": 86_400.0, "1w": 604_800.0}
-AGENT_STATES: tuple[str, ...] = get_args(Phase)
+AGENT_STATES: tuple[str, ...] = get_args(AttemptPhase)
 RUN_STATES: tuple[str, ...] = get_args(RunStatus)
 NODE_STATES: tuple[str, ...] = get_args(NodeStatus)
 INCIDENT_OUTCOMES = ("recovered", "unrecovered")
@@ -40,7 +39,7 @@ SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 LABELS: Mapping[str, tuple[str, ...] | str] = {
     "version": "the version of the program that answers",
     "state": "listed with each metric",
-    "status": get_args(Status),
+    "status": get_args(SubtaskStatus),
     "ending": get_args(Ending),
     "worker": f"workers of the configuration, at most {MOST_NAMES}, then `{OTHER}`",
     "model": f"models as the service calls them, at most {MOST_NAMES}, then `{OTHER}`",

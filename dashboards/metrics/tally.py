@@ -13,10 +13,9 @@ from itertools import accumulate, product
 from typing import Any, Self
 
 from dashboards.metrics.catalog import CALL_REASONS, LABELS, METRICS, MOST_NAMES, OTHER, OUTCOMES, WINDOWS, Metric
-from fleet.core.base.ids import SubtaskId
-from fleet.core.base.vector import Vector
+from fleet.core.base.ids import RunId
 from fleet.core.facts import facts as f
-from fleet.core.state.state import Incident, NodeState, RunState, recovered_by, strategies_of
+from fleet.read.figures import ClosedIncident, EndedAttempt, Transition
 
 Labels = tuple[str, ...]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,63}")
@@ -83,7 +82,10 @@ class Recent:
 
 
 class Tally:
-    """Counts the facts of many runs, each with the state before and after it."""
+    """Counts the facts of many runs.
+
+    What a fact began or ended shows only in the state before and after it: a `Transition` says so.
+    """
 
     def __init__(self) -> None:
         self.counters: dict[str, Counter[Labels]] = {}
@@ -142,29 +144,28 @@ class Tally:
 
     # ---- facts
 
-    def take(self, before: RunState | None, fact: f.Fact, after: RunState) -> None:
-        """Count one fact. `before` and `after` are the states around it."""
-        if after.rehearsal is not None:  # its figures are no work: they must not pass for any
-            self._count_rehearsal(before, fact)
-            if isinstance(fact, f.ModelCalled):  # but what it pays for is paid for
-                self._count_call(fact)
+    def take(self, step: Transition) -> None:
+        """Count one fact."""
+        if step.is_rehearsed:  # its figures are no work: they must not pass for any
+            self._count_rehearsal(step)
+            if isinstance(step.fact, f.ModelCalled):  # but what it pays for is paid for
+                self._count_call(step.fact)
             return
         self._count("fleet_journal_facts")
-        if before is None:
+        if step.is_first:
             self._count("fleet_runs_begun")
             return
-        if _was_done_before(before, fact):
+        if step.was_done_before:
             return
-        self._count_fact(before, fact, after)
-        self._count_reviews(fact)
-        if after.incidents is not before.incidents:
-            self._count_incidents(before.incidents, after.incidents)
+        self._count_fact(step)
+        self._count_reviews(step.fact)
+        self._count_incidents(step)
 
-    def _count_rehearsal(self, before: RunState | None, fact: f.Fact) -> None:
-        if before is None:
+    def _count_rehearsal(self, step: Transition) -> None:
+        if step.is_first:
             self._count("fleet_rehearsals_begun")
-        elif isinstance(fact, f.RunEnded):
-            self._count("fleet_rehearsals_ended", fact.ending)
+        elif isinstance(step.fact, f.RunEnded):
+            self._count("fleet_rehearsals_ended", step.fact.ending)
 
     def observe(self, name: str, value: float, *labels: str) -> None:
         series = self.histograms[name]
@@ -175,8 +176,8 @@ class Tally:
     def _count(self, name: str, *labels: str, by: float = 1) -> None:
         self.counters[name][labels] += by  # type: ignore[assignment] # dollars are not whole numbers
 
-    def _count_fact(self, before: RunState, fact: f.Fact, after: RunState) -> None:  # noqa: C901, PLR0912 - one case a fact
-        match fact:
+    def _count_fact(self, step: Transition) -> None:  # noqa: C901, PLR0912 - one case a fact
+        match fact := step.fact:
             case f.EngineStarted():
                 self._count("fleet_engine_starts")
             case f.RunEnded():
@@ -188,8 +189,8 @@ class Tally:
             case f.PlannerFailed():
                 self._count("fleet_planner_failures", fact.failure.kind)
             case f.PlanRevised():
-                if before.plan.subtasks and fact.revision.changes_plan:
-                    self._count("fleet_replans", _reason(before.planning.why))
+                if (why := step.replanned_for) is not None:
+                    self._count("fleet_replans", _reason(why))
             case f.ModelCalled():
                 self._count_call(fact)
             case f.CallLost():
@@ -197,35 +198,30 @@ class Tally:
             case f.AttemptStarted():
                 self._count("fleet_attempts_started", self._workers.of(fact.worker), fact.strategy)
             case f.WorkerStarted():
-                current = before.subtasks[fact.subtask].current
-                if current is not None and not current.working:  # time without an engine is not waiting
-                    since = max(current.started_at, before.engine_since or 0.0)
-                    self.observe("fleet_attempt_wait_seconds", fact.at - since)
+                if (waited := step.worker_waited_s) is not None:
+                    self.observe("fleet_attempt_wait_seconds", waited)
                 self._count_node(fact.node)
             case f.NodeConnected() | f.NodeLost():
-                lost = after.nodes[fact.node].losses - before.nodes.get(fact.node, NodeState(fact.node)).losses
-                self._count("fleet_node_losses", self.nodes.of(fact.node), by=lost)
+                self._count("fleet_node_losses", self.nodes.of(fact.node), by=step.losses)
             case f.AttemptVerified():
-                self._verified[before.run, fact.subtask] = fact.at
+                self._verified[step.run, fact.subtask] = fact.at
                 self._count_checks(fact.checks)
             case f.AttemptFailed():
                 self._count_checks(fact.checks)
-                self._end_attempt(before, after, fact.subtask, fact.failure.kind, fact.at)
-            case f.CancelRequested():
-                for subtask, _ in before.underway():
-                    self._end_attempt(before, after, subtask.id, "stopped", fact.at)
             case f.BatchFormed():
                 self.observe("fleet_batch_size", len(fact.members))
-                if fact.alone or before.landing.suspects:
+                if step.is_bisecting:
                     self._count("fleet_bisects")
             case f.BatchTested():
-                self._count_batch(before, fact, after)
+                self._count_batch(step.run, fact)
             case f.Published():
                 self._count("fleet_publications")
             case f.PublishFailed():
                 self._count("fleet_publish_failures")
             case _:
                 pass
+        for attempt in step.ended:
+            self._end_attempt(step.run, attempt)
 
     def _count_node(self, node: str) -> None:
         if node:
@@ -240,19 +236,16 @@ class Tally:
         self._count("fleet_model_cost_dollars", *who, by=fact.dollars or 0.0)
         self.observe("fleet_model_call_seconds", fact.seconds, fact.role)
 
-    def _count_batch(self, before: RunState, fact: f.BatchTested, after: RunState) -> None:
+    def _count_batch(self, run: RunId, fact: f.BatchTested) -> None:
         self._count_checks(fact.checks)
         if fact.checks or fact.landed or fact.red:
             self._count("fleet_gate_runs", "red" if fact.red else "green")
         for member in fact.landed:
             self._count("fleet_commits_landed")
             self.commits.add(fact.at)
-            verified = self._verified.pop((before.run, member.subtask), None)
+            verified = self._verified.pop((run, member.subtask), None)
             if verified is not None:
                 self.observe("fleet_landing_seconds", fact.at - verified)
-            self._end_attempt(before, after, member.subtask, "landed", fact.at)
-        for out in fact.ejected:
-            self._end_attempt(before, after, out.subtask, out.failure.kind, fact.at)
 
     def _count_reviews(self, fact: f.Fact) -> None:
         for settled in fact.settled if isinstance(fact, f.FindingsSettled) else ():
@@ -270,35 +263,29 @@ class Tally:
             if check.flaky:
                 self._count("fleet_flakes")
 
-    def _end_attempt(self, before: RunState, after: RunState, id_: SubtaskId, outcome: str, at: float) -> None:
-        """Count the end of an attempt, unless the fact is a late one about an earlier attempt."""
-        current, still_open = before.subtasks[id_].current, after.subtasks[id_].current
-        if current is None or (still_open is not None and still_open.number == current.number):
-            return
-        self._verified.pop((before.run, id_), None)
-        worker = self._workers.of(current.worker)
-        self._count("fleet_attempts", worker, outcome)
-        self.observe("fleet_attempt_seconds", at - current.started_at, worker)
-        if outcome == "conflict":
+    def _end_attempt(self, run: RunId, attempt: EndedAttempt) -> None:
+        self._verified.pop((run, attempt.subtask), None)
+        worker = self._workers.of(attempt.worker)
+        self._count("fleet_attempts", worker, attempt.outcome)
+        self.observe("fleet_attempt_seconds", attempt.seconds, worker)
+        if attempt.outcome == "conflict":
             self._count("fleet_conflicts")
 
-    def _count_incidents(self, before: Vector[Incident], after: Vector[Incident]) -> None:
-        for index in after.changed_since(before):
-            incident = after[index]
-            if index >= len(before):
-                self._count("fleet_incidents_opened", incident.kind)
-            was_open = index >= len(before) or before[index].closed_at is None
-            if incident.closed_at is None or not was_open:
-                continue
-            outcome = "recovered" if incident.recovered else "unrecovered"
-            self._count("fleet_incidents_closed", incident.kind, outcome)
-            self.incidents[outcome].add(incident.closed_at)
-            for strategy in sorted(strategies_of(incident)):
-                by_it = "recovered" if recovered_by(incident) == strategy else "unrecovered"
-                self._count("fleet_incidents_by_strategy", strategy, by_it)
-            if incident.recovered and incident.strategy is not None:
-                self._count("fleet_recoveries", incident.strategy)
-                self.observe("fleet_incident_seconds", incident.closed_at - incident.opened_at)
+    def _count_incidents(self, step: Transition) -> None:
+        for kind in step.opened:
+            self._count("fleet_incidents_opened", kind)
+        for incident in step.closed:
+            self._close_incident(incident)
+
+    def _close_incident(self, incident: ClosedIncident) -> None:
+        outcome = "recovered" if incident.recovered else "unrecovered"
+        self._count("fleet_incidents_closed", incident.kind, outcome)
+        self.incidents[outcome].add(incident.at)
+        for strategy, recovered in incident.chosen.items():
+            self._count("fleet_incidents_by_strategy", strategy, "recovered" if recovered else "unrecovered")
+        if incident.recovered and incident.strategy is not None:
+            self._count("fleet_recoveries", incident.strategy)
+            self.observe("fleet_incident_seconds", incident.seconds)
 
 
 def known_labels(metric: Metric) -> Iterator[Labels]:
@@ -307,12 +294,6 @@ def known_labels(metric: Metric) -> Iterator[Labels]:
         OUTCOMES.get(metric.name, LABELS[label]) if label == "outcome" else LABELS[label] for label in metric.labels
     ]
     return product(*values) if not any(isinstance(each, str) for each in values) else iter(())
-
-
-def _was_done_before(state: RunState, fact: f.Fact) -> bool:
-    """Whether this is work that a relanding began with: the run that did it has counted it."""
-    work = isinstance(fact, f.AttemptStarted | f.AttemptCommitted | f.AttemptVerified)
-    return work and state.epoch == 0
 
 
 def _reason(why: str) -> str:

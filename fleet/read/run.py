@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fleet.core.state.state import RunState
+from fleet.read.figures import RunFigures, run_figures
 from fleet.read.question_view import Needed, needed
 from fleet.read.run_view import RunStatus, StatusView, run_word, status_view
 
@@ -34,3 +35,8 @@ class RunSnapshot:
     def needs(self) -> tuple[Needed, ...]:
         """What it needs from a person, the most urgent first."""
         return needed(self.state, self.now, alive=self.alive)
+
+    @cached_property
+    def figures(self) -> RunFigures:
+        """What metrics show of it."""
+        return run_figures(self.state, self.now, alive=self.alive)

@@ -14,7 +14,7 @@ from fleet.core.policy.landing import is_full
 from fleet.core.policy.planner_view import ROUNDED
 from fleet.core.policy.requests import awaits_approval, objections, open_for_approval
 from fleet.core.state.state import Outage, Review, RunState
-from fleet.core.state.status import Progress, Status, is_refused, progress, status_counts
+from fleet.core.state.status import Phase, Progress, Status, is_refused, progress, status_counts
 from fleet.read.base_view import BaseView, base_view
 from fleet.read.estimate_view import RemainingView, remaining_view, run_estimates
 from fleet.read.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views
@@ -29,6 +29,10 @@ from fleet.read.question_view import (
     reviews_view,
 )
 
+SubtaskStatus = Status
+"""The status of a subtask."""
+AttemptPhase = Phase
+"""What an attempt under way is doing."""
 RunStatus = Literal[
     "planning",
     "running",

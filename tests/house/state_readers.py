@@ -1,9 +1,6 @@
 """Modules outside the core, the engine and the read model that read the state of a run. The list only gets shorter."""
 
 READS_STATE = {
-    "dashboards/metrics/catalog.py",
-    "dashboards/metrics/gauges.py",
-    "dashboards/metrics/tally.py",
     "dashboards/past.py",
     "dashboards/report/pictures.py",
     "dashboards/report/report_data.py",

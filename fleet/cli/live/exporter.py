@@ -9,10 +9,12 @@ from threading import Event, Thread
 import anyio
 
 from dashboards.address import Address
-from dashboards.metrics.gauges import OpenRun, RunsSnapshot
+from dashboards.metrics.gauges import RunsSnapshot
 from dashboards.metrics.server import Exposition, serving
 from fleet.cli.live.kept_metrics import kept_metrics, was_counted
 from fleet.ports.agents import CallGauges
+from fleet.read.figures import Transition
+from fleet.read.run import RunSnapshot
 from fleet.runs.follow import RunsFollower, free_bytes
 from fleet.runs.run_folder import RunFolder
 
@@ -28,7 +30,8 @@ class Exporter:
     def __init__(self, folders: Callable[[], Iterable[RunFolder]], state_dir: Path) -> None:
         (self._tally, counted), self._state_dir = kept_metrics(state_dir), state_dir
         self._runs = RunsFollower(
-            lambda: [folder for folder in folders() if not was_counted(folder, counted)], self._tally.take
+            lambda: [folder for folder in folders() if not was_counted(folder, counted)],
+            lambda before, fact, after: self._tally.take(Transition(before, fact, after)),
         )
         self._gauges: Callable[[], CallGauges] | None = None
         self._calls: CallGauges | None = None  # the event loop writes it, a scrape reads it
@@ -51,10 +54,10 @@ class Exporter:
                 self._calls = self._gauges()
 
     def _snapshot(self) -> RunsSnapshot:
-        runs = self._runs
+        runs, now = self._runs, time.time()
         return RunsSnapshot(
-            now=time.time(),
-            open=[OpenRun(state, alive) for state, alive in runs.open()],
+            now=now,
+            open=[RunSnapshot(state, now, alive) for state, alive in runs.open()],
             ended=runs.ended(),
             recent=runs.latest_ended(),
             unreadable=runs.unreadable(),

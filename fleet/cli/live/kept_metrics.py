@@ -14,6 +14,7 @@ from dashboards.metrics.tally import Tally
 from fleet.core.base.output import parse_json
 from fleet.core.history.evolve import Follower
 from fleet.errors import FleetError
+from fleet.read.figures import Transition
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 
@@ -30,7 +31,7 @@ def keep_metrics(folder: RunFolder, state_dir: Path) -> None:
             return
         try:
             with Journal(folder.journal) as journal:
-                Follower(tally.take).catch_up(journal)
+                Follower(lambda before, fact, after: tally.take(Transition(before, fact, after))).catch_up(journal)
         except (FleetError, ValueError, KeyError):  # what can't be read was not counted before either
             return
         still = [each for each in counted if (state_dir / "runs" / each.partition("@")[0]).is_dir()]

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dashboards.metrics.catalog import LABELS, METRICS, MOST_NAMES, MOST_RUNS, OTHER, WINDOWS, Metric
-from dashboards.metrics.gauges import OpenRun, RunsSnapshot
+from dashboards.metrics.gauges import RunsSnapshot
 from dashboards.metrics.server import Exposition
 from dashboards.metrics.tally import Names, Recent, Tally
 from fleet.core.base.usage import Usage
@@ -17,6 +17,8 @@ from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.state.state import RunState
 from fleet.ports.agents import CallGauges, RemainingQuota
+from fleet.read.figures import Transition
+from fleet.read.run import RunSnapshot
 from fleet.read.run_view import RunStatus
 from tests.fleet.core.pretend import Pretend
 from tests.fleet.core.story import Story, connected, plan_of
@@ -35,7 +37,7 @@ def counted(facts: list[f.Fact], tally: Tally | None = None) -> tuple[Tally, Run
     tally, state = tally or Tally(), None
     for fact in facts:
         before, state = state, evolve(state, fact)
-        tally.take(before, fact, state)
+        tally.take(Transition(before, fact, state))
     assert state is not None
     return tally, state
 
@@ -58,9 +60,9 @@ def value(text: str, name: str, **labels: str) -> float:
 
 def scraped(story: Story, *, alive: bool = True, now: float | None = None, calls: CallGauges | None = None) -> str:
     tally, state = counted(story.facts)
-    open_ = [] if state.ended else [OpenRun(state, alive)]
-    ended: dict[str, int] = {} if state.ending is None else {state.ending: 1}
     moment = story.now if now is None else now
+    open_ = [] if state.ended else [RunSnapshot(state, moment, alive)]
+    ended: dict[str, int] = {} if state.ending is None else {state.ending: 1}
     return page(tally, RunsSnapshot(now=moment, open=open_, ended=ended, calls=calls))
 
 
@@ -138,7 +140,7 @@ def test_the_page_always_matches_the_catalogue(seed: int) -> None:
     tally, state = counted(pretend.facts)
     known = {name: metric for metric in METRICS.values() for name in series_of(metric)}
     for name, labels, _ in read(
-        page(tally, RunsSnapshot(now=pretend.now, open=[OpenRun(state, alive=True)], ended={}))
+        page(tally, RunsSnapshot(now=pretend.now, open=[RunSnapshot(state, pretend.now, alive=True)], ended={}))
     ):
         metric = known[name]
         assert set(labels) - {"le"} == set(metric.labels)
@@ -169,7 +171,7 @@ def test_the_number_of_series_does_not_grow_with_the_work() -> None:
             story.happens(f.WorkerStarted(at=0, subtask=id_, number=1), fact)
         story.landed(*story.state.plan.ids[:-1])
         tally, state = counted(story.facts)
-        text = page(tally, RunsSnapshot(now=0, open=[OpenRun(state, alive=True)] * runs, ended={}))
+        text = page(tally, RunsSnapshot(now=0, open=[RunSnapshot(state, 0, alive=True)] * runs, ended={}))
         assert "task-" not in text.replace("m-task-", "")
         return len({(name, *labels.items()) for name, labels, _ in read(text)})
 
