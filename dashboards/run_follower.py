@@ -20,6 +20,7 @@ from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
 from fleet.core.state.state import Batch, RunState
 from fleet.errors import FleetError
+from fleet.read.run import RunSnapshot
 
 # ---- ports -----------------------------------------------------------------------------------------------------------
 # What the terminal UI needs from outside: runs to read and to send requests to. It opens no journal itself.
@@ -116,6 +117,11 @@ class FollowedRun:
     @property
     def state(self) -> RunState | None:
         return self._follower.state
+
+    @property
+    def snapshot(self) -> RunSnapshot | None:
+        """The run now; None before its first fact was read."""
+        return None if self.state is None else RunSnapshot(self.state, self.now, self.alive)
 
     @property
     def seq(self) -> int:

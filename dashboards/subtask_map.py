@@ -1,88 +1,16 @@
-"""All subtasks at one look: what each of them is doing, in as many cells as there is room for.
+"""Runs in marks and short texts: each state has a sign and a word, so that no meaning depends on colour alone."""
 
-A cell stands for as many subtasks as are needed for that, and shows the state that needs the most attention. Sets make
-this cost what is in sight, not the size of the plan.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from dashboards.run_follower import FollowedRun
 from dashboards.text.formats import counted
 from dashboards.text.review_text import ends_text
 from dashboards.text.safe import safe
-from fleet.core.policy.budget import over_budget
-from fleet.core.policy.requests import (
-    awaits_approval,
-    is_being_revised,
-    is_unreviewed,
-    objections,
-    waiting_for_approval,
-)
-from fleet.core.state.state import Question, RunState
-from fleet.core.state.status import phase
-from fleet.core.state.subtasks import Mark, Set
-from fleet.read.question_view import ends_in, waiting_for
+from fleet.read.needs import Approval, Needed
+from fleet.read.question_view import QuestionView
+from fleet.read.run import RunSnapshot
 from fleet.read.run_view import RunStatus
-
-State = Literal[
-    "asks", "failed", "working", "planning", "checking", "landing", "starting", "ready", "waiting", "landed", "gone"
-]
-STATES: tuple[State, ...] = (
-    *("asks", "failed", "working", "planning", "checking", "landing"),
-    *("starting", "ready", "waiting", "landed", "gone"),
-)
-"""The most urgent first: a cell of several subtasks shows this one. `gone` is split or dropped."""
-
-
-@dataclass(frozen=True, slots=True)
-class SubtaskMap:
-    """The cells in the order in which subtasks should start, and how many subtasks are in each state."""
-
-    cells: Sequence[State]
-    counts: dict[State, int]
-    each: int
-    """How many subtasks one cell stands for."""
-
-
-def subtask_map(state: RunState, room: int, *, alive: bool = True) -> SubtaskMap:
-    """A map of at most `room` cells. Where no process runs it, nothing is under way."""
-    sets = state_sets(state, alive=alive)
-    total = len(state.subtasks)
-    each = max(1, -(-total // max(1, room)))
-    mask = (1 << each) - 1
-    present = [(name, sets[name]) for name in STATES if sets[name]]
-    cells: list[State] = [
-        next((name for name, chosen in present if (chosen >> first) & mask), "gone") for first in range(0, total, each)
-    ]
-    return SubtaskMap(cells, {name: chosen.bit_count() for name, chosen in present}, each)
-
-
-def state_sets(state: RunState, *, alive: bool) -> dict[State, Set]:
-    """The subtasks in each state. Only those under way are looked at one by one."""
-    subtasks = state.subtasks
-    sets: dict[State, Set] = dict.fromkeys(STATES, 0)
-    gone = subtasks.marked(Mark.GONE)
-    underway = subtasks.marked(Mark.UNDERWAY)
-    sets["gone"] = gone
-    sets["landed"] = subtasks.marked(Mark.CLOSED) & ~gone
-    rest = subtasks.open
-    if alive:
-        for subtask, attempt in state.underway():
-            sets[phase(attempt)] |= subtasks.set_of((subtask.id,))
-        rest &= ~underway
-    sets["asks"] = rest & subtasks.marked(Mark.ASKED)
-    sets["failed"] = rest & subtasks.marked(Mark.FAILED) & ~sets["asks"]
-    rest &= ~(sets["asks"] | sets["failed"])
-    sets["ready"] = rest & (subtasks.startable | underway)
-    sets["waiting"] = rest & ~sets["ready"]
-    return sets
-
-
-# ---- status marks ----------------------------------------------------------------------------------------------------
-# Marks and short texts: each state has a sign and a word, so that no meaning depends on colour alone.
-
 
 Span = tuple[str, str]
 """Text, and its tone: a name such as `good` or `dim`, never a colour."""
@@ -172,43 +100,44 @@ class Need:
 
 
 def needs(run: FollowedRun) -> list[Need]:
-    state = run.state
-    if state is None or state.ended:
-        return []
-    needed: list[Need] = []
-    if not run.alive and run.loaded:
+    """What a run needs now, the most urgent first."""
+    snapshot = run.snapshot
+    return [] if snapshot is None else needs_at(run, snapshot)
+
+
+def needs_at(run: FollowedRun, snapshot: RunSnapshot) -> list[Need]:
+    """What it needs at a moment. That no process runs it counts only once its journal was read to its end."""
+    return [_need(run, snapshot, need) for need in snapshot.needs if run.loaded or need.what != "resume"]
+
+
+def _need(run: FollowedRun, snapshot: RunSnapshot, need: Needed) -> Need:
+    if need.question is not None:
+        return _question(need.key, snapshot.questions[need.question])
+    if need.approval is not None:
+        return Need(need.key, _approval(need.approval), "A approves, X rejects, E edits, C cancels")
+    if need.what == "resume":
         why = safe(run.feed.last_words(), limit=200) or "no process is running it"
-        needed.append(Need("resume", f"interrupted: {why}", "R resumes it"))
-    if awaits_approval(state) and not is_being_revised(state):
-        needed.append(Need("approve", _approval(state), "A approves, X rejects, E edits, C cancels"))
-    for question in state.open_questions():
-        about = f"{safe(question.about, limit=40)}: " if question.about else ""
-        text = f"{question.id} {about}{safe(question.text, limit=300)}"
-        needed.append(Need(f"q:{question.id}", text, "Enter answers", _context(run, state, question)))
-    spent = over_budget(state, run.now)
-    if spent is not None:
-        needed.append(Need("budget", safe(spent), "B raises it"))
-    if state.paused and not state.rests:
-        needed.append(Need("pause", "paused: no new agents start", "P unpauses"))
-    return needed
+        return Need(need.key, f"interrupted: {why}", "R resumes it")
+    if need.what == "budget":
+        return Need(need.key, safe(need.why), "B raises it")
+    return Need(need.key, "paused: no new agents start", "P unpauses")
 
 
-def _context(run: FollowedRun, state: RunState, question: Question) -> tuple[str, ...]:
-    subtask = state.subtasks.get(question.about) if question.about is not None else None
-    spec = state.specs.get(question.about) if question.about is not None else None
-    title = safe(spec.title, limit=80) if spec is not None else ""
-    failures = [each.failure.kind for each in subtask.attempts if each.failure] if subtask is not None else []
+def _question(key: str, question: QuestionView) -> Need:
+    about = f"{safe(question.about, limit=40)}: " if question.about else ""
+    text = f"{question.id} {about}{safe(question.question, limit=300)}"
+    failures = [each.failure for each in question.tried if each.failure is not None]
     tried = f"tried {counted(len(failures), 'time')}: {', '.join(failures[-SHOWN:])}" if failures else ""
-    waits = waiting_for(state, question)
+    waits = question.waiting
     waiting = f"{counted(waits, 'subtask')} wait{'s' * (waits == 1)} for it" if waits else ""
-    ends = "" if question.aside or not run.alive else ends_text(ends_in(state, run.now))
-    return tuple(filter(None, (title, tried, waiting, ends)))
+    title = safe(question.title, limit=80) if question.title is not None else ""
+    return Need(key, text, "Enter answers", tuple(filter(None, (title, tried, waiting, ends_text(question.ends_in_s)))))
 
 
-def _approval(state: RunState) -> str:
-    ids = waiting_for_approval(state)
-    if is_unreviewed(state) and len(ids) == len(state.plan.subtasks):
+def _approval(approval: Approval) -> str:
+    ids = approval.subtasks
+    if approval.is_whole_plan:
         return f"the plan waits for approval: {counted(len(ids), 'subtask')}"
-    reasons = "; ".join(map(safe, objections(state, ids[0]))) or "needs a review"
+    reasons = "; ".join(map(safe, approval.objections)) or "needs a review"
     more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
     return f"waits for approval: {safe(ids[0], limit=40)} ({reasons}){more}"

@@ -23,15 +23,14 @@ from fleet.core.state.status import OVER, Progress, Status, progress, statuses
 from fleet.read.base_view import BaseView, base_view
 from fleet.read.estimate_view import run_estimates
 from fleet.read.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
+from fleet.read.needs import NeedKind, kinds_of, needed
 from fleet.read.nodes_view import NodeUseView, node_views
 from fleet.read.question_view import (
     InstructionView,
-    Needed,
     QuestionView,
     ReviewsView,
     ends_in,
     instruction_views,
-    needed,
     question_view,
     reviews_view,
 )
@@ -415,7 +414,7 @@ class ReportData:
     """Every attempt at every subtask on the time line."""
     waves: Sequence[Sequence[PlanNode]]
     """The plan as a graph: each subtask needs only those of earlier waves."""
-    needs: Sequence[Needed]
+    needs: Sequence[NeedKind]
     """What the run needs from a person."""
     ends_in_s: float | None
     """Seconds until it ends without one."""
@@ -507,7 +506,7 @@ def _report_data(state: RunState, told: _Told, now: float, *, alive: bool) -> Re
         talks_left_out=len(told.talks.left_out),
         spans=attempt_spans(state, lambda at: _seconds_at(at, told.clock)),
         waves=plan_waves(state, now),
-        needs=needed(state, now, alive=alive),
+        needs=kinds_of(needed(state, now, alive=alive)),
         ends_in_s=ends_in(state, now) if alive else None,
     )
 

@@ -7,7 +7,8 @@ from dashboards.text.formats import counted, duration, rate
 from dashboards.text.incident_text import STRATEGIES
 from dashboards.text.safe import safe, safe_block
 from fleet.core.facts import facts as f
-from fleet.read.question_view import Needed, QuestionView, ReviewsView, TriedView
+from fleet.read.needs import NeedKind
+from fleet.read.question_view import QuestionView, ReviewsView, TriedView
 
 TEXT = PROBLEM = 200
 SHOWN = 5  # findings of one vote
@@ -68,7 +69,7 @@ def place_text(finding: f.Finding) -> str:
 # What a run needs from a person, in words: short for a list, and with all that an answer takes.
 
 
-NEEDS: Mapping[Needed, str] = {
+NEEDS: Mapping[NeedKind, str] = {
     "resume": "resume",
     "approve": "approval",
     "answer": "answer",
@@ -80,7 +81,7 @@ QUESTION = 200
 EVIDENCE = 24  # lines
 
 
-def needs_text(needs: Sequence[Needed]) -> str:
+def needs_text(needs: Sequence[NeedKind]) -> str:
     return ", ".join(NEEDS[need] for need in needs)
 
 

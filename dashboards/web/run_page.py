@@ -14,7 +14,6 @@ from markupsafe import Markup
 from dashboards.past import Past
 from dashboards.report.pictures import DRAWN, PlanNode, graph, plan_graph, wave_graph, wave_parts
 from dashboards.run_follower import WatchedRun
-from dashboards.subtask_map import State, state_sets, subtask_map
 from dashboards.text.event_text import transcript_lines
 from dashboards.text.plan_review import estimate_rows
 from dashboards.web.followed import (
@@ -37,6 +36,7 @@ from fleet.core.state.status import Phase, Status, phase, statuses
 from fleet.core.state.subtasks import Attempt, SubtaskState, union
 from fleet.read.incident_view import incident_view
 from fleet.read.run_view import StatusView, status_view
+from fleet.read.state_map import State, state_sets, subtask_map
 from fleet.read.subtask_view import subtask_view
 
 MOST_CELLS = 400  # of the map, each a link; of a larger run it shows signs

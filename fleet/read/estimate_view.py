@@ -16,7 +16,7 @@ from fleet.core.plans.plan import PLANNER, Plan, Subtask
 from fleet.core.state.state import RunState
 from fleet.core.state.status import progress
 from fleet.core.state.subtasks import Attempt
-from fleet.read.question_view import needed
+from fleet.read.needs import needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def remaining_view(state: RunState, now: float, *, alive: bool) -> RemainingView
     """
     landed = progress(state)
     left = landed.total - landed.done
-    waits = not alive or state.ended or (bool(needed(state, now, alive=alive)) and not any(state.underway()))
+    waits = not alive or state.ended or (not any(state.underway()) and bool(needed(state, now, alive=alive)))
     if waits or landed.done < ENOUGH or left <= 0:
         return None
     share = landed.total / landed.done

@@ -9,7 +9,6 @@ from typing import Literal
 from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.facts.fact_parts import Instruction
 from fleet.core.facts.facts import FailureKind, Finding, FindingResult, Strategy
-from fleet.core.policy.budget import over_budget
 from fleet.core.policy.endings import ends_unanswered_at
 from fleet.core.policy.requests import awaits_approval, is_being_revised, waiting_for_approval
 from fleet.core.state.state import Question, RunState
@@ -408,25 +407,3 @@ def _ending(state: RunState) -> Cause:
     command = f"fleet merge {state.run}" if state.ending == "landed" else f"fleet status {state.run}"
     at = state.ended_at or state.last_at
     return Cause(f"ended:{at:.6f}", event, f"it ended: {state.ending}", state.ending_why, command, at)
-
-
-# ---- needs -----------------------------------------------------------------------------------------------------------
-# What a run needs from a person. Every screen, the report and the metrics ask here.
-
-
-Needed = Literal["resume", "approve", "answer", "budget", "unpause"]
-"""What a person has to do: resume it, approve work, answer a question, raise a budget, end a pause."""
-
-
-def needed(state: RunState, now: float, *, alive: bool) -> tuple[Needed, ...]:
-    """The most urgent first; empty if the run needs no one, or has ended."""
-    if state.ended:
-        return ()
-    needs: list[tuple[Needed, bool]] = [
-        ("resume", not alive),
-        ("approve", awaits_approval(state) and not is_being_revised(state)),
-        ("answer", bool(state.open_questions())),
-        ("budget", over_budget(state, now) is not None),
-        ("unpause", state.paused and not state.rests),
-    ]
-    return tuple(name for name, holds in needs if holds)

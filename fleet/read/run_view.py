@@ -18,16 +18,9 @@ from fleet.core.state.status import Phase, Progress, Status, is_refused, progres
 from fleet.read.base_view import BaseView, base_view
 from fleet.read.estimate_view import RemainingView, remaining_view, run_estimates
 from fleet.read.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views
+from fleet.read.needs import NeedKind, kinds_of, needed
 from fleet.read.nodes_view import NodeUseView, node_views, waiting_for_machines
-from fleet.read.question_view import (
-    Needed,
-    QuestionView,
-    ReviewsView,
-    ends_in,
-    needed,
-    question_view,
-    reviews_view,
-)
+from fleet.read.question_view import QuestionView, ReviewsView, ends_in, question_view, reviews_view
 
 SubtaskStatus = Status
 """The status of a subtask."""
@@ -182,7 +175,7 @@ class StatusView:
     """Outages of the model service, for which calls wait."""
     questions: tuple[QuestionView, ...]
     """Open questions."""
-    needs: tuple[Needed, ...]
+    needs: tuple[NeedKind, ...]
     """What it needs from a person, the most urgent first: `resume`, `approve`, `answer`, `budget`, `unpause`."""
     ends_in_s: float | None
     """Seconds until the run ends unless someone answers or approves; null while it has other work, or waits without a
@@ -299,7 +292,7 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
         seconds=round(state.seconds(now), 3),
         service=tuple(_service(scope, outage, now) for scope, outage in state.service.items()) if alive else (),
         questions=tuple(question_view(state, question, now, alive=alive) for question in state.open_questions()),
-        needs=needed(state, now, alive=alive),
+        needs=kinds_of(needed(state, now, alive=alive)),
         ends_in_s=ends_in(state, now) if alive else None,
         result_branch=state.result_branch if state.published else None,
         base=state.base,

@@ -5,7 +5,6 @@ READS_STATE = {
     "dashboards/report/pictures.py",
     "dashboards/report/report_data.py",
     "dashboards/run_follower.py",
-    "dashboards/subtask_map.py",
     "dashboards/terminal/actions.py",
     "dashboards/terminal/base_screen.py",
     "dashboards/terminal/main_screen.py",

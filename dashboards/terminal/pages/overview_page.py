@@ -5,7 +5,7 @@ from itertools import groupby, islice
 from pathlib import PurePath
 
 from dashboards.run_follower import Event, FollowedRun, WatchedRun
-from dashboards.subtask_map import MARKS, Span, SubtaskMap, age, marked, needs, subtask_map
+from dashboards.subtask_map import MARKS, Span, age, marked, needs
 from dashboards.terminal.lines import (
     BLANK,
     Column,
@@ -33,6 +33,7 @@ from fleet.core.state.status import is_refused, progress
 from fleet.read.base_view import base_view
 from fleet.read.nodes_view import waiting_for_machines
 from fleet.read.run_view import run_word
+from fleet.read.state_map import SubtaskMap, subtask_map
 
 LEAST = 3  # agents, and events
 WIDE = 150  # cells: from this width on, agents and events are side by side

@@ -5,7 +5,8 @@ import pytest
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.requests import fact_of
-from fleet.read.question_view import needed, question_view
+from fleet.read.needs import kinds_of, needed
+from fleet.read.question_view import question_view
 from fleet.read.run_view import run_word, status_view
 from tests.fleet.core.story import Story, plan_of
 
@@ -28,7 +29,7 @@ def test_a_run_with_a_question_and_other_work_is_running() -> None:
     assert run_word(story.state, story.now, alive=True) == "running"
     (question,) = status_view(story.state, story.now, alive=True).questions
     assert question.ends_in_s is None
-    assert needed(story.state, story.now, alive=True) == ("answer",)
+    assert kinds_of(needed(story.state, story.now, alive=True)) == ("answer",)
 
 
 def test_it_ends_when_it_says_that_it_does(story: Story) -> None:
@@ -38,13 +39,13 @@ def test_it_ends_when_it_says_that_it_does(story: Story) -> None:
     assert run_word(story.state, story.now, alive=True) == "waiting for an answer"
     story.time_passes(1)
     assert run_word(story.state, story.now, alive=True) == "partial"
-    assert needed(story.state, story.now, alive=True) == ()
+    assert kinds_of(needed(story.state, story.now, alive=True)) == ()
 
 
 def test_nothing_ends_a_run_that_no_process_runs(story: Story) -> None:
     (question,) = status_view(story.state, story.now, alive=False).questions
     assert question.ends_in_s is None
-    assert needed(story.state, story.now, alive=False) == ("resume", "answer")
+    assert kinds_of(needed(story.state, story.now, alive=False)) == ("resume", "answer")
 
 
 def test_a_paused_run_waits_without_a_limit(story: Story) -> None:
