@@ -118,7 +118,7 @@ def _entries(source: str) -> Iterator[tuple[str, int, int]]:
             for key, value in zip(node.value.keys, node.value.values, strict=True):
                 assert isinstance(key, ast.Constant)
                 assert value.end_lineno is not None
-                yield key.value, key.lineno, value.end_lineno
+                yield str(key.value), key.lineno, value.end_lineno
 
 
 def test_every_feature_is_a_folder_and_every_folder_a_feature() -> None:

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from dashboards.subtask_map import MARKS, RUN_MARKS, STATES, subtask_map
+from dashboards.subtask_map import MARKS, RUN_MARKS
 from fleet.core.plans.limits import Policy
 from fleet.read.run_view import RunStatus
 from fleet.read.state_map import STATES, subtask_map
