@@ -14,7 +14,7 @@ from typing import Any
 from anyio.from_thread import start_blocking_portal
 
 from chaos.claude_program import Session, play
-from fleet.cli.mcp.tools import TOOLS
+from fleet.features.serve_mcp.tools import TOOLS
 from fleet.runs.run_folder import RunFolder
 from scripts.frame import Figure, Table, command_line, exit_with, temporary_folder
 from tests.e2e.conftest import served

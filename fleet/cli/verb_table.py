@@ -48,8 +48,6 @@ KERNEL: dict[str, dict[str, Verb]] = {
     "This machine": {
         "doctor": Verb("doctor:doctor", "repository", "Check this machine and show fixes."),
         "clean": Verb("clean:clean", "machine", "Show or free the disk space that runs use."),
-        "acp": Verb("serve:acp", "machine", "Offer the fleet to an editor, as an agent (ACP)."),
-        "mcp": Verb("serve:mcp", "repository", "Offer the fleet to another agent, as tools (MCP)."),
         "node": Verb("nodes:node", "machine", "Work for runs of another machine, over standard streams."),
         "nodes": Verb(
             "nodes:nodes",

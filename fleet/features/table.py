@@ -54,6 +54,20 @@ FEATURES: dict[str, Feature] = {
             }
         }
     ),
+    "serve_acp": Feature(
+        verbs={
+            "This machine": {
+                "acp": Verb("serve_acp.verbs:acp", "machine", "Offer the fleet to an editor, as an agent (ACP).")
+            }
+        }
+    ),
+    "serve_mcp": Feature(
+        verbs={
+            "This machine": {
+                "mcp": Verb("serve_mcp.verbs:mcp", "repository", "Offer the fleet to another agent, as tools (MCP).")
+            }
+        }
+    ),
     "traces": Feature(
         verbs={"Result": {"trace": Verb("traces.verbs:trace", "run", "Turn a run into a trace of OpenTelemetry.")}},
         sections={"traces": "traces.settings:Traces"},

@@ -46,18 +46,6 @@ class CompletionView:
 
 
 @dataclass(frozen=True, slots=True)
-class McpToolView:
-    """A tool that `fleet mcp` offers."""
-
-    name: str
-    """As other agents call it."""
-    effect: str
-    """`looks`: it changes nothing; `adds`: it starts a run; `decides`: it decides in the place of a person."""
-    description: str
-    """What those agents read about it."""
-
-
-@dataclass(frozen=True, slots=True)
 class ServerView:
     """A server that runs until it is stopped."""
 
@@ -73,18 +61,6 @@ class WebView:
     """Where it listens."""
     link: str
     """Signs one browser in, once, within ten minutes."""
-
-
-@dataclass(frozen=True, slots=True)
-class EditorCommandView:
-    """What may be typed in a session of an editor."""
-
-    name: str
-    """Its word, without the slash."""
-    takes: str
-    """What follows the word; empty for nothing."""
-    description: str
-    """What it does."""
 
 
 # ---- clean view ------------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from fleet.core.policy.remedies import Rung
 from fleet.core.state.state import Review, TestedBatch
 from fleet.core.state.status import Progress
 from fleet.features.audit import attribution, audit_view
+from fleet.features.serve_acp import verbs as acp_verbs
+from fleet.features.serve_mcp import verbs as mcp_verbs
 from fleet.read import (
     base_view,
     estimate_view,
@@ -70,8 +72,8 @@ VERBS: Mapping[type, str] = {
     program_view.SentView: "`fleet notify list --json`: a list of them",
     program_view.NotifiedRunsView: "`fleet notify watch --json`",
     program_view.NotificationView: "what channels of `[notify]` are given, unless they have a template",
-    program_view.EditorCommandView: "`fleet acp --list --json`: a list of them",
-    program_view.McpToolView: "`fleet mcp --list --json`: a list of them",
+    acp_verbs.EditorCommandView: "`fleet acp --list --json`: a list of them",
+    mcp_verbs.McpToolView: "`fleet mcp --list --json`: a list of them",
     program_view.ServerView: "`fleet metrics --json`, `fleet simulate --json`",
     program_view.CompletionView: "`fleet completion --json`",
     program_view.VerbsView: "`fleet help --json`",

@@ -2,7 +2,7 @@
 
 # Where a library may be imported. `*` crosses folders here. A doorway that nobody uses fails, too.
 DOORWAYS: dict[str, tuple[str, ...]] = {
-    "acp": ("agents/acp/schema.py", "fleet/cli/acp/*"),
+    "acp": ("agents/acp/schema.py", "fleet/features/serve_acp/*"),
     "aiohttp": (
         *("agents/simulated/*", "agents/workers/relay_server.py", "agents/tools/fetch.py"),
         *("dashboards/notify.py", "fleet/features/traces/spans.py", "dashboards/web/*"),
@@ -17,8 +17,8 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "httpx2": ("agents/models/claude.py",),
     "jinja2": ("dashboards/web/*",),
     "markupsafe": ("dashboards/web/*",),
-    "mcp": ("fleet/cli/mcp/server.py", "agents/tools/mcp_connection.py"),  # slow to import
-    "mcp_types": ("fleet/cli/mcp/server.py", "agents/tools/mcp_connection.py"),
+    "mcp": ("fleet/features/serve_mcp/server.py", "agents/tools/mcp_connection.py"),  # slow to import
+    "mcp_types": ("fleet/features/serve_mcp/server.py", "agents/tools/mcp_connection.py"),
     "platformdirs": ("fleet/config/load.py",),
     "prometheus_client": ("dashboards/metrics/server.py",),
     "ray": ("fleet/nodes/cluster/ray_door.py",),  # which no process of a run imports

@@ -10,8 +10,6 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.app.nodes": EVERYTHING,
     "fleet.cli": EVERYTHING,
     "fleet.cli.live": EVERYTHING,
-    "fleet.cli.acp": EVERYTHING,
-    "fleet.cli.mcp": EVERYTHING,
     "fleet.cli.verbs": EVERYTHING,
     "fleet.config": ("fleet.core.base", "fleet.core.plans", "fleet.errors", "fleet.features.table"),
     "fleet.core": (),
@@ -26,6 +24,8 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.engine.commands": ("fleet.core", "fleet.engine", "fleet.ports"),
     "fleet.features": (),
     "fleet.features.audit": EVERYTHING,
+    "fleet.features.serve_acp": EVERYTHING,
+    "fleet.features.serve_mcp": EVERYTHING,
     "fleet.features.traces": EVERYTHING,
     "fleet.forge": ("fleet.errors", "worktrees.base"),
     "fleet.nodes": (

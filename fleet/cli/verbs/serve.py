@@ -7,32 +7,19 @@ from typing import Annotated
 
 import typer
 
-from agents.workers.command import ACP_EXTRA, has_acp
 from dashboards.address import parse_address
 from fleet.app.input_files import read_data
-from fleet.app.wiring import INSTALL, has_packages
 from fleet.cli import common
-from fleet.cli.acp.slash_commands import COMMANDS
 from fleet.cli.common import (
-    HERE,
     AsJson,
-    BaseUrl,
-    Budget,
     ConfigFile,
-    Repo,
-    Review,
-    Sandbox,
-    Workers,
-    flags,
-    limits_of,
-    reviewing_of,
 )
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
-from fleet.config.load import Loaded, load_config
-from fleet.errors import FleetError, UsageError
-from fleet.read.program_view import EditorCommandView, McpToolView, ServerView
-from fleet.runs.run_folder import all_runs, root_of
+from fleet.config.load import load_config
+from fleet.errors import UsageError
+from fleet.read.program_view import ServerView
+from fleet.runs.run_folder import all_runs
 
 STOPS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
@@ -109,109 +96,3 @@ def simulate(
         sys.stdout.flush()
 
     run_simulation(parse_script(read_data(script), source=str(script)), host, port, announce)
-
-
-# ---- mcp -------------------------------------------------------------------------------------------------------------
-# `fleet mcp`: the fleet as a server of the Model Context Protocol, for another agent.
-
-
-def mcp(
-    repo: Repo = HERE,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Offer only the tools that look.")] = False,
-    budget: Annotated[
-        float | None,
-        typer.Option("--budget", metavar="USD", min=0, help="What all runs that it starts may cost together."),
-    ] = None,
-    base_url: BaseUrl = None,
-    sandbox: Sandbox = None,
-    config: ConfigFile = None,
-    only_list: Annotated[bool, typer.Option("--list", help="Print the tools, and serve nothing.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Offer the fleet to another agent, as tools (MCP).
-
-    An agent starts it. The tools plan, run, wait, look, answer and approve, for the runs of one repository only: the
-    one that is named here. A run that an agent starts needs a budget, and never gets more than your configuration
-    allows.
-
-    \b
-    Examples:
-      fleet mcp --list
-      claude mcp add fleet -- fleet mcp -C ~/service --budget 20
-      fleet mcp --read-only
-    """
-    from fleet.cli.mcp.tools import offered  # noqa: PLC0415 - what runs start with is slow to import
-
-    if only_list:
-        views = [
-            McpToolView(tool.name, tool.effect, tool.description) for tool in offered(read_only=read_only).values()
-        ]
-        if as_json:
-            common.show_json(views)
-        else:
-            common.show(f"{view.name:<8} {view.effect:<8} {view.description}" for view in views)
-        return
-    if not has_packages():
-        raise FleetError("fleet mcp needs more packages", hint=INSTALL)
-    root = _repository(repo)
-    from fleet.cli.mcp.desk import Desk  # noqa: PLC0415
-    from fleet.cli.mcp.server import serve  # noqa: PLC0415 - the SDK is slow to import
-
-    desk = Desk(root, config.absolute() if config is not None else None, base_url, sandbox, budget)
-    common.configuration(root, desk.config_file)  # a mistake in it is better known now
-    common.run_async(lambda: serve(desk, read_only=read_only))
-
-
-def _repository(repo: Path) -> Path:
-    root = root_of(repo)
-    if root is None:
-        raise UsageError(f"{repo.absolute()} is not in a git repository", hint="fleet mcp -C DIR names one")
-    return root
-
-
-# ---- acp -------------------------------------------------------------------------------------------------------------
-# `fleet acp`: the fleet as an agent of the Agent Client Protocol, for an editor.
-
-
-def acp(
-    budget: Budget = None,
-    workers: Workers = None,
-    review: Review = None,
-    base_url: BaseUrl = None,
-    sandbox: Sandbox = None,
-    config: ConfigFile = None,
-    only_list: Annotated[bool, typer.Option("--list", help="Print what may be typed in a session.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Offer the fleet to an editor, as an agent (ACP).
-
-    An editor starts it and speaks with it over standard input and output. A prompt is an epic; its session is the run,
-    in the repository that the editor has opened. The editor shows the plan and what happens, and asks for approvals and
-    answers. Leaving it stops nothing: the session can be opened again.
-
-    \b
-    Examples:
-      fleet acp --budget 20
-      fleet acp --review auto --workers 8
-      fleet acp --list
-    """
-    if only_list:
-        views = [EditorCommandView(name, each.hint, each.description) for name, each in COMMANDS.items()]
-        if as_json:
-            common.show_json(views)
-        else:
-            common.show(f"/{f'{view.name} {view.takes}':<22} {view.description}" for view in views)
-        return
-    if not has_acp():
-        raise FleetError("fleet acp needs one more package", hint=ACP_EXTRA)
-    reviewing = reviewing_of(review, yes=False, by_human=True)
-    limits = limits_of(workers=workers, budget=budget, minutes=None, tokens=None, attempts=None)
-    given = flags(limits, base_url=base_url, sandbox=sandbox)
-    file = config.absolute() if config is not None else None
-
-    def configure(root: Path) -> Loaded:
-        return common.configuration(root, file, given)
-
-    from fleet.cli.acp.agent import EditorAgent, serve  # noqa: PLC0415 - the protocol's messages take 0.3 s to import
-
-    common.run_async(lambda: serve(EditorAgent(configure, reviewing)))

@@ -21,13 +21,13 @@ from acp.schema import (
 )
 
 from fleet.cli import common
-from fleet.cli.acp.shown import question_text, review_text
-from fleet.cli.acp.slash_commands import by
 from fleet.core.base.ids import SubtaskId
 from fleet.core.facts.facts import PlanApproved, PlanRejected, QuestionAnswered
 from fleet.core.policy.requests import Request, awaits_approval, is_being_revised, waiting_for_approval
 from fleet.core.state.state import Question, RunState
 from fleet.errors import FleetError
+from fleet.features.serve_acp.shown import question_text, review_text
+from fleet.features.serve_acp.slash_commands import by
 from fleet.runs.run_folder import RunFolder
 
 LONGEST_ANSWER = 20_000

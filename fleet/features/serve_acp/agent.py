@@ -38,18 +38,6 @@ from fleet import __version__
 from fleet.app.fleet import Fleet, Order
 from fleet.app.input_files import checked_epic
 from fleet.cli import common
-from fleet.cli.acp.people import Matter, People, matters, only_elsewhere
-from fleet.cli.acp.shown import (
-    as_code,
-    ending_text,
-    epic_text,
-    info_of,
-    offered_commands,
-    plan_entries,
-    question_text,
-    typed_text,
-)
-from fleet.cli.acp.slash_commands import by, parsed
 from fleet.cli.live.engine import Background
 from fleet.config.environment import current
 from fleet.config.load import Loaded
@@ -59,6 +47,18 @@ from fleet.core.history.evolve import Follower
 from fleet.core.plans.limits import Reviewing
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError, UsageError
+from fleet.features.serve_acp.people import Matter, People, matters, only_elsewhere
+from fleet.features.serve_acp.shown import (
+    as_code,
+    ending_text,
+    epic_text,
+    info_of,
+    offered_commands,
+    plan_entries,
+    question_text,
+    typed_text,
+)
+from fleet.features.serve_acp.slash_commands import by, parsed
 from fleet.ports.worktrees import EffectError
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import FirstFact, RunFolder, git_folder, root_of, runs_by_start

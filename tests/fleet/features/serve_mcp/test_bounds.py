@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.cli.mcp.server import LEFT_OUT, LONGEST, bounded
+from fleet.features.serve_mcp.server import LEFT_OUT, LONGEST, bounded
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -14,7 +14,6 @@ from fleet.app.input_files import checked_epic
 from fleet.cli import common
 from fleet.cli.common import flags, limits_of
 from fleet.cli.live.engine import Background
-from fleet.cli.mcp import arguments as a
 from fleet.cli.verbs.look import change_of
 from fleet.cli.verbs.result import report_of
 from fleet.cli.verbs.review import review_view
@@ -26,6 +25,7 @@ from fleet.core.plans.limits import Reviewing
 from fleet.core.policy.requests import waiting_for_approval
 from fleet.core.state.state import RunState
 from fleet.errors import UsageError
+from fleet.features.serve_mcp import arguments as a
 from fleet.read.base_view import View, dump_view
 from fleet.read.needs import needed
 from fleet.read.plan_views import RunPlanView

@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from dashboards.text.safe import safe_block
 from fleet import __version__
-from fleet.cli.mcp.desk import Desk
-from fleet.cli.mcp.tools import FleetTool, offered
 from fleet.errors import FleetError, UsageError
+from fleet.features.serve_mcp.desk import Desk
+from fleet.features.serve_mcp.tools import FleetTool, offered
 from fleet.ports.worktrees import EffectError
 from fleet.read.base_view import dump_view
 from fleet.read.question_view import ErrorView, FailedView

@@ -18,11 +18,11 @@ from acp.schema import (
 from dashboards.text.plan_review import review_lines
 from dashboards.text.safe import safe, safe_block
 from dashboards.text.summary import summary_lines
-from fleet.cli.acp.slash_commands import COMMANDS
 from fleet.core.base.ids import SubtaskId
 from fleet.core.state.state import Question, RunState
 from fleet.core.state.status import Status, statuses
 from fleet.errors import UsageError
+from fleet.features.serve_acp.slash_commands import COMMANDS
 from fleet.runs.run_folder import FirstFact
 
 TITLE = 200

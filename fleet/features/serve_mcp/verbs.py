@@ -1,0 +1,79 @@
+"""`fleet mcp`: the fleet as a server of the Model Context Protocol, for another agent."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet.app.wiring import INSTALL, has_packages
+from fleet.cli import common
+from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
+from fleet.errors import FleetError, UsageError
+from fleet.runs.run_folder import root_of
+
+
+@dataclass(frozen=True, slots=True)
+class McpToolView:
+    """A tool that `fleet mcp` offers."""
+
+    name: str
+    """As other agents call it."""
+    effect: str
+    """`looks`: it changes nothing; `adds`: it starts a run; `decides`: it decides in the place of a person."""
+    description: str
+    """What those agents read about it."""
+
+
+def mcp(
+    repo: Repo = HERE,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Offer only the tools that look.")] = False,
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", metavar="USD", min=0, help="What all runs that it starts may cost together."),
+    ] = None,
+    base_url: BaseUrl = None,
+    sandbox: Sandbox = None,
+    config: ConfigFile = None,
+    only_list: Annotated[bool, typer.Option("--list", help="Print the tools, and serve nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Offer the fleet to another agent, as tools (MCP).
+
+    An agent starts it. The tools plan, run, wait, look, answer and approve, for the runs of one repository only: the
+    one that is named here. A run that an agent starts needs a budget, and never gets more than your configuration
+    allows.
+
+    \b
+    Examples:
+      fleet mcp --list
+      claude mcp add fleet -- fleet mcp -C ~/service --budget 20
+      fleet mcp --read-only
+    """
+    from fleet.features.serve_mcp.tools import offered  # noqa: PLC0415 - what runs start with is slow to import
+
+    if only_list:
+        views = [
+            McpToolView(tool.name, tool.effect, tool.description) for tool in offered(read_only=read_only).values()
+        ]
+        if as_json:
+            common.show_json(views)
+        else:
+            common.show(f"{view.name:<8} {view.effect:<8} {view.description}" for view in views)
+        return
+    if not has_packages():
+        raise FleetError("fleet mcp needs more packages", hint=INSTALL)
+    root = _repository(repo)
+    from fleet.features.serve_mcp.desk import Desk  # noqa: PLC0415
+    from fleet.features.serve_mcp.server import serve  # noqa: PLC0415 - the SDK is slow to import
+
+    desk = Desk(root, config.absolute() if config is not None else None, base_url, sandbox, budget)
+    common.configuration(root, desk.config_file)  # a mistake in it is better known now
+    common.run_async(lambda: serve(desk, read_only=read_only))
+
+
+def _repository(repo: Path) -> Path:
+    root = root_of(repo)
+    if root is None:
+        raise UsageError(f"{repo.absolute()} is not in a git repository", hint="fleet mcp -C DIR names one")
+    return root
