@@ -16,7 +16,6 @@ from chaos.invariants import FOREIGN_TIP
 from chaos.kill import Trial, open_trial
 from chaos.repeatable_run import RUN
 from chaos.scenarios import SCENARIOS
-from fleet.app import tending
 from fleet.app.fleet import Fleet
 from fleet.core.base.ids import RunId, Sha, tip_ref
 from fleet.core.facts import facts as f
@@ -29,6 +28,7 @@ from fleet.engine.commands.checks import Checks
 from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.perform import Performer
 from fleet.engine.commands.reservations import RunBudget
+from fleet.features.forge import tending
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal
 from scripts.frame import Figure, Table, add_names, command_line, exit_with, temporary_folder

@@ -31,7 +31,7 @@ from fleet.core.facts import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import SubtaskState
 from fleet.errors import FleetError, UsageError
-from fleet.read.pulls_view import How, MergeView, Redone
+from fleet.read.merge_view import How, MergeView, Redone
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal, locked_message
 from fleet.runs.run_folder import RunFolder

@@ -387,8 +387,6 @@ KEYS = {
     "otlp": "traces.otlp",
     "sandbox": "box.sandbox",
     "setup_network": "worktrees.setup_network",
-    "tend_budget": "tend.dollars",
-    "tend_rounds": "tend.rounds",
 }
 """The key of the configuration that an option sets."""
 

@@ -34,8 +34,6 @@ KERNEL: dict[str, dict[str, Verb]] = {
     },
     "Result": {
         "merge": Verb("tend:merge", "run", "Take a run's result into a branch of yours.", changes=True),
-        "tend": Verb("tend:tend", "repository", "Work on what CI and reviewers say of a pull request."),
-        "pr": Verb("tend:pr", "run", "Propose the result of a run as a draft pull request.", changes=True),
         "report": Verb("result:report", "run", "Write the report of a run."),
     },
     "Plans and settings": {

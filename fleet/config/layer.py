@@ -289,7 +289,6 @@ _REFUSED: Mapping[Key, str] = {
     ("metrics", "listen"): "decides who can observe your fleet",
     ("metrics", "hosts"): "decides who can observe your fleet",
     ("notify",): "decides who is told of your runs, and how",
-    ("tend",): "decides whose words your fleet follows on pull requests, and what that costs",
     ("run", "not_between"): "decides when your machine works",
     ("review",): "decides what may start without your approval",
     ("reviewer",): "decides how changes are reviewed",

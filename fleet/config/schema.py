@@ -61,6 +61,7 @@ Line = Annotated[str, AfterValidator(_one_line)]
 Name = Annotated[str, Field(min_length=1), AfterValidator(_one_line)]
 Command = Annotated[str, AfterValidator(_command)]
 Texts = Annotated[tuple[Name, ...], Field(strict=False)]
+Slug = Annotated[str, AfterValidator(_slug)]
 Labels = Annotated[tuple[Label, ...], Field(strict=False)]
 Rungs = Annotated[tuple[Annotated[Name, AfterValidator(_rung)], ...], Field(strict=False)]
 DailyHours = Annotated[Line, Field(pattern=r"^$|^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")]
@@ -301,16 +302,6 @@ class Notify(Section):
     channels: dict[Annotated[str, AfterValidator(_slug)], NotifyChannel] = {}
 
 
-class Tend(Section):
-    rounds: int = Field(ge=1, le=100)
-    dollars: float = Field(gt=0)
-    attempts: int = Field(ge=1, le=10)
-    worker: Annotated[str, AfterValidator(_slug)]
-    label: Line
-    authors: Annotated[tuple[Line, ...], Field(strict=False)]
-    poll_s: float = Field(ge=1, le=86_400)
-
-
 class State(Section):
     dir: Line
     max_gb: float = Field(ge=0)
@@ -346,7 +337,6 @@ class Config(Section):
     mcp: dict[Annotated[str, AfterValidator(_slug)], McpServer] = {}
     metrics: Metrics
     notify: Notify
-    tend: Tend
     state: State
 
     def of(self, kind: type[Kind]) -> Kind:

@@ -40,6 +40,9 @@ class Feature:
     beside: str = ""
     """What is open beside a run while the feature is on: a function of the fleet and the run's folder that returns an
     async context manager."""
+    epics: Mapping[str, str] = field(default_factory=dict)
+    """What reads an epic that is kept elsewhere, by how its name on the command line begins: an async function of that
+    name and the environment that returns a `GivenEpic`, or None if it is no such name."""
     findings: str = ""
     """What the doctor finds about it: a function of the fleet that returns an async iterator of `Finding`s. Of what is
     not configured there is none."""
@@ -53,6 +56,22 @@ FEATURES: dict[str, Feature] = {
                 "commits": Verb("audit.verbs:commits", "repository", "Count the fleet's commits in a repository."),
             }
         }
+    ),
+    "forge": Feature(
+        verbs={
+            "Result": {
+                "tend": Verb("forge.verbs:tend", "repository", "Work on what CI and reviewers say of a pull request."),
+                "pr": Verb(
+                    "forge.verbs:pr",
+                    "run",
+                    "Propose the result of a run as a draft pull request.",
+                    changes=True,
+                ),
+            }
+        },
+        sections={"tend": "forge.settings:Tend"},
+        epics=dict.fromkeys(("gh:", "gl:", "https://", "http://"), "forge.issue_epic:read_issue_epic"),
+        findings="forge.findings:findings",
     ),
     "serve_acp": Feature(
         verbs={

@@ -9,6 +9,7 @@ from fleet.core.policy.remedies import Rung
 from fleet.core.state.state import Review, TestedBatch
 from fleet.core.state.status import Progress
 from fleet.features.audit import attribution, audit_view
+from fleet.features.forge import pulls_view
 from fleet.features.serve_acp import verbs as acp_verbs
 from fleet.features.serve_mcp import verbs as mcp_verbs
 from fleet.read import (
@@ -16,11 +17,11 @@ from fleet.read import (
     estimate_view,
     incident_view,
     init_view,
+    merge_view,
     nodes_view,
     plan_views,
     policy_document,
     program_view,
-    pulls_view,
     question_view,
     rehearsal_view,
     run_view,
@@ -43,7 +44,7 @@ VERBS: Mapping[type, str] = {
     init_view.LogView: "`fleet logs gate --json`, `fleet logs setup --json`",
     rehearsal_view.RehearsalView: "`fleet rehearse --json`",
     pulls_view.TendView: "`fleet tend --json`",
-    pulls_view.MergeView: "`fleet merge --json`",
+    merge_view.MergeView: "`fleet merge --json`",
     pulls_view.PullsView: "`fleet pr --json`",
     rehearsal_view.PastTasksView: "`fleet rehearse --for-real --json`",
     policy_document.PolicyView: "`fleet explain-policy --json`",
@@ -91,6 +92,7 @@ PARTS = (
     base_view,
     rehearsal_view,
     pulls_view,
+    merge_view,
     nodes_view,
     plan_views,
     estimate_view,

@@ -9,12 +9,13 @@ import pytest
 from agents.factory import epic_text
 from dashboards.report.blocks import Block, Document, Paragraph, Section, Table
 from dashboards.report.page import markdown
-from fleet.app.pull_requests import BRANCH, epic_of
 from fleet.errors import UsageError
-from fleet.forge.forge import Comment, Draft, Issue
-from fleet.forge.github import GitHub
-from fleet.forge.place import Place, Reference, issue_reference, place_of_remote
-from fleet.forge.program import ForgeError, Program
+from fleet.features.forge.forge import Comment, Draft, Issue
+from fleet.features.forge.github import GitHub
+from fleet.features.forge.issue_epic import epic_of
+from fleet.features.forge.place import Place, Reference, issue_reference, place_of_remote
+from fleet.features.forge.program import ForgeError, Program
+from fleet.features.forge.pull_requests import BRANCH
 
 PLACE = Place("github", "github.com", "acme/shop")
 TOKEN = "ghp_" + "s3cret" * 6

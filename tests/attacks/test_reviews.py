@@ -2,9 +2,9 @@
 
 import pytest
 
-from fleet.app.matters import answer_key, has_marker, marked, open_threads, quoted, round_plan, why_stopped
 from fleet.core.facts import facts as f
-from fleet.forge.forge import Comment, Pull, Thread
+from fleet.features.forge.forge import Comment, Pull, Thread
+from fleet.features.forge.matters import answer_key, has_marker, marked, open_threads, quoted, round_plan, why_stopped
 from fleet.ports.worktrees import Change
 from tests.worktrees.conftest import OpenBench, sign
 

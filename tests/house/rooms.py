@@ -24,10 +24,10 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.engine.commands": ("fleet.core", "fleet.engine", "fleet.ports"),
     "fleet.features": (),
     "fleet.features.audit": EVERYTHING,
+    "fleet.features.forge": EVERYTHING,
     "fleet.features.serve_acp": EVERYTHING,
     "fleet.features.serve_mcp": EVERYTHING,
     "fleet.features.traces": EVERYTHING,
-    "fleet.forge": ("fleet.errors", "worktrees.base"),
     "fleet.nodes": (
         "fleet.core",
         "fleet.engine.internal_errors",

@@ -4,8 +4,9 @@ import re
 import time
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -52,6 +53,7 @@ from fleet.core.plans.plan import PLANNER
 from fleet.core.plans.replay import REPLAYER
 from fleet.core.state.state import RunState
 from fleet.errors import UsageError
+from fleet.features.table import FEATURES, load_part
 from fleet.read.estimate_view import EstimateView, estimate_view, plan_estimates
 from fleet.read.run_view import limits_view
 from fleet.runs.journal import Holder, locked_message
@@ -159,7 +161,6 @@ RedBase = Annotated[bool, typer.Option("--allow-red-base", help="Continue even i
 OnlyEstimate = Annotated[
     bool, typer.Option("--estimate", help="Only print what comparable subtasks cost and took; start nothing.")
 ]
-ISSUES = ("gh:", "gl:", "https://", "http://")  # how an argument begins that names an issue
 
 
 def plan(
@@ -323,13 +324,13 @@ def _estimate(loaded: Loaded, order: Order) -> EstimateView:
 
 
 def _read_epic(epic: str | None) -> GivenEpic:
-    """The epic, if one was given; an issue is asked for at its forge."""
+    """The epic, if one was given; a feature reads it where it is an issue."""
     argument = epic.strip() if epic is not None else ""
-    if argument.startswith(ISSUES):
-        from fleet.app.pull_requests import read_issue_epic  # noqa: PLC0415 - few epics are issues
-
-        if (issue := common.run_async(lambda: read_issue_epic(argument, current()))) is not None:
-            return issue
+    for place in (
+        each.epics[begin] for each in FEATURES.values() for begin in each.epics if argument.startswith(begin)
+    ):
+        if (found := common.run_async(partial(load_part(place), argument, current()))) is not None:
+            return cast("GivenEpic", found)
     return GivenEpic(read_epic(epic) if epic is not None else "")
 
 

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 import anyio
 import typer
-from anyio import create_task_group
 
 from agents.conversation.settings import WorkerSettings
 from agents.models.answer import CHARACTERS_PER_TOKEN
@@ -43,8 +42,6 @@ from fleet.core.facts.failures import how
 from fleet.core.plans.limits import parse_rung
 from fleet.errors import FleetError
 from fleet.features.table import FEATURES, load_part
-from fleet.forge.place import HOSTS, PROGRAMS, Kind, Place
-from fleet.forge.program import ForgeError, Program, ProgramMissingError
 from fleet.ports.worktrees import EffectError
 from fleet.read.init_view import TrialView
 from fleet.read.program_view import Finding
@@ -140,15 +137,14 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: 
         *worker_findings(fleet),
         *acp_findings(),
         *[finding async for finding in mcp_findings(fleet.wiring)],
-        *(await forge_findings(fleet.environ)),
-        *notify_findings(fleet.config, fleet.environ, all_runs(fleet.state_dir)),
-        *[finding async for finding in node_findings(fleet.wiring)],
         *[
             finding
             for feature in FEATURES.values()
             if feature.findings
             async for finding in load_part(feature.findings)(fleet)
         ],
+        *notify_findings(fleet.config, fleet.environ, all_runs(fleet.state_dir)),
+        *[finding async for finding in node_findings(fleet.wiring)],
     ]
 
 
@@ -399,7 +395,7 @@ def _program_fix(name: str, settings: WorkerSettings, fleet: Fleet) -> str:
 
 
 # ---- findings --------------------------------------------------------------------------------------------------------
-# What the doctor finds about what is optional: notifications, ACP, forges, the service of the models, MCP.
+# What the doctor finds about what is optional: notifications, ACP, the service of the models, MCP.
 
 
 NO_TABLE = "no channel: nobody is notified when a run needs a person"
@@ -450,48 +446,6 @@ def acp_findings() -> Iterator[Finding]:
     else:
         says = "not installed: no workers of the kind acp, and no `fleet acp` for editors"
         yield Finding("acp", ok=True, says=says, fix=ACP_EXTRA)
-
-
-# ---- forge findings --------------------------------------------------------------------------------------------------
-# What the doctor finds about forges: whether `gh` and `glab` are there and logged in. No run needs them.
-
-
-LOOK_S = 10.0
-ANY = "any/any"  # no repository is asked for
-
-
-async def forge_findings(environ: Mapping[str, str]) -> list[Finding]:
-    """One for each forge; none of them is a failure."""
-    found: dict[Kind, Finding] = {}
-
-    async def look(kind: Kind) -> None:
-        found[kind] = await _finding(Place(kind, HOSTS[kind], ANY), environ)
-
-    async with create_task_group() as tasks:
-        for kind in PROGRAMS:
-            tasks.start_soon(look, kind)
-    return list(_in_order(found))
-
-
-def _in_order(found: Mapping[Kind, Finding]) -> Iterator[Finding]:
-    yield from (found[kind] for kind in PROGRAMS)
-
-
-async def _finding(place: Place, environ: Mapping[str, str]) -> Finding:
-    name = place.program
-    try:
-        status = await Program(place, environ).finish(("auth", "status"), timeout_s=LOOK_S)
-    except ProgramMissingError as missing:
-        return Finding(name, ok=True, says="not installed: `fleet pr` and issues as epics need it", fix=missing.hint)
-    except ForgeError as error:
-        return Finding(name, ok=True, says=error.message, fix=error.hint)
-    if status.timed_out:
-        return Finding(
-            name, ok=True, says=f"installed; it did not answer within {LOOK_S:g} s", fix=f"{name} auth status"
-        )
-    if status.exit_code != 0:
-        return Finding(name, ok=True, says="not logged in", fix=f"{name} auth login")
-    return Finding(name, ok=True, says="logged in: issues and pull requests can be reached")
 
 
 # ---- live findings ---------------------------------------------------------------------------------------------------

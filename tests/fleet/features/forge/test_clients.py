@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from fleet.forge.forge import Check, Draft, Forge
-from fleet.forge.github import GitHub
-from fleet.forge.gitlab import GitLab
-from fleet.forge.place import Place
-from fleet.forge.program import (
+from fleet.features.forge.forge import Check, Draft, Forge
+from fleet.features.forge.github import GitHub
+from fleet.features.forge.gitlab import GitLab
+from fleet.features.forge.place import Place
+from fleet.features.forge.program import (
     ForgeError,
     NotFoundError,
     NotLoggedInError,
@@ -21,7 +21,7 @@ from fleet.forge.program import (
     ProgramMissingError,
     RateLimitedError,
 )
-from tests.fleet.forge.recording import Recording, recording
+from tests.fleet.features.forge.recording import Recording, recording
 
 CASSETTES = {
     name: json.loads((Path(__file__).parent / "cassettes" / file).read_text())

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from anyio import create_task_group, fail_after, wait_all_tasks_blocked
 
-from fleet.app.tending import Record, RecordFile, Round
 from fleet.errors import FleetError, UsageError
+from fleet.features.forge.tending import Record, RecordFile, Round
 
 NAME = "gh:acme/shop#1"
 

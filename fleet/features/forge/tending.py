@@ -16,7 +16,13 @@ from anyio import fail_after, sleep
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fleet.app.fleet import Fleet, Order
-from fleet.app.matters import (
+from fleet.app.taking import NotTakenError
+from fleet.core.base.ids import RunId, Sha, SubtaskId
+from fleet.core.plans.plan import Plan
+from fleet.core.state.subtasks import SubtaskState
+from fleet.errors import FleetError, UsageError
+from fleet.features.forge.forge import Check, Comment, Forge, Pull, Thread
+from fleet.features.forge.matters import (
     CheckMatter,
     ThreadMatter,
     answer_done,
@@ -33,16 +39,16 @@ from fleet.app.matters import (
     round_plan,
     why_stopped,
 )
-from fleet.app.taking import NotTakenError
-from fleet.app.tended_branch import PullBranch, Work
-from fleet.config.schema import Tend
-from fleet.core.base.ids import RunId, Sha, SubtaskId
-from fleet.core.plans.plan import Plan
-from fleet.core.state.subtasks import SubtaskState
-from fleet.errors import FleetError, UsageError
-from fleet.forge.forge import Check, Comment, Forge, Pull, Thread
-from fleet.forge.program import ForgeError, NotFoundError, NotLoggedInError, ProgramMissingError, RateLimitedError
-from fleet.read.pulls_view import TendRound, TendStatus, TendView
+from fleet.features.forge.program import (
+    ForgeError,
+    NotFoundError,
+    NotLoggedInError,
+    ProgramMissingError,
+    RateLimitedError,
+)
+from fleet.features.forge.pulls_view import TendRound, TendStatus, TendView
+from fleet.features.forge.settings import Tend
+from fleet.features.forge.tended_branch import PullBranch, Work
 from fleet.runs.crash_points import reached
 from fleet.runs.run_folder import RunFolder, runs_by_start, runs_dir
 from worktrees.target.publish import RemoteError, RemoteMovedError

@@ -2,7 +2,9 @@
 
 import pytest
 
-from fleet.app.matters import (
+from fleet.core.base.ids import Sha
+from fleet.features.forge.forge import Check, Comment, Pull, Thread
+from fleet.features.forge.matters import (
     answer_key,
     authors,
     failed_checks,
@@ -13,8 +15,6 @@ from fleet.app.matters import (
     why_stopped,
     word_in,
 )
-from fleet.core.base.ids import Sha
-from fleet.forge.forge import Check, Comment, Pull, Thread
 
 ASKING = {"ann", "bot"}
 PULL = Pull(

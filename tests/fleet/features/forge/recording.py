@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fleet.forge.place import Place
-from fleet.forge.program import Program
+from fleet.features.forge.place import Place
+from fleet.features.forge.program import Program
 from worktrees.base.process import Finished
 
 COMMENT = {"id": "C1", "author": {"login": "ann"}, "body": "Please.", "createdAt": "2026-11-01T00:00:00Z"}

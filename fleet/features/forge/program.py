@@ -15,7 +15,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from fleet.errors import FleetError
-from fleet.forge.place import Place
+from fleet.features.forge.place import Place
 from worktrees.base.process import Finished, Launch, run
 
 # ---- errors ----------------------------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from fleet.forge.forge import Check, CheckState, Comment, Draft, Issue, Pull, PullState, Repository, Thread
-from fleet.forge.place import Place, pull_reference
-from fleet.forge.program import ForgeError, NotFoundError, Program, RateLimitedError
+from fleet.features.forge.forge import Check, CheckState, Comment, Draft, Issue, Pull, PullState, Repository, Thread
+from fleet.features.forge.place import Place, pull_reference
+from fleet.features.forge.program import ForgeError, NotFoundError, Program, RateLimitedError
 
 # ---- github answers --------------------------------------------------------------------------------------------------
 # What `gh` prints, as far as it is read: a model for each answer. Unknown fields are left out.

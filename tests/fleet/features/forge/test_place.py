@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.errors import UsageError
-from fleet.forge.place import Place, Reference, issue_reference, page_of, place_of_remote, pull_reference
+from fleet.features.forge.place import Place, Reference, issue_reference, page_of, place_of_remote, pull_reference
 
 SHOP = Place("github", "github.com", "acme/shop")
 LAB = Place("gitlab", "gitlab.com", "acme/web/shop")

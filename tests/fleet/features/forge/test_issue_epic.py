@@ -5,9 +5,9 @@ import re
 import pytest
 
 from agents.factory import epic_text
-from fleet.app.pull_requests import BODY, COMMENTS, epic_of
-from fleet.forge.forge import Comment, Issue
-from fleet.forge.place import Place, Reference
+from fleet.features.forge.forge import Comment, Issue
+from fleet.features.forge.issue_epic import BODY, COMMENTS, epic_of
+from fleet.features.forge.place import Place, Reference
 
 REFERENCE = Reference(Place("github", "github.com", "acme/shop"), 12)
 

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from fleet.forge.forge import Check, CheckState, Comment, Draft, Issue, Pull, PullState, Repository, Thread
-from fleet.forge.place import Place
-from fleet.forge.program import NotFoundError, Program
+from fleet.features.forge.forge import Check, CheckState, Comment, Draft, Issue, Pull, PullState, Repository, Thread
+from fleet.features.forge.place import Place
+from fleet.features.forge.program import NotFoundError, Program
 
 PAGE = 100  # the most that the API returns at once
 MOST_PAGES = 20

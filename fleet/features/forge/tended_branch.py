@@ -12,10 +12,10 @@ from fleet.app.fleet import Fleet
 from fleet.app.taking import Resolving, Taking
 from fleet.core.base.ids import RunId, Sha, SubtaskId, result_branch
 from fleet.errors import FleetError, UsageError
-from fleet.forge.forge import Forge, Pull
-from fleet.forge.open import open_forge
-from fleet.forge.place import Place, place_of_remote, pull_reference
-from fleet.read.pulls_view import MergeView
+from fleet.features.forge.forge import Forge, Pull
+from fleet.features.forge.open import open_forge
+from fleet.features.forge.place import Place, place_of_remote, pull_reference
+from fleet.read.merge_view import MergeView
 from fleet.runs.crash_points import reached
 from fleet.runs.run_folder import FirstFact, RunFolder, runs_by_start
 from worktrees.git.object_format import RUN, TASK, parse_trailers

@@ -14,8 +14,8 @@ from dashboards.text.formats import counted, money
 from dashboards.text.safe import safe, safe_block
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import WORKER_SUCCEEDED, Criterion, Plan, Subtask
-from fleet.forge.forge import Check, Comment, Pull, Thread
-from fleet.forge.program import redact
+from fleet.features.forge.forge import Check, Comment, Pull, Thread
+from fleet.features.forge.program import redact
 
 # ---- matters ---------------------------------------------------------------------------------------------------------
 # What a pull request asks for at the moment: threads of a review that wait for an answer, and checks that failed.

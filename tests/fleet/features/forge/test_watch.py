@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from fleet.app.tending import pause_after, watch
 from fleet.core.base.ids import RunId
 from fleet.errors import FleetError
-from fleet.forge.program import ForgeError, NotLoggedInError, RateLimitedError
-from fleet.read.pulls_view import TendStatus, TendView
+from fleet.features.forge.program import ForgeError, NotLoggedInError, RateLimitedError
+from fleet.features.forge.pulls_view import TendStatus, TendView
+from fleet.features.forge.tending import pause_after, watch
 from worktrees.target.publish import RemoteError
 
 

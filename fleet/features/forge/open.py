@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import assert_never
 
-from fleet.forge.forge import Forge
-from fleet.forge.github import GitHub
-from fleet.forge.gitlab import GitLab
-from fleet.forge.place import Place
-from fleet.forge.program import Program
+from fleet.features.forge.forge import Forge
+from fleet.features.forge.github import GitHub
+from fleet.features.forge.gitlab import GitLab
+from fleet.features.forge.place import Place
+from fleet.features.forge.program import Program
 
 
 def open_forge(place: Place, environ: Mapping[str, str], held: tuple[int, ...] = ()) -> Forge:

@@ -4,7 +4,7 @@ from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from fleet.forge.place import Place
+from fleet.features.forge.place import Place
 
 PullState = Literal["open", "closed", "merged"]
 CheckState = Literal["passed", "failed", "pending", "skipped"]

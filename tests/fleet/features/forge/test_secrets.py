@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet.forge.program import redact
+from fleet.features.forge.program import redact
 
 TOKENS = ("ghp_" + "a" * 36, "github_pat_" + "B1_" * 12, "glpat-" + "x" * 20, "gho_" + "c" * 36, "glcbt-64_" + "d" * 20)
 

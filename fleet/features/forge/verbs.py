@@ -1,0 +1,213 @@
+"""The verbs of pull requests: `tend` works on what CI and reviewers say of one, `pr` opens or updates them."""
+
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dashboards.text.formats import counted, money
+from dashboards.text.safe import safe
+from fleet.app.fleet import Fleet
+from fleet.cli import common
+from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, Yes, flags
+from fleet.cli.live.display import land_again
+from fleet.cli.verbosity import show_note
+from fleet.config.environment import current
+from fleet.errors import UsageError
+from fleet.features.forge.open import open_forge
+from fleet.features.forge.place import PREFIXES, Kind
+from fleet.features.forge.pull_requests import PullRequests, Wanted
+from fleet.features.forge.pulls_view import PullsView, TendStatus, TendView
+from fleet.features.forge.settings import Tend
+from fleet.features.forge.tended_branch import PullBranch, find_opened
+from fleet.features.forge.tending import RecordFile, Tending, watch
+from worktrees.store.store import open_store
+from worktrees.target.publish import remote_of
+from worktrees.target.target import inspect
+
+EXITS: dict[TendStatus, int] = {"gave_up": 1, "interrupted": 130}
+SAYS: dict[TendStatus, str] = {
+    "working": "a round is done; more may wait",
+    "waiting": "checks are under way",
+    "quiet": "nothing is asked",
+    "merged": "it is merged",
+    "closed": "it is closed",
+    "stopped": "left alone",
+    "gave_up": "given up",
+    "interrupted": "interrupted; the same command continues",
+}
+
+
+def tend(
+    pull: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PR",
+            help="A pull request of the fleet: its number, its URL, or its run; default: the latest run's.",
+        ),
+    ] = None,
+    repo: Repo = HERE,
+    once: Annotated[
+        bool, typer.Option("--once", help="Look once, do one round at most, and exit: for timers.")
+    ] = False,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", metavar="N", min=1, help="The rounds it may take in all (tend.rounds).")
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", metavar="USD", min=0.01, help="What all rounds may cost together (tend.dollars)."),
+    ] = None,
+    base_url: BaseUrl = None,
+    sandbox: Sandbox = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Work on what CI and reviewers say of a pull request.
+
+    Watches a pull request that the fleet opened. Each review thread that waits, and each failed check, becomes a
+    subtask of a run on top of the branch; what lands is pushed, never by force, and each thread is answered once. Only
+    people who may push are listened to, and accounts in tend.authors.
+
+    It ends when the pull request is merged or closed, has the label fleet:stop, someone who may push says /fleet stop
+    in a comment, or its rounds or dollars are used up, which it reports there. It can be killed at any time.
+
+    Exit codes: 0 nothing more to do for now, 1 given up, 2 usage, 3 environment, 130 interrupted.
+
+    \b
+    Examples:
+      fleet tend                    the pull request of the latest run
+      fleet tend 12 --once
+      fleet tend https://github.com/OWNER/REPO/pull/12 --rounds 8 --budget 20
+    """
+    given = flags(sandbox=sandbox, base_url=base_url) | {"tend.rounds": rounds, "tend.dollars": budget}
+    fleet = Fleet(common.configuration(repo, config, given), current())
+    view = common.run_async(lambda: _tend(fleet, pull, repo, once=once, as_json=as_json))
+    common.show_view(view, _lines, as_json=as_json)
+    raise typer.Exit(EXITS.get(view.status, 0))
+
+
+async def _tend(fleet: Fleet, wanted: str | None, repo: Path, *, once: bool, as_json: bool) -> TendView:
+    target, environ, settings = await inspect(repo), current(), fleet.config.of(Tend)
+    opened = await find_opened(wanted, target, fleet.state_dir, environ)
+    file = RecordFile(opened.folder.path / "tending", opened.pull.number)
+    async with AsyncExitStack() as stack:
+        held = (await stack.enter_async_context(file.held()),)
+        store = await open_store(fleet.state_dir, target, target.base)
+        stack.push_async_callback(store.close)
+        remote = await remote_of(target, store.git, opened.remote, environ)
+        number, run = opened.pull.number, opened.folder.run
+        tending = Tending(
+            fleet,
+            open_forge(opened.place, environ, held),
+            PullBranch(target, store, remote.holding(held), opened.pull.head_branch, run, number),
+            file,
+            lambda folder: land_again(fleet, folder, as_json=as_json),
+            settings,
+            f"fleet tend {number} --rounds {settings.rounds * 2} --budget {settings.dollars * 2:g}",
+        )
+        if once:
+            return await tending.step()
+        return await watch(
+            tending.step,
+            poll_s=settings.poll_s,
+            report=lambda view: show_note(f"{safe(view.pull)}: {_status(view)}"),
+            note=show_note,
+        )
+
+
+def _status(view: TendView) -> str:
+    return SAYS[view.status] + (f": {safe(view.why)}" if view.why else "")
+
+
+def _lines(view: TendView) -> Iterator[str]:
+    yield f"{safe(view.pull)}  {_status(view)}"
+    yield f"  {safe(view.url)}"
+    for each in view.rounds:
+        what = [counted(each.threads, "thread")] if each.threads else []
+        what += [counted(len(each.checks), "failed check")] if each.checks else []
+        nothing = safe(each.why) or ("nothing to push" if each.is_done else "under way")
+        end = f"pushed {each.pushed[:12]}" if each.pushed else nothing
+        yield f"  round {each.number}  {' and '.join(what)}: {end}  (fleet status {each.run})"
+    if view.threads or view.failed:
+        failed = ", ".join(map(safe, view.failed))
+        yield f"  {counted(view.threads, 'thread')} waiting" + (f"; failed: {failed}" if failed else "")
+    if view.rounds:
+        yield f"  {money(view.cost_dollars)} in {counted(len(view.rounds), 'round')}"
+
+
+# ---- pull ------------------------------------------------------------------------------------------------------------
+# `fleet pr`: proposes the result of a run as a draft pull request.
+
+
+DONE = {
+    "opened": "opened as a draft",
+    "updated": "its text is up to date now",
+    "unchanged": "nothing to change",
+    "merged": "merged already",
+    "to open": "would be opened as a draft",
+    "to update": "its text would be replaced",
+}
+
+
+def pr(
+    run: RunArgument = None,
+    named: RunName = None,
+    repo: Repo = HERE,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            "--into", metavar="BRANCH", help="Where it should go; default: where the run began, or the default branch."
+        ),
+    ] = None,
+    remote: Annotated[
+        str | None, typer.Option("--remote", metavar="NAME", help="The git remote to push to; default: origin.")
+    ] = None,
+    forge: Annotated[
+        str | None,
+        typer.Option("--forge", metavar="gh|gl", help="What the remote's host runs, where its name does not say it."),
+    ] = None,
+    stack: Annotated[
+        bool, typer.Option("--stack", help="A pull request for each area of the plan, each on the one before.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print texts and commands; push and open nothing.")
+    ] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Propose the result of a run as a draft pull request.
+
+    Pushes fleet/RUN to a remote, and opens a draft on GitHub (with gh) or GitLab (with glab): what landed, how it was
+    proven, what to look at, what it cost, and how to undo it. Repeat it after more has landed: the branch moves
+    forward, and the text is replaced; what people wrote above or below it stays. There is never a second one.
+
+    \b
+    Examples:
+      fleet pr --dry-run
+      fleet pr RUN --into develop
+      fleet pr RUN --stack
+      fleet pr RUN --json | jq -r '.pulls[].url'
+    """
+    folder = common.run_to_change(run, named, repo, yes=yes)
+    wanted = Wanted(into=into, remote=remote, kind=_kind(forge), stack=stack, dry_run=dry_run)
+    pulls = PullRequests(folder, common.state_dir(), current(), wanted, lambda line: typer.echo(line, err=True))
+    common.show_view(common.run_async(pulls.propose), _pull_lines, as_json=as_json)
+
+
+def _kind(forge: str | None) -> Kind | None:
+    if forge is not None and forge not in PREFIXES:
+        raise UsageError(f"--forge {forge}: use gh or gl")
+    return PREFIXES[forge] if forge is not None else None
+
+
+def _pull_lines(view: PullsView) -> Iterator[str]:
+    for pull in view.pulls:
+        commits = counted(pull.commits, "commit")
+        yield f"{pull.url or pull.branch}: {DONE[pull.done]}; {commits}, from {pull.branch} into {pull.into}"
+    if not view.dry_run:
+        return
+    for pull in view.pulls:
+        yield from ("", f"title: {pull.title}", "", *pull.body.splitlines())
+    yield from ("", "It would run:", *(f"  {command}" for command in view.commands))
