@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleet.cli.entry import run_program
-from fleet.cli.verbs import tend
+from fleet.features.forge import verbs as tend
 from fleet.runs.crash_points import listening
 from scripts.frame import Figure, Table, add_jobs, command_line, exit_with, forked_processes, progress, temporary_folder
 from tests.e2e.stage import BRISK

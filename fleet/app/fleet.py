@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 from urllib.parse import urlsplit
 
 from anyio import TASK_STATUS_IGNORED, CancelScope, Event, create_task_group, sleep
@@ -24,7 +25,6 @@ from fleet.app.input_files import PlanPreview
 from fleet.app.past_runs import past_evidence
 from fleet.app.past_tasks import for_real_policy, redoing
 from fleet.app.rehearsing import for_rehearsal, rehearsal_policy, rehearsing
-from fleet.app.relanding import candidates
 from fleet.app.wiring import Wiring
 from fleet.config.environment import user
 from fleet.config.layer import FLAG
@@ -48,6 +48,7 @@ from fleet.engine.commands.briefs import planner_notes
 from fleet.engine.commands.perform import Performer
 from fleet.engine.loop import Engine, SystemClock, reconcile
 from fleet.errors import FleetError, UsageError
+from fleet.features.table import FEATURES, load_part
 from fleet.ports.agents import PlannerBrief, Watcher
 from fleet.ports.nodes import OpenCalls
 from fleet.runs.journal import Journal, held
@@ -56,7 +57,6 @@ from worktrees.git.program import text
 from worktrees.leases.gc import clean_run
 from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees
 from worktrees.sandbox.box import require_bubblewrap
-from worktrees.store.replay import RelandingIntegrator
 from worktrees.store.store import Snapshot, open_store
 from worktrees.target.target import Target, inspect
 
@@ -409,10 +409,12 @@ async def _played(engine: Engine, adapters: Adapters, worktrees: RunWorktrees) -
         return redoing(engine.state, rehearsal, adapters, worktrees)
     if rehearsal is not None:
         return await rehearsing(engine, adapters, worktrees)
-    if engine.state.relanding is not None:
-        integrator = RelandingIntegrator(worktrees.integrator, candidates(engine.state))
-        return replace(adapters, integrator=integrator)
-    return adapters
+    if engine.state.relanding is None:
+        return adapters
+    for feature in FEATURES.values():
+        if feature.plays and (played := await load_part(feature.plays)(engine, adapters, worktrees)) is not None:
+            return cast("Adapters", played)
+    raise FleetError(f"{engine.state.run} lands a result again, which this fleet can't")
 
 
 def _reopening(state: RunState) -> list[f.Fact]:

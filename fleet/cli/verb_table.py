@@ -33,7 +33,6 @@ KERNEL: dict[str, dict[str, Verb]] = {
         "retry": Verb("review:retry", "part", "Retry a failed subtask, with your guidance.", changes=True),
     },
     "Result": {
-        "merge": Verb("tend:merge", "run", "Take a run's result into a branch of yours.", changes=True),
         "report": Verb("result:report", "run", "Write the report of a run."),
     },
     "Plans and settings": {

@@ -43,6 +43,12 @@ class Feature:
     epics: Mapping[str, str] = field(default_factory=dict)
     """What reads an epic that is kept elsewhere, by how its name on the command line begins: an async function of that
     name and the environment that returns a `GivenEpic`, or None if it is no such name."""
+    plays: str = ""
+    """What takes the place of the adapters of a run about history or about a result: an async function of the engine,
+    its adapters and worktrees that returns adapters, or None for another run."""
+    takes: str = ""
+    """What brings the result of a run into a branch: an async function of the fleet, the run's folder, a function that
+    works on a run, the branch and the dollars it may cost. It returns a `MergeView`, or text: why not."""
     findings: str = ""
     """What the doctor finds about it: a function of the fleet that returns an async iterator of `Finding`s. Of what is
     not configured there is none."""
@@ -72,6 +78,15 @@ FEATURES: dict[str, Feature] = {
         sections={"tend": "forge.settings:Tend"},
         epics=dict.fromkeys(("gh:", "gl:", "https://", "http://"), "forge.issue_epic:read_issue_epic"),
         findings="forge.findings:findings",
+    ),
+    "merge": Feature(
+        verbs={
+            "Result": {
+                "merge": Verb("merge.verbs:merge", "run", "Take a run's result into a branch of yours.", changes=True)
+            }
+        },
+        plays="merge.relanding:plays",
+        takes="merge.taking:take_into",
     ),
     "serve_acp": Feature(
         verbs={

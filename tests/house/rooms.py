@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.features": (),
     "fleet.features.audit": EVERYTHING,
     "fleet.features.forge": EVERYTHING,
+    "fleet.features.merge": EVERYTHING,
     "fleet.features.serve_acp": EVERYTHING,
     "fleet.features.serve_mcp": EVERYTHING,
     "fleet.features.traces": EVERYTHING,

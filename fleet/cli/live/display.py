@@ -152,12 +152,11 @@ def open_full_screen(
         ).run()
 
 
-# ---- relanding -------------------------------------------------------------------------------------------------------
-# Works on a run that lands a result again, and shows its events: live lines on a terminal, else one line each.
+async def work_and_follow(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> None:
+    """Work on a run that is a part of something else, until it has ended or is stopped.
 
-
-async def land_again(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> None:
-    """Work until the run has ended or is stopped. What it began with is not shown: it was done before."""
+    Shows live lines on a terminal, else one for each event. What it began with is not shown: it was done before.
+    """
     with Journal(folder.journal) as journal:
         shown = journal.length
     live = has_terminal() and not as_json

@@ -7,14 +7,15 @@ land again on top of theirs, as `fleet merge` does it. Nothing is ever pushed by
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from fleet.app.fleet import Fleet
-from fleet.app.taking import Resolving, Taking
 from fleet.core.base.ids import RunId, Sha, SubtaskId, result_branch
 from fleet.errors import FleetError, UsageError
 from fleet.features.forge.forge import Forge, Pull
 from fleet.features.forge.open import open_forge
 from fleet.features.forge.place import Place, place_of_remote, pull_reference
+from fleet.features.table import FEATURES, load_part
 from fleet.read.merge_view import MergeView
 from fleet.runs.crash_points import reached
 from fleet.runs.run_folder import FirstFact, RunFolder, runs_by_start
@@ -25,6 +26,16 @@ from worktrees.target.publish import Remote, push, remote_urls
 from worktrees.target.target import Target
 
 Work = Callable[[RunFolder], Awaitable[None]]
+Take = Callable[[Fleet, RunFolder, Work, str, float], Awaitable[MergeView | str]]
+"""Brings the result of a run into a branch: see `Feature.takes`."""
+
+
+def find_take() -> Take:
+    """What brings results into branches, which is a feature of its own."""
+    for feature in FEATURES.values():
+        if feature.takes:
+            return cast("Take", load_part(feature.takes))
+    raise FleetError("fleet tend needs fleet merge, which is not part of this fleet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +50,7 @@ class PullBranch:
     run: RunId
     """The run that the pull request is of."""
     number: int
+    take: Take
 
     @property
     def local(self) -> str:
@@ -67,11 +79,12 @@ class PullBranch:
             raise FleetError(f"{self.local} can't be set to the head of the pull request: {problem.strip()}")
         reached("the head of a pull request is in the user's repository")
 
-    async def put_on(self, fleet: Fleet, round_run: RunFolder, head: Sha, work: Work, dollars: float) -> MergeView:
-        """The commits of a round on top of a head, tested there. Raises `NotTakenError`."""
+    async def put_on(
+        self, fleet: Fleet, round_run: RunFolder, head: Sha, work: Work, dollars: float
+    ) -> MergeView | str:
+        """The commits of a round on top of a head, tested there, or why they do not fit."""
         await self.bring(head)
-        resolving = Resolving(wanted=dollars > 0, dollars=dollars if dollars > 0 else None)
-        return await Taking(fleet, round_run, work, resolving).take(Path(self.target.root), self.local)
+        return await self.take(fleet, round_run, work, self.local, dollars)
 
     async def push(self, commit: Sha) -> None:
         """Move the head of the pull request forward. Raises `RemoteMovedError` or `RemoteError`."""

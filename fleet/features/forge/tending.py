@@ -16,7 +16,6 @@ from anyio import fail_after, sleep
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fleet.app.fleet import Fleet, Order
-from fleet.app.taking import NotTakenError
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.plans.plan import Plan
 from fleet.core.state.subtasks import SubtaskState
@@ -382,10 +381,9 @@ class Tending:
                 return self._kept(found, pushed=found.pushing)
             if not await self.branch.is_on(found.head, head):
                 return self._kept(found, dropped=f"{self.branch.name} was replaced by a person while it was worked on")
-            try:
-                taken = await self.branch.put_on(self.fleet, folder, head, self.work, self._left_in(found))
-            except NotTakenError as why:
-                return self._kept(found, unfit=str(why).partition("\n")[0])
+            taken = await self.branch.put_on(self.fleet, folder, head, self.work, self._left_in(found))
+            if isinstance(taken, str):
+                return self._kept(found, unfit=taken.partition("\n")[0])
             if taken.how == "nothing":
                 return self._kept(found, pushed=head, onto=found.head)
             found = self._kept(found, pushing=taken.commit, onto=head)

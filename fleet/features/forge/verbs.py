@@ -12,7 +12,7 @@ from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, Yes, flags
-from fleet.cli.live.display import land_again
+from fleet.cli.live.display import work_and_follow
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
 from fleet.errors import UsageError
@@ -21,7 +21,7 @@ from fleet.features.forge.place import PREFIXES, Kind
 from fleet.features.forge.pull_requests import PullRequests, Wanted
 from fleet.features.forge.pulls_view import PullsView, TendStatus, TendView
 from fleet.features.forge.settings import Tend
-from fleet.features.forge.tended_branch import PullBranch, find_opened
+from fleet.features.forge.tended_branch import PullBranch, find_opened, find_take
 from fleet.features.forge.tending import RecordFile, Tending, watch
 from worktrees.store.store import open_store
 from worktrees.target.publish import remote_of
@@ -89,6 +89,7 @@ def tend(
 
 
 async def _tend(fleet: Fleet, wanted: str | None, repo: Path, *, once: bool, as_json: bool) -> TendView:
+    take = find_take()
     target, environ, settings = await inspect(repo), current(), fleet.config.of(Tend)
     opened = await find_opened(wanted, target, fleet.state_dir, environ)
     file = RecordFile(opened.folder.path / "tending", opened.pull.number)
@@ -101,9 +102,9 @@ async def _tend(fleet: Fleet, wanted: str | None, repo: Path, *, once: bool, as_
         tending = Tending(
             fleet,
             open_forge(opened.place, environ, held),
-            PullBranch(target, store, remote.holding(held), opened.pull.head_branch, run, number),
+            PullBranch(target, store, remote.holding(held), opened.pull.head_branch, run, number, take),
             file,
-            lambda folder: land_again(fleet, folder, as_json=as_json),
+            lambda folder: work_and_follow(fleet, folder, as_json=as_json),
             settings,
             f"fleet tend {number} --rounds {settings.rounds * 2} --budget {settings.dollars * 2:g}",
         )

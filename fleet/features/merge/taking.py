@@ -12,7 +12,13 @@ from pathlib import Path
 
 from dashboards.text.formats import counted
 from fleet.app.fleet import Fleet, Order, withdraw_cancel
-from fleet.app.relanding import (
+from fleet.config.environment import user
+from fleet.core.base.ids import RunId, Sha, result_branch, taken_ref, taken_refs
+from fleet.core.facts import facts as f
+from fleet.core.state.state import RunState
+from fleet.core.state.subtasks import SubtaskState
+from fleet.errors import FleetError, UsageError
+from fleet.features.merge.relanding import (
     Origins,
     Piece,
     find_relanding,
@@ -25,12 +31,6 @@ from fleet.app.relanding import (
     relanding_policy,
     spent_budget,
 )
-from fleet.config.environment import user
-from fleet.core.base.ids import RunId, Sha, result_branch, taken_ref, taken_refs
-from fleet.core.facts import facts as f
-from fleet.core.state.state import RunState
-from fleet.core.state.subtasks import SubtaskState
-from fleet.errors import FleetError, UsageError
 from fleet.read.merge_view import How, MergeView, Redone
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal, locked_message
@@ -254,6 +254,17 @@ class Taking:
             begun=tuple(finished_work(pieces, made, policy)),
         )
         return await self.fleet.create(order)
+
+
+async def take_into(
+    fleet: Fleet, folder: RunFolder, work: Callable[[RunFolder], Awaitable[None]], branch: str, dollars: float
+) -> MergeView | str:
+    """Bring the result of a run into a branch for at most so many dollars; text says why the branch did not get it."""
+    resolving = Resolving(wanted=dollars > 0, dollars=dollars if dollars > 0 else None)
+    try:
+        return await Taking(fleet, folder, work, resolving).take(Path(), branch)
+    except NotTakenError as why:
+        return str(why)
 
 
 def _untested(state: RunState, way: Way) -> int:

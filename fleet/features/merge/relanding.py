@@ -18,13 +18,16 @@ from fleet.core.plans.plan import WORKER_SUCCEEDED, Criterion, Plan, Subtask
 from fleet.core.policy.budget import Budget, run_budgets
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Attempt
+from fleet.engine.commands.adapters import Adapters
+from fleet.engine.loop import Engine
 from fleet.errors import FleetError
 from fleet.ports.worktrees import Signature
 from fleet.runs.run_folder import RunFolder, runs_by_start, runs_dir
 from worktrees.base.fs import as_text
 from worktrees.git.object_format import RUN, member_of, parse_trailers
+from worktrees.leases.run_worktrees import RunWorktrees
 from worktrees.store.integrator import StoreIntegrator
-from worktrees.store.replay import put_candidate
+from worktrees.store.replay import RelandingIntegrator, put_candidate
 
 CARRIED = ("dollars", "tokens", "attempts")
 """The budgets that a run and the relandings of its result share. Minutes are not: a person waits for a relanding."""
@@ -232,3 +235,10 @@ def landed_line(state: RunState, commits: Iterable[Sha], members: Iterable[f.Mem
         is_first = member is not None and member.attempt == 1 and member.subtask in originals
         line.append((originals[member.subtask] if member is not None and is_first else commit, commit))
     return line
+
+
+async def plays(engine: Engine, adapters: Adapters, worktrees: RunWorktrees) -> Adapters | None:
+    """The adapters of a run that lands a result again; None for another run."""
+    if engine.state.relanding is None:
+        return None
+    return replace(adapters, integrator=RelandingIntegrator(worktrees.integrator, candidates(engine.state)))

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.relanding import relanding_name, relanding_policy, spent_budget
 from fleet.core.base.ids import RunId, is_slug
 from fleet.core.plans.limits import Policy
+from fleet.features.merge.relanding import relanding_name, relanding_policy, spent_budget
 from tests.fleet.core.story import Story, plan_of
 
 LIMITS = Policy(budget_dollars=2.0, budget_attempts=5, budget_minutes=1.0, answer_wait_s=600, reviewing="human")

@@ -8,12 +8,12 @@ import typer
 from dashboards.text.formats import counted, money, untested
 from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet
-from fleet.app.taking import Resolving, Taking
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, Yes, flags
-from fleet.cli.live.display import land_again
+from fleet.cli.live.display import work_and_follow
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
+from fleet.features.merge.taking import Resolving, Taking
 from fleet.read.merge_view import MergeView
 from fleet.runs.run_folder import RunFolder, find_run
 
@@ -68,7 +68,7 @@ def merge(
     taking = Taking(
         fleet(secrets=False),
         folder,
-        work=lambda relanding: land_again(fleet(secrets=not no_resolve), relanding, as_json=as_json),
+        work=lambda relanding: work_and_follow(fleet(secrets=not no_resolve), relanding, as_json=as_json),
         resolving=Resolving(wanted=not no_resolve, dollars=budget),
         say=show_note,
     )

@@ -1,0 +1,1 @@
+"""`fleet merge`: the result of a run in a branch of the user's, landed again where that branch has moved."""
