@@ -3,7 +3,7 @@
     python -m chaos.notifications              200 kills
     python -m chaos.notifications --kills 20   fewer
 
-A writer appends questions to a journal, one transaction each. A sender (`fleet/cli/live/notifier.py`) sends to a real
+A writer appends questions to a journal, one transaction each. A sender (`notifier.py` of the feature) sends to a real
 receiver on loopback. Both are killed with SIGKILL after a random time, and started again. In the end every question has
 to have arrived, and none under two keys: a receiver that drops keys it knows acts once. Requests that repeat a key
 are counted, too.
@@ -23,13 +23,13 @@ from tempfile import TemporaryDirectory
 import aiohttp
 import anyio
 
-from fleet.cli.live import notifier
 from fleet.config.load import default_config
-from fleet.config.schema import Config
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
+from fleet.features.notify import notifier
+from fleet.features.notify.outbox import Outbox
+from fleet.features.notify.settings import Notify
 from fleet.runs.journal import Journal, held
-from fleet.runs.outbox import Outbox
 from fleet.runs.run_folder import RunFolder
 from scripts.frame import MET, MISSED, command_line, exit_with, say
 from tests.fleet.core.pretend import started
@@ -40,11 +40,10 @@ PAUSE_S = 0.05  # between two questions
 END_S = 120.0
 
 
-def configured() -> Config:
+def configured() -> Notify:
     """One webhook, whose address is in the environment of the sender."""
-    data = default_config().model_dump()
-    data["notify"]["channels"] = {"hook": {"kind": "webhook", "url_env": "HOOK"}}
-    return Config.model_validate(data)
+    data = default_config().of(Notify).model_dump()
+    return Notify.model_validate({**data, "channels": {"hook": {"kind": "webhook", "url_env": "HOOK"}}})
 
 
 def in_child(work: Callable[[], None]) -> int:
@@ -99,31 +98,31 @@ def play(kills: int, seed: int) -> dict[str, int]:
             journal.append([started(Policy(), None), first])
         Outbox(folder.path, create=True).close()
         log.touch()
-        config, environ = configured(), {"HOOK": f"http://127.0.0.1:{port}/"}
+        notify, environ = configured(), {"HOOK": f"http://127.0.0.1:{port}/"}
         receiver = in_child(lambda: receive(log, port))
         most = kills * 10
         try:
             for _ in range(kills // 2):
                 pair = [
                     in_child(lambda: write(folder, most)),
-                    in_child(lambda: anyio.run(notifier.send_notifications, folder, config, environ)),
+                    in_child(lambda: anyio.run(notifier.send_notifications, folder, notify, environ)),
                 ]
                 for pid in chance.sample(pair, 2):
                     time.sleep(chance.uniform(0, LONGEST_S))
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
-            anyio.run(_finish, folder, config, environ)
+            anyio.run(_finish, folder, notify, environ)
             return _judge(folder, log, kills // 2 * 2)
         finally:
             os.kill(receiver, signal.SIGKILL)
             os.waitpid(receiver, 0)
 
 
-async def _finish(folder: RunFolder, config: Config, environ: dict[str, str]) -> None:
+async def _finish(folder: RunFolder, notify: Notify, environ: dict[str, str]) -> None:
     """What `fleet notify watch` does afterwards, until nothing is left."""
     until = time.monotonic() + END_S
     while time.monotonic() < until:
-        await notifier.send_notifications(folder, config, environ, once=True)
+        await notifier.send_notifications(folder, notify, environ, once=True)
         with Outbox(folder.path) as outbox:
             if outbox.pending("hook") is None:
                 return

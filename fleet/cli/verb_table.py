@@ -53,7 +53,6 @@ KERNEL: dict[str, dict[str, Verb]] = {
             changes=True,
         ),
         "metrics": Verb("serve:metrics", "machine", "Serve metrics of all runs for Prometheus."),
-        "notify": Verb("notify:notify", "machine", "Try the channels of notifications, list and send them."),
         "simulate": Verb("serve:simulate", "machine", "Serve a simulated model that plays a script."),
         "completion": Verb("about:completion", "machine", "Print or install the completion for a shell."),
         "help": Verb("about:help_", "machine", "Show the help of a verb."),

@@ -288,7 +288,6 @@ _REFUSED: Mapping[Key, str] = {
     ("nodes",): "sends your code to other machines, by a program that runs as you",
     ("metrics", "listen"): "decides who can observe your fleet",
     ("metrics", "hosts"): "decides who can observe your fleet",
-    ("notify",): "decides who is told of your runs, and how",
     ("run", "not_between"): "decides when your machine works",
     ("review",): "decides what may start without your approval",
     ("reviewer",): "decides how changes are reviewed",

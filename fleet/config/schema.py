@@ -67,7 +67,7 @@ Rungs = Annotated[tuple[Annotated[Name, AfterValidator(_rung)], ...], Field(stri
 DailyHours = Annotated[Line, Field(pattern=r"^$|^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")]
 Header = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")]
 Lacking = Annotated[tuple[Capability, ...], Field(strict=False)]
-NotifyEvent = Literal["question", "review", "incident", "budget", "failed", "ended", "died"]
+Slug = Annotated[str, AfterValidator(_slug)]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -282,24 +282,7 @@ class Metrics(Section):
     listen: Annotated[Line, Field(pattern=r"^(?:\S*:)?\d{1,5}$|^$")]
     hosts: Texts
 
-
-class NotifyChannel(Section):
-    """Where notifications go."""
-
-    kind: Literal["webhook", "command", "desktop"]
-    url_env: Variable | None = None
-    template: Command | None = None
-    command: Line | None = None
-    events: Annotated[tuple[NotifyEvent, ...], Field(strict=False)] | None = None
-
-
-class Notify(Section):
-    events: Annotated[tuple[NotifyEvent, ...], Field(strict=False)]
-    incident_minutes: float = Field(gt=0)
-    quiet_hours: DailyHours
-    give_up_minutes: float = Field(gt=0)
-    link: Annotated[Line, Field(pattern=r"^$|^https?://[^\s]+$")]
-    channels: dict[Annotated[str, AfterValidator(_slug)], NotifyChannel] = {}
+    worker: Slug
 
 
 class State(Section):
@@ -333,10 +316,9 @@ class Config(Section):
     box: Box
     worktrees: Worktrees
     git: Git
-    nodes: dict[Annotated[str, AfterValidator(_slug)], NodeSettings] = {}
-    mcp: dict[Annotated[str, AfterValidator(_slug)], McpServer] = {}
+    nodes: dict[Slug, NodeSettings] = {}
+    mcp: dict[Slug, McpServer] = {}
     metrics: Metrics
-    notify: Notify
     state: State
 
     def of(self, kind: type[Kind]) -> Kind:

@@ -102,6 +102,19 @@ FEATURES: dict[str, Feature] = {
             }
         }
     ),
+    "notify": Feature(
+        verbs={
+            "This machine": {
+                "notify": Verb(
+                    "notify.verbs:notify", "machine", "Try the channels of notifications, list and send them."
+                )
+            }
+        },
+        sections={"notify": "notify.settings:Notify"},
+        on="notify.channels",
+        beside="notify.notifier:keeping_notifier",
+        findings="notify.findings:notify_findings",
+    ),
     "traces": Feature(
         verbs={"Result": {"trace": Verb("traces.verbs:trace", "run", "Turn a run into a trace of OpenTelemetry.")}},
         sections={"traces": "traces.settings:Traces"},

@@ -10,6 +10,7 @@ from fleet.core.state.state import Review, TestedBatch
 from fleet.core.state.status import Progress
 from fleet.features.audit import attribution, audit_view
 from fleet.features.forge import pulls_view
+from fleet.features.notify import causes, notify_view
 from fleet.features.serve_acp import verbs as acp_verbs
 from fleet.features.serve_mcp import verbs as mcp_verbs
 from fleet.read import (
@@ -69,10 +70,10 @@ VERBS: Mapping[type, str] = {
     nodes_view.GreetingView: "`fleet node --json`",
     nodes_view.NodeView: "`fleet nodes --json`: a list of them",
     nodes_view.CleanedNodeView: "`fleet nodes clean NAME --json`",
-    program_view.ChannelTestView: "`fleet notify test --json`: a list of them",
-    program_view.SentView: "`fleet notify list --json`: a list of them",
-    program_view.NotifiedRunsView: "`fleet notify watch --json`",
-    program_view.NotificationView: "what channels of `[notify]` are given, unless they have a template",
+    notify_view.ChannelTestView: "`fleet notify test --json`: a list of them",
+    notify_view.SentView: "`fleet notify list --json`: a list of them",
+    notify_view.NotifiedRunsView: "`fleet notify watch --json`",
+    notify_view.NotificationView: "what channels of `[notify]` are given, unless they have a template",
     acp_verbs.EditorCommandView: "`fleet acp --list --json`: a list of them",
     mcp_verbs.McpToolView: "`fleet mcp --list --json`: a list of them",
     program_view.ServerView: "`fleet metrics --json`, `fleet simulate --json`",
@@ -97,6 +98,7 @@ PARTS = (
     plan_views,
     estimate_view,
     program_view,
+    notify_view,
 )
 FROM_FACTS = (CheckRun, SetupRun, Failure, Report, Cost, SubtaskEstimate, Spread)
 FROM_STATE = (Progress, Review, TestedBatch, Rung)
@@ -104,7 +106,7 @@ PART_NAMES = frozenset(module.__name__ for module in PARTS)
 NOT_VIEWS = frozenset(
     {
         *(attribution.Attributed, attribution.Revert, attribution.FleetCommits, estimate_view.LandedSubtask),
-        *(plan_views.SavedPlan, question_view.Cause),
+        *(plan_views.SavedPlan, causes.Cause),
     }
 )
 ERRORS = frozenset({question_view.ErrorView, question_view.FailedView})

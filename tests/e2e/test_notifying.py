@@ -130,6 +130,6 @@ def notifiers_of(stage: Stage) -> list[int]:
                 line = (folder / "cmdline").read_bytes()
             except OSError:
                 continue
-            if b"fleet.cli.live.notifier" in line and stage.run_name.encode() in line:
+            if b"fleet.features.notify.notifier" in line and stage.run_name.encode() in line:
                 found.append(int(folder.name))
     return found

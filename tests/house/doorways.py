@@ -5,7 +5,7 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "acp": ("agents/acp/schema.py", "fleet/features/serve_acp/*"),
     "aiohttp": (
         *("agents/simulated/*", "agents/workers/relay_server.py", "agents/tools/fetch.py"),
-        *("dashboards/notify.py", "fleet/features/traces/spans.py", "dashboards/web/*"),
+        *("fleet/features/notify/courier.py", "fleet/features/traces/spans.py", "dashboards/web/*"),
     ),
     "anthropic": (
         *("agents/models/bedrock.py", "agents/models/claude.py"),
@@ -23,7 +23,7 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("dashboards/metrics/server.py",),
     "ray": ("fleet/nodes/cluster/ray_door.py",),  # which no process of a run imports
     "rich": ("dashboards/*", "fleet/cli/*"),
-    "sqlite3": ("fleet/runs/journal.py", "fleet/runs/outbox.py"),
+    "sqlite3": ("fleet/runs/journal.py", "fleet/features/notify/outbox.py"),
     "textual": ("dashboards/terminal/*",),
     "tomli_w": ("fleet/config/toml.py",),
     "tomllib": ("fleet/config/toml.py", "agents/models/prices.py"),  # agents may not know fleet's

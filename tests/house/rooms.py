@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.features.merge": EVERYTHING,
     "fleet.features.serve_acp": EVERYTHING,
     "fleet.features.serve_mcp": EVERYTHING,
+    "fleet.features.notify": EVERYTHING,
     "fleet.features.traces": EVERYTHING,
     "fleet.nodes": (
         "fleet.core",
@@ -83,7 +84,6 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
         "fleet.core",
         "fleet.errors",
         "fleet.read",
-        "fleet.runs.outbox",
     ),
     "dashboards.text": ("fleet.core", "fleet.read"),
     "dashboards.metrics": (

@@ -55,6 +55,7 @@ READS_STATE = {
     "fleet/features/serve_acp/shown.py",
     "fleet/features/serve_acp/slash_commands.py",
     "fleet/features/serve_mcp/desk.py",
+    "fleet/features/notify/causes.py",
     "fleet/nodes/placement.py",
     "fleet/nodes/remote_node.py",
     "fleet/ports/journal.py",

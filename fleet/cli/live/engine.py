@@ -78,10 +78,6 @@ async def run_engine(
             tasks.start_soon(display.follow)
         if exporter is not None:
             tasks.start_soon(exporter.watch_loop)
-        if fleet.config.notify.channels:
-            from fleet.cli.live.notifier import keep_notifier  # noqa: PLC0415 - few runs have a channel
-
-            tasks.start_soon(keep_notifier, fleet, folder)
         tasks.start_soon(keep_hours, fleet.config.run.not_between, folder)
         on_fact = display.take if display is not None else None
         state = await fleet.run(folder, stop=stop, watcher=exporter, on_fact=on_fact)

@@ -6,7 +6,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -28,14 +28,13 @@ from dashboards.text.safe import safe
 from fleet.app.capacity import capacity
 from fleet.app.fleet import Fleet, refuse_branch
 from fleet.app.nodes.care import node_findings
-from fleet.app.notifications import channel_problems
 from fleet.app.recipe_trials import Progress, TrialOrder, try_out
 from fleet.app.wiring import INSTALL, Wiring, found_in, has_packages, server_settings
 from fleet.cli import common
 from fleet.cli.clock import Clock, run_with_clock
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox, flags
 from fleet.config.environment import current
-from fleet.config.schema import Config, as_policy
+from fleet.config.schema import as_policy
 from fleet.core.base.ids import RunId, result_branch
 from fleet.core.facts.facts import CheckRun
 from fleet.core.facts.failures import how
@@ -45,8 +44,7 @@ from fleet.features.table import FEATURES, load_part
 from fleet.ports.worktrees import EffectError
 from fleet.read.init_view import TrialView
 from fleet.read.program_view import Finding
-from fleet.runs.outbox import Outbox, has_outbox, sending
-from fleet.runs.run_folder import RunFolder, all_runs, make_state_dir
+from fleet.runs.run_folder import make_state_dir
 from worktrees.git.program import ask_git, text
 from worktrees.leases.overlay import choose_kind
 from worktrees.sandbox.box import SYSTEM_PATH
@@ -143,7 +141,6 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: 
             if feature.findings
             async for finding in load_part(feature.findings)(fleet)
         ],
-        *notify_findings(fleet.config, fleet.environ, all_runs(fleet.state_dir)),
         *[finding async for finding in node_findings(fleet.wiring)],
     ]
 
@@ -396,44 +393,7 @@ def _program_fix(name: str, settings: WorkerSettings, fleet: Fleet) -> str:
 
 # ---- findings --------------------------------------------------------------------------------------------------------
 # What the doctor finds about what is optional: notifications, ACP, the service of the models, MCP.
-
-
-NO_TABLE = "no channel: nobody is notified when a run needs a person"
-NEWEST = 20  # runs that are looked at
-
-
-def notify_findings(config: Config, environ: Mapping[str, str], runs: list[RunFolder]) -> Iterator[Finding]:
-    problems = dict(channel_problems(config, environ))
-    if not config.notify.channels:
-        yield Finding("notify", ok=True, says=NO_TABLE)
-    for name, channel in config.notify.channels.items():
-        if (why := problems.get(name)) is not None:
-            says = f"notify.channels.{name}{safe(why)}"
-            yield Finding("notify", ok=False, says=says, fix="set it right, then try it: fleet notify test")
-        else:
-            events = ", ".join(channel.events or config.notify.events)
-            yield Finding("notify", ok=True, says=f"{name}: {channel.kind}, for {events}")
-    for folder in runs[-NEWEST:]:
-        if (finding := _undelivered(folder)) is not None:
-            yield finding
-
-
-def _undelivered(folder: RunFolder) -> Finding | None:
-    """Notifications of a run that were given up, or that no process will send."""
-    if not has_outbox(folder.path):
-        return None
-    with sending(folder.path) as nobody_sends:
-        pass
-    try:
-        with Outbox(folder.path) as outbox:
-            messages = outbox.messages()
-    except FleetError as error:
-        return Finding("notify", ok=False, says=safe(error), fix="")
-    lost = [each for each in messages if each.state == "given up" or (each.is_pending and nobody_sends)]
-    if not lost:
-        return None
-    says = f"{folder.run}: {counted(len(lost), 'notification')} not delivered: {safe(lost[-1].why or 'not sent yet')}"
-    return Finding("notify", ok=False, says=says, fix="fleet notify list; fleet notify watch --once")
+# What the doctor finds about what is optional: ACP, forges, the service of the models, MCP.
 
 
 # ---- acp findings ----------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The notifier of a run: a process beside its engine, which can still speak when the engine has died.
 
-    python -m fleet.cli.live.notifier RUN-FOLDER     the configuration, as JSON, on standard input
+    python -m fleet.features.notify.notifier RUN-FOLDER     the section `[notify]`, as JSON, on standard input
 
 It ends once no engine runs the run and everything is sent. The engine starts it again if it dies; if both die at once,
 `fleet resume` or `fleet notify watch` sends what is left.
@@ -11,23 +11,24 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 import typer
 
-from fleet.app.notifications import courier_of, routes_of
 from fleet.cli.common import send_requests
 from fleet.config.environment import current
-from fleet.config.schema import Config
 from fleet.core.facts.facts import WarningNoted
 from fleet.core.history.evolve import Follower
 from fleet.errors import FleetError, first_error
-from fleet.read.question_view import Cause, causes
+from fleet.features.notify.causes import Cause, causes
+from fleet.features.notify.channels import courier_of, routes_of
+from fleet.features.notify.outbox import Outbox, sending
+from fleet.features.notify.settings import Notify
 from fleet.runs.journal import Journal
-from fleet.runs.outbox import Outbox, sending
 from fleet.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -41,19 +42,19 @@ WATCH_S = 10.0  # how often an engine looks after its notifier
 
 
 async def send_notifications(
-    folder: RunFolder, config: Config, environ: Mapping[str, str], *, once: bool = False
+    folder: RunFolder, notify: Notify, environ: Mapping[str, str], *, once: bool = False
 ) -> None:
     """Send the notifications of a run until it is over and everything is sent; `once`: until nothing is due now."""
     with sending(folder.path) as is_ours:
         if not is_ours:
             return
         with Outbox(folder.path) as outbox, Journal(folder.journal) as journal:
-            courier = courier_of(config, environ, folder.run, outbox, lambda text: note_given_up(folder, text))
+            courier = courier_of(notify, environ, folder.run, outbox, lambda text: note_given_up(folder, text))
             watched, again, due, began = _Watched(folder, journal), 0.0, tuple[Cause, ...](), time.time()
             while True:
                 now = time.time()
                 if watched.look() or now >= again:
-                    due = watched.causes(now, config.notify.incident_minutes * 60)
+                    due = watched.causes(now, notify.incident_minutes * 60)
                     again = now + IDLE_S
                 is_all_sent = await courier.deliver(due, now)
                 if once and not courier.has_due(due, now):
@@ -98,10 +99,19 @@ def note_given_up(folder: RunFolder, text: str) -> None:
 # ---- the process ----------------------------------------------------------------------------------------------------
 
 
-async def keep_notifier(fleet: Fleet, folder: RunFolder) -> None:
-    """See to it that a notifier runs as long as the engine does."""
+@asynccontextmanager
+async def keeping_notifier(fleet: Fleet, folder: RunFolder) -> AsyncIterator[None]:
+    """See to it that a notifier runs while the block lasts."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_keep, fleet, folder)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def _keep(fleet: Fleet, folder: RunFolder) -> None:
+    notify = fleet.config.of(Notify)
     try:
-        routes_of(fleet.config, fleet.environ)
+        routes_of(notify, fleet.environ)
     except FleetError as error:
         typer.echo(f"{folder.run}: nobody is notified: {error}", err=True)
         return
@@ -111,13 +121,13 @@ async def keep_notifier(fleet: Fleet, folder: RunFolder) -> None:
             with sending(folder.path) as is_free:
                 pass
             if is_free:
-                process = _start(fleet.config, folder)
+                process = _start(notify, folder)
         await anyio.sleep(WATCH_S)
 
 
-def _start(config: Config, folder: RunFolder) -> subprocess.Popen[bytes] | None:
+def _start(notify: Notify, folder: RunFolder) -> subprocess.Popen[bytes] | None:
     Outbox(folder.path, create=True).close()
-    command = [sys.executable, "-P", "-m", "fleet.cli.live.notifier", str(folder.path)]
+    command = [sys.executable, "-P", "-m", "fleet.features.notify.notifier", str(folder.path)]
     try:
         with (folder.path / LOG).open("ab") as log:
             process = subprocess.Popen(
@@ -125,7 +135,7 @@ def _start(config: Config, folder: RunFolder) -> subprocess.Popen[bytes] | None:
             )
         if process.stdin is not None:
             with process.stdin as stdin:
-                stdin.write(config.model_dump_json().encode())
+                stdin.write(notify.model_dump_json().encode())
     except OSError as error:
         typer.echo(f"{folder.run}: nobody is notified: {error.strerror}", err=True)
         return None
@@ -134,9 +144,9 @@ def _start(config: Config, folder: RunFolder) -> subprocess.Popen[bytes] | None:
 
 def main() -> int:
     folder = RunFolder(Path(sys.argv[1]))
-    config = Config.model_validate_json(sys.stdin.buffer.read())
+    notify = Notify.model_validate_json(sys.stdin.buffer.read())
     try:
-        anyio.run(send_notifications, folder, config, current())
+        anyio.run(send_notifications, folder, notify, current())
     except* FleetError as group:
         sys.stderr.write(f"{first_error(group)}\n")
     return 0

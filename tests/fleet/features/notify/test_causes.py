@@ -2,7 +2,7 @@
 
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.read.question_view import Cause, causes
+from fleet.features.notify.causes import Cause, causes
 from tests.fleet.core.story import Story, plan_of
 
 

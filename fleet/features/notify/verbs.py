@@ -8,22 +8,22 @@ from uuid import uuid4
 import anyio
 import typer
 
-from dashboards.notify import Outgoing, dump_body, notification
 from dashboards.text.formats import counted, moment
 from dashboards.text.safe import safe
 from dashboards.text.tables import columns
-from fleet.app.notifications import routes_of
 from fleet.cli import common
 from fleet.cli.common import AsJson, ConfigFile
-from fleet.cli.live.notifier import send_notifications
 from fleet.cli.verb_table import VERBS
 from fleet.config.environment import current
 from fleet.config.load import load_config
-from fleet.config.schema import Config
 from fleet.errors import FleetError, UsageError, first_error
-from fleet.read.program_view import ChannelTestView, NotifiedRunsView, SentView
-from fleet.read.question_view import Cause
-from fleet.runs.outbox import Outbox, has_outbox
+from fleet.features.notify.causes import Cause
+from fleet.features.notify.channels import routes_of
+from fleet.features.notify.courier import Outgoing, dump_body, notification
+from fleet.features.notify.notifier import send_notifications
+from fleet.features.notify.notify_view import ChannelTestView, NotifiedRunsView, SentView
+from fleet.features.notify.outbox import Outbox, has_outbox
+from fleet.features.notify.settings import Notify
 from fleet.runs.run_folder import RunFolder, all_runs
 
 WATCH_S = 2.0
@@ -45,7 +45,7 @@ def notify_test(config: ConfigFile = None, as_json: AsJson = False) -> None:
     results: dict[str, str] = {}
 
     async def send(name: str) -> None:
-        view = notification(uuid4().hex, "test", [cause], settings.notify.link)
+        view = notification(uuid4().hex, "test", [cause], settings.link)
         body = dump_body(view, routes[name].template)
         failed = await routes[name].channel.send(Outgoing(view.key, 1, view.title, view.text, body))
         results[name] = failed.why if failed is not None else ""
@@ -57,7 +57,7 @@ def notify_test(config: ConfigFile = None, as_json: AsJson = False) -> None:
 
     common.run_async(send_all)
     views = [
-        ChannelTestView(name, settings.notify.channels[name].kind, delivered=not why, why=why)
+        ChannelTestView(name, settings.channels[name].kind, delivered=not why, why=why)
         for name, why in sorted(results.items())
     ]
     if as_json:
@@ -121,7 +121,7 @@ def notify_watch(
         typer.echo(f"{counted(len(runs), 'run')} with notifications in {safe(state_dir)}")
 
 
-async def _watch(settings: Config, *, once: bool) -> tuple[str, ...]:
+async def _watch(settings: Notify, *, once: bool) -> tuple[str, ...]:
     state_dir, environ = common.state_dir(), current()
     while True:
         folders = [folder for folder in all_runs(state_dir) if has_outbox(folder.path)]
@@ -135,9 +135,9 @@ async def _watch(settings: Config, *, once: bool) -> tuple[str, ...]:
         await anyio.sleep(WATCH_S)
 
 
-def _settings(config: ConfigFile) -> Config:
-    settings = load_config(environ=current(), config_file=config, repository=None).config
-    if not settings.notify.channels:
+def _settings(config: ConfigFile) -> Notify:
+    settings = load_config(environ=current(), config_file=config, repository=None).config.of(Notify)
+    if not settings.channels:
         raise UsageError("no channel is configured", hint="add a table [notify.channels.NAME] to your configuration")
     return settings
 

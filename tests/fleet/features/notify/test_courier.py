@@ -5,16 +5,17 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from aiohttp import web
 
-from dashboards.notify import Courier, Route, Webhook
 from fleet.core.base.hours import read_hours
-from fleet.read.question_view import EVENTS, Cause
+from fleet.features.notify.causes import Cause
+from fleet.features.notify.courier import Courier, Route, Webhook
+from fleet.features.notify.outbox import Outbox
+from fleet.features.notify.settings import Event
 from fleet.runs.crash_points import listening
-from fleet.runs.outbox import Outbox
 from tests.dashboards.receiver import Receiver, receiving
 
 pytestmark = pytest.mark.anyio
@@ -24,6 +25,8 @@ POINTS = (
     "a notification was sent and not recorded",
     "a notification was recorded as sent",
 )
+
+EVERY = frozenset(get_args(Event))
 
 
 @pytest.fixture
@@ -42,7 +45,7 @@ def cause(key: str = "question:q1", event: Any = "question", **more: Any) -> Cau
 
 
 def courier(outbox: Outbox, receiver: Receiver, **more: Any) -> Courier:
-    route = Route(Webhook(receiver.url, send_s=5.0), frozenset(EVENTS))
+    route = Route(Webhook(receiver.url, send_s=5.0), EVERY)
     return Courier("r", {"oncall": route}, outbox, **more)
 
 
@@ -157,9 +160,7 @@ async def test_what_can_not_be_delivered_is_given_up_and_said(outbox: Outbox) ->
 
 async def test_a_channel_that_hangs_holds_no_other_back(outbox: Outbox) -> None:
     async with receiving(lambda _: web.Response(status=404)) as broken, receiving() as working:
-        routes = {
-            name: Route(Webhook(each.url), frozenset(EVENTS)) for name, each in {"a": broken, "b": working}.items()
-        }
+        routes = {name: Route(Webhook(each.url), EVERY) for name, each in {"a": broken, "b": working}.items()}
         await Courier("r", routes, outbox).deliver([cause()], 1.0)
     assert len(working.bodies) == 1
     assert {each.channel: each.state for each in outbox.messages()} == {"a": "given up", "b": "sent"}

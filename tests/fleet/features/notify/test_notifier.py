@@ -4,19 +4,19 @@ from pathlib import Path
 
 import anyio
 
-from fleet.cli.live.notifier import START_S, send_notifications
-from fleet.config.load import load_config
-from fleet.config.schema import Config, NotifyChannel
+from fleet.config.load import default_config
+from fleet.features.notify.notifier import START_S, send_notifications
+from fleet.features.notify.outbox import Outbox
+from fleet.features.notify.settings import Notify, NotifyChannel
 from fleet.runs.journal import Journal
-from fleet.runs.outbox import Outbox
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.core.story import Story, plan_of
 
 
-def notifying(command: str) -> Config:
-    config = load_config(environ={}, config_file=None, repository=None).config
+def notifying(command: str) -> Notify:
+    notify = default_config().of(Notify)
     channel = NotifyChannel(kind="command", command=command)
-    return config.model_copy(update={"notify": config.notify.model_copy(update={"channels": {"log": channel}})})
+    return notify.model_copy(update={"channels": {"log": channel}})
 
 
 async def test_a_notifier_that_began_after_the_end_of_its_run_sends_and_leaves(tmp_path: Path) -> None:

@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from dashboards.notify import Command, Desktop, Outgoing, Webhook, dump_body, harmless, notification, template_problem
-from fleet.read.question_view import Cause
+from fleet.features.notify.causes import Cause
+from fleet.features.notify.courier import (
+    Command,
+    Desktop,
+    Outgoing,
+    Webhook,
+    dump_body,
+    harmless,
+    notification,
+    template_problem,
+)
 from tests.dashboards.receiver import receiving
 
 pytestmark = pytest.mark.anyio

@@ -30,10 +30,10 @@ from uuid import uuid4
 
 from fleet.core.base.hours import Hours
 from fleet.core.base.output import parse_json
+from fleet.features.notify.causes import Cause
+from fleet.features.notify.notify_view import CauseView, NotificationView
+from fleet.features.notify.outbox import Draft, Message, Outbox
 from fleet.read.base_view import dump_view
-from fleet.read.program_view import CauseView, NotificationView
-from fleet.read.question_view import Cause
-from fleet.runs.outbox import Draft, Message, Outbox
 
 # ---- channel ---------------------------------------------------------------------------------------------------------
 # Where notifications go: a webhook, a command, the desktop. A channel sends, and remembers nothing.

@@ -5,41 +5,47 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from dashboards.notify import Channel, Command, Courier, Desktop, Route, Webhook, split_words, template_problem
-from fleet.config.schema import Config, NotifyChannel
 from fleet.core.base.hours import read_hours
 from fleet.errors import UsageError
-from fleet.runs.outbox import Outbox
+from fleet.features.notify.courier import (
+    Channel,
+    Command,
+    Courier,
+    Desktop,
+    Route,
+    Webhook,
+    split_words,
+    template_problem,
+)
+from fleet.features.notify.outbox import Outbox
+from fleet.features.notify.settings import Notify, NotifyChannel
 
 
-def routes_of(config: Config, environ: Mapping[str, str]) -> dict[str, Route]:
+def routes_of(notify: Notify, environ: Mapping[str, str]) -> dict[str, Route]:
     """Each channel, and the events that it gets. Raises `UsageError` with everything that is wrong with them."""
-    problems = [f"notify.channels.{name}{why}" for name, why in channel_problems(config, environ)]
+    problems = [f"notify.channels.{name}{why}" for name, why in channel_problems(notify, environ)]
     if problems:
         raise UsageError("\n".join(problems), hint="`fleet notify test` tries them")
     return {
-        name: Route(
-            _channel(channel, environ), frozenset(channel.events or config.notify.events), channel.template or ""
-        )
-        for name, channel in config.notify.channels.items()
+        name: Route(_channel(channel, environ), frozenset(channel.events or notify.events), channel.template or "")
+        for name, channel in notify.channels.items()
     }
 
 
-def channel_problems(config: Config, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def channel_problems(notify: Notify, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The channels that can't work, and why. No text holds an address."""
-    for name, channel in config.notify.channels.items():
+    for name, channel in notify.channels.items():
         if (why := _problem(channel, environ)) is not None:
             yield name, why
 
 
 def courier_of(
-    config: Config, environ: Mapping[str, str], run: str, outbox: Outbox, on_give_up: Callable[[str], None]
+    notify: Notify, environ: Mapping[str, str], run: str, outbox: Outbox, on_give_up: Callable[[str], None]
 ) -> Courier:
     """Who sends the notifications of a run. Raises `UsageError`."""
-    notify = config.notify
     return Courier(
         run,
-        routes_of(config, environ),
+        routes_of(notify, environ),
         outbox,
         quiet=read_hours(notify.quiet_hours),
         link=notify.link,

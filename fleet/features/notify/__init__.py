@@ -1,0 +1,1 @@
+"""Notifications of a run to channels: webhooks, commands, the desktop."""
