@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from anyio import TASK_STATUS_IGNORED, CancelScope, Event, create_task_group, sleep
@@ -23,8 +23,6 @@ from fleet import __version__
 from fleet.app.capacity import capacity, collect_rarely, workers_or_refuse
 from fleet.app.input_files import PlanPreview
 from fleet.app.past_runs import past_evidence
-from fleet.app.past_tasks import for_real_policy, redoing
-from fleet.app.rehearsing import for_rehearsal, rehearsal_policy, rehearsing
 from fleet.app.wiring import Wiring
 from fleet.config.environment import user
 from fleet.config.layer import FLAG
@@ -37,8 +35,6 @@ from fleet.core.history.evolve import OnFact, evolve
 from fleet.core.plans.limits import HERE, Policy, Reviewing
 from fleet.core.plans.parameters import flat_plan
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.replay import REPLAYER
-from fleet.core.plans.revision import Known
 from fleet.core.policy.planner_view import planner_state
 from fleet.core.policy.requests import missing_rollback
 from fleet.core.state.state import RunState
@@ -48,7 +44,7 @@ from fleet.engine.commands.briefs import planner_notes
 from fleet.engine.commands.perform import Performer
 from fleet.engine.loop import Engine, SystemClock, reconcile
 from fleet.errors import FleetError, UsageError
-from fleet.features.table import FEATURES, load_part
+from fleet.features.table import FEATURES, Feature, load_part
 from fleet.ports.agents import PlannerBrief, Watcher
 from fleet.ports.nodes import OpenCalls
 from fleet.runs.journal import Journal, held
@@ -111,16 +107,9 @@ class Fleet:
         return Wiring(self.config, self.environ)
 
     def of_run(self, state: RunState) -> "Fleet":
-        """What works on a run: a rehearsal calls no model, unless it is one for real."""
-        if state.rehearsal is None or state.for_real:
-            return self
-        return Fleet(for_rehearsal(self.loaded), self.environ, self._targets)
-
-    @property
-    def rehearsal_known(self) -> Known:
-        """What the plan of a rehearsal may refer to."""
-        known = self.wiring.known
-        return replace(known, workers=(known.workers or frozenset()) | {REPLAYER})
+        """What works on a run."""
+        player = player_of(state)
+        return self if player is None else Fleet(player.configure(self.loaded, state), self.environ, self._targets)
 
     # ---- runs
 
@@ -183,10 +172,6 @@ class Fleet:
     def _started(self, order: Order, target: Target, run: RunId, *, simulated: bool = False) -> f.RunStarted:
         reviewed = {"review": order.review == "human", "reviewing": order.review}
         policy = order.policy or self.wiring.policy.model_copy(update=reviewed)
-        if order.rehearsal is not None and order.rehearsal.for_real:
-            policy = for_real_policy(policy, len(order.rehearsal.tasks))
-        elif order.rehearsal is not None:
-            policy = rehearsal_policy(policy, publishes=order.publishes)
         return f.RunStarted(
             at=time.time(),
             run=run,
@@ -259,7 +244,7 @@ class Fleet:
                     collect_rarely()
                     engine.begin_with(_reopening(engine.state))
                     engine.begin_with(self._fewer_workers(engine.state))
-                    performer = Performer(engine, await _played(engine, adapters, worktrees))
+                    performer = Performer(engine, await played(engine, adapters, worktrees))
                     async with self._joined_by_nodes(folder, engine, performer, worktrees, calls):
                         await engine.run(performer, self._engine_started(engine.state))
             return engine.state
@@ -402,19 +387,44 @@ class Fleet:
         return summary
 
 
-async def _played(engine: Engine, adapters: Adapters, worktrees: RunWorktrees) -> Adapters:
-    """The adapters of a run, with those in their place that are about history or land a result again."""
-    rehearsal = engine.state.rehearsal
-    if rehearsal is not None and rehearsal.for_real:
-        return redoing(engine.state, rehearsal, adapters, worktrees)
-    if rehearsal is not None:
-        return await rehearsing(engine, adapters, worktrees)
-    if engine.state.relanding is None:
-        return adapters
-    for feature in FEATURES.values():
-        if feature.plays and (played := await load_part(feature.plays)(engine, adapters, worktrees)) is not None:
-            return cast("Adapters", played)
-    raise FleetError(f"{engine.state.run} lands a result again, which this fleet can't")
+OF_FEATURES = ("rehearsal", "relanding")
+"""The fields of `RunState` that only runs of a feature have."""
+
+
+class Player(Protocol):
+    """What a feature does differently in runs of its own kind."""
+
+    def configure(self, loaded: Loaded, state: RunState) -> Loaded:
+        """The configuration that such a run works with."""
+        ...
+
+    def resume(self, fleet: Fleet, folder: RunFolder, *, changed: bool, as_json: bool) -> int:
+        """Carry out what is left of the run, and show its result. Returns the exit code."""
+        ...
+
+
+def player_of(state: RunState) -> Player | None:
+    """What configures and resumes this run, if a feature does."""
+    places = {name: place for feature in FEATURES.values() for name, place in feature.plays.items()}
+    found: Player | None = next((load_part(place) for name, place in places.items() if _is_set(state, name)), None)
+    return found
+
+
+async def played(
+    engine: Engine, adapters: Adapters, worktrees: RunWorktrees, features: Mapping[str, Feature] = FEATURES
+) -> Adapters:
+    """The adapters of a run, with those of a feature in their place. Raises `FleetError` if that feature is missing."""
+    places = {name: place for feature in features.values() for name, place in feature.adapters.items()}
+    for name in OF_FEATURES:
+        if _is_set(engine.state, name):
+            if name not in places:
+                raise FleetError(f"{engine.state.run} has a {name}, which this installation of fleet can't carry out")
+            adapters = await load_part(places[name])(engine, adapters, worktrees)
+    return adapters
+
+
+def _is_set(state: RunState, name: str) -> bool:
+    return getattr(state, name) is not None
 
 
 def _reopening(state: RunState) -> list[f.Fact]:

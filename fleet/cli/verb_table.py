@@ -6,11 +6,6 @@ KERNEL: dict[str, dict[str, Verb]] = {
     "Work": {
         "plan": Verb("begin:plan", "repository", "Let the planner write a plan; run nothing."),
         "run": Verb("begin:run", "repository", "Plan an epic and work on it until it has landed."),
-        "rehearse": Verb(
-            "rehearse:rehearse",
-            "repository",
-            "Replay the repository's last commits as a run, free of charge.",
-        ),
         "resume": Verb("begin:resume", "run", "Resume a run that stopped.", changes=True),
         "limits": Verb("begin:limits", "run", "Show or change the limits of a run.", changes=True),
         "pause": Verb("review:pause", "run", "Start nothing new until `fleet resume`.", changes=True),

@@ -67,7 +67,6 @@ Rungs = Annotated[tuple[Annotated[Name, AfterValidator(_rung)], ...], Field(stri
 DailyHours = Annotated[Line, Field(pattern=r"^$|^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")]
 Header = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")]
 Lacking = Annotated[tuple[Capability, ...], Field(strict=False)]
-Slug = Annotated[str, AfterValidator(_slug)]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 

@@ -43,12 +43,14 @@ class Feature:
     epics: Mapping[str, str] = field(default_factory=dict)
     """What reads an epic that is kept elsewhere, by how its name on the command line begins: an async function of that
     name and the environment that returns a `GivenEpic`, or None if it is no such name."""
-    plays: str = ""
-    """What takes the place of the adapters of a run about history or about a result: an async function of the engine,
-    its adapters and worktrees that returns adapters, or None for another run."""
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    """What takes the place of the adapters in runs of a kind of its own, by the field of `RunState` that only such runs
+    have: an async function of the engine, its adapters and worktrees that returns adapters."""
     takes: str = ""
     """What brings the result of a run into a branch: an async function of the fleet, the run's folder, a function that
     works on a run, the branch and the dollars it may cost. It returns a `MergeView`, or text: why not."""
+    plays: Mapping[str, str] = field(default_factory=dict)
+    """What configures and resumes runs of a kind of its own, by the same field: a `Player` of `fleet/app/fleet.py`."""
     findings: str = ""
     """What the doctor finds about it: a function of the fleet that returns an async iterator of `Finding`s. Of what is
     not configured there is none."""
@@ -85,7 +87,7 @@ FEATURES: dict[str, Feature] = {
                 "merge": Verb("merge.verbs:merge", "run", "Take a run's result into a branch of yours.", changes=True)
             }
         },
-        plays="merge.relanding:plays",
+        adapters={"relanding": "merge.relanding:relanding_adapters"},
         takes="merge.taking:take_into",
     ),
     "serve_acp": Feature(
@@ -114,6 +116,19 @@ FEATURES: dict[str, Feature] = {
         on="notify.channels",
         beside="notify.notifier:keeping_notifier",
         findings="notify.findings:notify_findings",
+    ),
+    "rehearse": Feature(
+        verbs={
+            "Work": {
+                "rehearse": Verb(
+                    "rehearse.verbs:rehearse",
+                    "repository",
+                    "Replay the repository's last commits as a run, free of charge.",
+                )
+            }
+        },
+        adapters={"rehearsal": "rehearse.carry_out:rehearsal_adapters"},
+        plays={"rehearsal": "rehearse.carry_out:PLAYER"},
     ),
     "traces": Feature(
         verbs={"Result": {"trace": Verb("traces.verbs:trace", "run", "Turn a run into a trace of OpenTelemetry.")}},

@@ -11,6 +11,7 @@ from fleet.core.state.status import Progress
 from fleet.features.audit import attribution, audit_view
 from fleet.features.forge import pulls_view
 from fleet.features.notify import causes, notify_view
+from fleet.features.rehearse import rehearsal_view
 from fleet.features.serve_acp import verbs as acp_verbs
 from fleet.features.serve_mcp import verbs as mcp_verbs
 from fleet.read import (
@@ -24,7 +25,6 @@ from fleet.read import (
     policy_document,
     program_view,
     question_view,
-    rehearsal_view,
     run_view,
     subtask_view,
 )

@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.features.serve_acp": EVERYTHING,
     "fleet.features.serve_mcp": EVERYTHING,
     "fleet.features.notify": EVERYTHING,
+    "fleet.features.rehearse": EVERYTHING,
     "fleet.features.traces": EVERYTHING,
     "fleet.nodes": (
         "fleet.core",

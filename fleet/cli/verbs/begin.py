@@ -11,9 +11,8 @@ from typing import Annotated, cast
 import typer
 
 from dashboards.text.plan_review import comparable_lines, plan_lines, run_estimate_lines
-from dashboards.text.rehearsal_text import rehearsal_lines
 from dashboards.text.tables import limits_lines
-from fleet.app.fleet import Fleet, Order, open_workers, withdraw_cancel
+from fleet.app.fleet import Fleet, Order, open_workers, player_of, withdraw_cancel
 from fleet.app.input_files import GivenEpic, GivenPlan, dump_plan, read_epic
 from fleet.app.past_runs import read_evidence
 from fleet.cli import common
@@ -39,7 +38,6 @@ from fleet.cli.common import (
     limits_of,
     reviewing_of,
 )
-from fleet.cli.live import rehearsal
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, Web, work_and_show
 from fleet.cli.live.terminal_data import start_pages
 from fleet.cli.plan_editor import PlanFile, Sets, check_plan_output, load_plan_argument
@@ -50,7 +48,6 @@ from fleet.core.facts import facts as f
 from fleet.core.facts.facts import Ending, LimitsChanged
 from fleet.core.plans.parameters import flat_plan
 from fleet.core.plans.plan import PLANNER
-from fleet.core.plans.replay import REPLAYER
 from fleet.core.state.state import RunState
 from fleet.errors import UsageError
 from fleet.features.table import FEATURES, load_part
@@ -398,11 +395,11 @@ def resume(
         message = "continues; it is running in another process"
         common.confirm_request(folder, requests[0].kind, message, as_json=as_json)
         return
-    if state.rehearsal is not None and not detach:
+    if (player := player_of(state)) is not None and not detach:
         if web:
             start_pages(folder)
         is_changed = any(isinstance(request, f.LimitsChanged) for request in requests)
-        raise typer.Exit(_rehearse(fleet, folder, state, changed=is_changed, as_json=as_json))
+        raise typer.Exit(player.resume(fleet, folder, changed=is_changed, as_json=as_json))
     display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json, web=web)
     raise typer.Exit(exit_code(work_and_show(fleet, folder, display)))
 
@@ -428,21 +425,11 @@ def _requests(state: RunState, holder: Holder | None, limits: Limits) -> list[f.
     return requests
 
 
-def _rehearse(fleet: Fleet, folder: RunFolder, state: RunState, *, changed: bool, as_json: bool) -> int:
-    """Carry out what is left of a rehearsal, and show all of its result. Returns the exit code."""
-    if state.for_real:
-        reopen = changed or state.ending in {"cancelled", "aborted", "failed"}
-        return rehearsal.redo_and_show(fleet, folder, reopen=reopen, as_json=as_json)
-    view = rehearsal.rehearse(fleet, folder, quiet=as_json)
-    if view is None:
-        return EXIT[None]
-    common.show_view(view, rehearsal_lines, as_json=as_json)
-    return 0 if view.succeeded else 1
-
-
 def _check_workers(fleet: Fleet, state: RunState) -> None:
     """Raise `UsageError` if unfinished subtasks name workers that are not configured here."""
-    needed = open_workers(state) - {PLANNER, REPLAYER}
+    if state.rehearsal is not None and not state.for_real:
+        return  # it replays history, with a worker of its own
+    needed = open_workers(state) - {PLANNER}
     missing = sorted(needed - (fleet.wiring.known.workers or needed))
     if missing:
         raise UsageError(

@@ -237,8 +237,6 @@ def landed_line(state: RunState, commits: Iterable[Sha], members: Iterable[f.Mem
     return line
 
 
-async def plays(engine: Engine, adapters: Adapters, worktrees: RunWorktrees) -> Adapters | None:
-    """The adapters of a run that lands a result again; None for another run."""
-    if engine.state.relanding is None:
-        return None
+async def relanding_adapters(engine: Engine, adapters: Adapters, worktrees: RunWorktrees) -> Adapters:
+    """The adapters of a run that lands a result again."""
     return replace(adapters, integrator=RelandingIntegrator(worktrees.integrator, candidates(engine.state)))

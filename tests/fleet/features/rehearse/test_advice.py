@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.rehearsing import write_advice
 from fleet.core.base.ids import RunId, Sha
 from fleet.errors import UsageError
-from fleet.read.rehearsal_view import RehearsalView, Setting
+from fleet.features.rehearse.rehearsal_view import RehearsalView, Setting
+from fleet.features.rehearse.rehearsing import write_advice
 
 VIEW = RehearsalView(
     run=RunId("dress"),

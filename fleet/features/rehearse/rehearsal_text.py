@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dashboards.text.formats import counted, duration, money
 from dashboards.text.safe import safe
 from fleet.core.plans.plan import Plan
-from fleet.read.rehearsal_view import (
+from fleet.features.rehearse.rehearsal_view import (
     GateView,
     LeftOutCommit,
     PastCommitNote,

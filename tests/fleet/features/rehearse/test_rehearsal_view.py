@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from fleet.core.base.ids import Sha
 from fleet.core.facts import facts as f
-from fleet.read.rehearsal_view import (
+from fleet.features.rehearse.rehearsal_view import (
     MOST_WORKERS,
     GateView,
     Machine,

@@ -8,9 +8,9 @@ from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.base.usage import Spend
 from fleet.core.facts import facts as f
 from fleet.core.facts.facts import RehearsalNote
-from fleet.core.plans.replay import commit_of
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import SubtaskState
+from fleet.features.rehearse.replay_plan import commit_of
 
 MIB = 1024**2
 HOUR_S = 3600.0

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from dashboards.text.rehearsal_text import past_tasks_lines
 from fleet.core.base.ids import RunId, Sha, SubtaskId
-from fleet.read.rehearsal_view import LeftOutCommit, PastTasksView, RedoneCommit, WorkerScore
+from fleet.features.rehearse.rehearsal_text import past_tasks_lines
+from fleet.features.rehearse.rehearsal_view import LeftOutCommit, PastTasksView, RedoneCommit, WorkerScore
 from tests.dashboards.hostile import HOSTILE, problems
 
 DONE = RedoneCommit(

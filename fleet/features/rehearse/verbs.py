@@ -1,15 +1,14 @@
 """The verb that rehearses a run on a repository's own history: free of charge, or for real."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dashboards.text.rehearsal_text import plan_line, rehearsal_lines
 from fleet.app.fleet import Fleet, Order
 from fleet.app.input_files import dump_plan
-from fleet.app.rehearsing import Line, for_rehearsal, read_line, with_given_plan, write_advice
 from fleet.cli import common
 from fleet.cli.common import (
     EXIT,
@@ -26,12 +25,21 @@ from fleet.cli.common import (
     flags,
     limits_of,
 )
-from fleet.cli.live import rehearsal
-from fleet.cli.live import rehearsal as live
 from fleet.cli.plan_editor import PlanFile, check_plan_output, load_plan_argument
 from fleet.config.environment import current
 from fleet.core.facts.facts import Rehearsal
 from fleet.errors import UsageError
+from fleet.features.rehearse import carry_out as live
+from fleet.features.rehearse.rehearsal_text import plan_line, rehearsal_lines
+from fleet.features.rehearse.rehearsing import (
+    Line,
+    for_rehearsal,
+    read_line,
+    rehearsal_policy,
+    with_given_plan,
+    write_advice,
+)
+from fleet.features.rehearse.replay_plan import REPLAYER
 from fleet.runs.run_folder import RunFolder, root_of
 
 MOST = 500
@@ -110,8 +118,8 @@ def rehearse(
     loaded = common.configuration(repo, config, options)
     if for_real:
         _refuse({"--plan": plan_file, "-o": output, "--write": write, "--branch": branch}, "--for-real replays nothing")
-        redoing = rehearsal.Redoing(repo, last or LAST_FOR_REAL, worker, name, yes)
-        raise typer.Exit(rehearsal.begin_and_show(Fleet(loaded, current()), redoing, as_json=as_json))
+        redoing = live.Redoing(repo, last or LAST_FOR_REAL, worker, name, yes)
+        raise typer.Exit(live.begin_and_show(Fleet(loaded, current()), redoing, as_json=as_json))
     _refuse({"--budget": budget, "--yes": yes, "--base-url": base_url}, "a rehearsal costs nothing without --for-real")
     root = _root_to_write_to(repo) if write else None
     fleet = Fleet(for_rehearsal(loaded), current())
@@ -149,6 +157,7 @@ def _create(fleet: Fleet, repo: Path, line: Line, name: str, *, publishes: bool)
         plan=line.plan,
         rehearsal=Rehearsal(),
         publishes=publishes,
+        policy=rehearsal_policy(fleet.wiring.policy, publishes=publishes),
     )
     return common.run_async(lambda: fleet.create(order))
 
@@ -159,7 +168,9 @@ def _line(fleet: Fleet, repo: Path, plan_file: str | None, *, last: int) -> Line
     line = common.run_async(lambda: read_line(fleet.state_dir, repo, last=last, protected=protected))
     if plan_file is None:
         return line
-    return with_given_plan(line, load_plan_argument(fleet.rehearsal_known, plan_file, None, repo).plan, plan_file)
+    known = fleet.wiring.known
+    known = replace(known, workers=(known.workers or frozenset()) | {REPLAYER})
+    return with_given_plan(line, load_plan_argument(known, plan_file, None, repo).plan, plan_file)
 
 
 def _refuse(options: Mapping[str, object], why: str) -> None:

@@ -17,12 +17,12 @@ from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.replay import Described, past_subtask_id, task_plan
 from fleet.core.state.state import RunState
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.local_node import LocalNode
 from fleet.errors import UsageError
+from fleet.features.rehearse.replay_plan import Described, past_subtask_id, task_plan
 from fleet.ports.journal import Clock
 from fleet.ports.worktrees import EffectError
 from worktrees.base.settings import WorktreeSettings
@@ -53,6 +53,8 @@ def for_real_policy(policy: Policy, tasks: int) -> Policy:
     return policy.model_copy(
         update={
             "publishes": False,
+            "review": False,
+            "reviewing": "none",
             "every_commit": True,
             "max_depth": 0,
             "max_subtasks": tasks,
@@ -233,11 +235,15 @@ def _checks(worktrees: RunWorktrees, gate: Gate, clock: Clock, target: Target) -
 # ---- during the run --------------------------------------------------------------------------------------------------
 
 
-def redoing(state: RunState, rehearsal: f.Rehearsal, adapters: Adapters, worktrees: RunWorktrees) -> Adapters:
+def redoing(state: RunState, adapters: Adapters, worktrees: RunWorktrees) -> Adapters:
     """The adapters of a run whose workers do commits of history again."""
-    starts = frozenset(task.parent for task in rehearsal.tasks)
+    starts = frozenset(task.parent for task in _tasks(state))
     past = PastWork(worktrees, adapters.integrator, state.base, starts, worktrees.integrator.committer)
     return replace(adapters, worktrees=past, commits=past, integrator=past)
+
+
+def _tasks(state: RunState) -> tuple[f.PastTask, ...]:
+    return state.rehearsal.tasks if state.rehearsal is not None else ()
 
 
 # ---- after the run ---------------------------------------------------------------------------------------------------
@@ -245,10 +251,9 @@ def redoing(state: RunState, rehearsal: f.Rehearsal, adapters: Adapters, worktre
 
 def unscored(state: RunState) -> tuple[f.PastTask, ...]:
     """The tasks whose results have landed and wait for a verdict by history's tests."""
-    tasks = state.rehearsal.tasks if state.rehearsal is not None else ()
     return tuple(
         task
-        for task in tasks
+        for task in _tasks(state)
         if task.tests and state.subtasks[task.subtask].has_own_commit and task.subtask not in state.scored
     )
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.core.base.ids import Sha
-from fleet.core.plans.replay import MOST_TOUCHES, PastCommit, commit_of, dependencies, replay_plan
+from fleet.features.rehearse.replay_plan import MOST_TOUCHES, PastCommit, commit_of, dependencies, replay_plan
 
 PATHS = st.sampled_from(["a", "a/b", "a/b/c", "d", "d/e", "f", ".gitignore", "d/.gitattributes"])
 

@@ -2,7 +2,7 @@
 
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import Criterion, Plan
-from fleet.core.plans.replay import Described, past_subtask_id, task_plan
+from fleet.features.rehearse.replay_plan import Described, past_subtask_id, task_plan
 
 GATE = Criterion(criterion="the project's gate", run="make check", fails_before=False)
 

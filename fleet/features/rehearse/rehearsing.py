@@ -23,20 +23,20 @@ from fleet.core.facts import facts as f
 from fleet.core.facts.facts import Failure, Report
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan
-from fleet.core.plans.replay import REPLAYER, PastCommit, commit_of, replay_plan
 from fleet.core.state.state import RunState
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.checks import Gate
 from fleet.errors import UsageError
+from fleet.features.rehearse.rehearsal_view import Machine, Outcome, RehearsalView, Setting
+from fleet.features.rehearse.replay_plan import REPLAYER, PastCommit, commit_of, replay_plan
+from fleet.features.rehearse.replay_worktrees import Replay, ReplayIntegrator, ReplayWorktrees
 from fleet.ports.agents import Meter, WorkerBrief, Workspace
 from fleet.ports.journal import Recorder
 from fleet.ports.worktrees import EffectError
-from fleet.read.rehearsal_view import Machine, Outcome, RehearsalView, Setting
 from worktrees.base.fs import size_of
 from worktrees.base.settings import WorktreeSettings
 from worktrees.git.program import Git
 from worktrees.leases.leases import WorktreeLease
-from worktrees.leases.replay import Replay, ReplayIntegrator, ReplayWorktrees
 from worktrees.leases.run_worktrees import RunWorktrees, open_trial_worktrees
 from worktrees.store.integrator import LineCommit, commits_of, last_commits, missing_objects
 from worktrees.store.store import Store, home_of, open_store
@@ -71,6 +71,8 @@ def rehearsal_policy(policy: Policy, *, publishes: bool) -> Policy:
             **{f"budget_{unit}": None for unit in ("dollars", "minutes", "tokens", "attempts")},
             "in_order": True,
             "publishes": publishes,
+            "review": False,
+            "reviewing": "none",
             "max_attempts": ATTEMPTS,
             "max_retries": RETRIES,
             "backoff_first_s": BACKOFF_S,

@@ -13,26 +13,38 @@ import typer
 
 from dashboards.text.formats import counted
 from dashboards.text.plan_review import comparable_lines
-from dashboards.text.rehearsal_text import past_tasks_lines
 from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet, Order
 from fleet.app.past_runs import read_evidence
-from fleet.app.past_tasks import PastTasks, read_tasks, score, unscored
-from fleet.app.rehearsing import compare, head_of, machine, try_gate, used_processor
 from fleet.cli.common import has_terminal, read_answer, run_async, show_view
 from fleet.cli.live.engine import run_engine
 from fleet.cli.live.run_display import RunDisplay, open_screen
 from fleet.cli.verbosity import show_note
+from fleet.config.load import Loaded
 from fleet.core.base.ids import Sha, did_you_mean
 from fleet.core.facts import facts as f
 from fleet.core.facts.facts import SubtaskEstimate
 from fleet.core.state.state import RunState
+from fleet.engine.commands.adapters import Adapters
 from fleet.engine.loop import SystemClock
 from fleet.errors import UsageError
+from fleet.features.rehearse.past_tasks import PastTasks, for_real_policy, read_tasks, redoing, score, unscored
+from fleet.features.rehearse.rehearsal_text import past_tasks_lines, rehearsal_lines
+from fleet.features.rehearse.rehearsal_view import PastTasksView, RehearsalView, past_tasks_view, rehearsal_view
+from fleet.features.rehearse.rehearsing import (
+    compare,
+    for_rehearsal,
+    head_of,
+    machine,
+    rehearsing,
+    try_gate,
+    used_processor,
+)
+from fleet.ports.journal import Recorder
 from fleet.read.estimate_view import plan_estimates
-from fleet.read.rehearsal_view import PastTasksView, RehearsalView, past_tasks_view, rehearsal_view
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder, make_state_dir, new_run
+from worktrees.leases.run_worktrees import RunWorktrees
 from worktrees.sandbox.box import require_bubblewrap
 from worktrees.target.target import inspect
 
@@ -102,6 +114,7 @@ def _begin(fleet: Fleet, asked: Redoing) -> RunFolder:
         plan=found.plan,
         rehearsal=found.rehearsal,
         publishes=False,
+        policy=for_real_policy(fleet.wiring.policy, len(found.rehearsal.tasks)),
     )
     return run_async(lambda: fleet.create(order))
 
@@ -236,3 +249,33 @@ def work(fleet: Fleet, folder: RunFolder, *, quiet: bool) -> RunState:
     with open_screen(live=False, as_json=quiet) as screen:
         events = RunDisplay(folder, screen, interactive=False)
         return run_async(lambda: run_engine(fleet, folder, None, STOPS, events))
+
+
+# ---- resumed ---------------------------------------------------------------------------------------------------------
+
+
+async def rehearsal_adapters(engine: Recorder, adapters: Adapters, worktrees: RunWorktrees) -> Adapters:
+    if engine.state.for_real:
+        return redoing(engine.state, adapters, worktrees)
+    return await rehearsing(engine, adapters, worktrees)
+
+
+class RehearsalPlayer:
+    """Satisfies `Player`: a run that replays history, or does it again."""
+
+    def configure(self, loaded: Loaded, state: RunState) -> Loaded:
+        return loaded if state.for_real else for_rehearsal(loaded)
+
+    def resume(self, fleet: Fleet, folder: RunFolder, *, changed: bool, as_json: bool) -> int:
+        state = folder.state()
+        if state.for_real:
+            reopen = changed or state.ending in {"cancelled", "aborted", "failed"}
+            return redo_and_show(fleet, folder, reopen=reopen, as_json=as_json)
+        view = rehearse(fleet, folder, quiet=as_json)
+        if view is None:
+            return INTERRUPTED
+        show_view(view, rehearsal_lines, as_json=as_json)
+        return 0 if view.succeeded else 1
+
+
+PLAYER = RehearsalPlayer()

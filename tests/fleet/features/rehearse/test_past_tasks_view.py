@@ -5,7 +5,7 @@ import pytest
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
-from fleet.read.rehearsal_view import PastTasksView, past_tasks_view
+from fleet.features.rehearse.rehearsal_view import PastTasksView, past_tasks_view
 from tests.fleet.core.story import Story, plan_of
 
 TASKS = (
