@@ -39,9 +39,9 @@ from fleet.config.load import load_config
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.engine.local_node import LocalNode
-from fleet.nodes.call_desk import Line
-from fleet.nodes.messages import PROTOCOL, Open
-from fleet.nodes.remote_node import RemoteNode
+from fleet.features.nodes.call_desk import Line
+from fleet.features.nodes.messages import PROTOCOL, Open
+from fleet.features.nodes.remote_node import RemoteNode
 from fleet.ports.agents import WorkerBrief
 from fleet.ports.nodes import AttemptOrder, AttemptResult, Progress
 from fleet.ports.worktrees import Change

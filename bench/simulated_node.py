@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 
 from fleet import __version__
-from fleet.nodes.messages import Decoder, Frame, encode
+from fleet.features.nodes.messages import Decoder, Frame, encode
 
 COMMIT, TREE, BLOB = 1, 2, 3
 NAMES = {COMMIT: "commit", TREE: "tree", BLOB: "blob"}

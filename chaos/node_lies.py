@@ -21,11 +21,11 @@ from fleet.cli.entry import run_program
 from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import CheckRun
 from fleet.engine.local_node import LocalNode
-from fleet.nodes import messages
-from fleet.nodes.call_desk import Line
-from fleet.nodes.host import OrderHost
-from fleet.nodes.messages import LONGEST_TRANSCRIPT, dump_event
-from fleet.nodes.transport import Link
+from fleet.features.nodes import messages
+from fleet.features.nodes.call_desk import Line
+from fleet.features.nodes.host import OrderHost
+from fleet.features.nodes.messages import LONGEST_TRANSCRIPT, dump_event
+from fleet.features.nodes.transport import Link
 from fleet.ports.nodes import AttemptDone, AttemptOrder, AttemptResult, Began, ChecksDone, ChecksOrder, OrderReport
 from scripts.frame import MET
 

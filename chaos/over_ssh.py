@@ -21,7 +21,7 @@ from chaos.ssh_server import ssh_server
 from scripts.frame import Figure, Table, add_names, command_line, exit_with, progress, temporary_folder
 
 SUITES: dict[str, tuple[str, ...]] = {
-    "the contract of nodes": ("tests/fleet/nodes/test_host.py", "-k", "command"),
+    "the contract of nodes": ("tests/fleet/features/nodes/test_host.py", "-k", "command"),
     "runs": ("tests/e2e/test_nodes.py",),
     "runs that call models": ("tests/e2e/test_node_models.py",),
     "a probe": ("tests/fleet/app/test_node_care.py", "-k", "keeps_nothing"),

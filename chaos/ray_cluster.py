@@ -152,7 +152,8 @@ class Cluster:
 
 def contract(cluster: Cluster, table: Table) -> None:
     """The contract suite of nodes on the cluster."""
-    argv = [sys.executable, "-m", "pytest", "tests/fleet/nodes/test_host.py", "-k", "Ray", "--ray", cluster.address]
+    tests = "tests/fleet/features/nodes/test_host.py"
+    argv = [sys.executable, "-m", "pytest", tests, "-k", "Ray", "--ray", cluster.address]
     env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **cluster.environment}
     code = subprocess.run(argv, env=env, check=False).returncode
     table.add(Figure("exit code of the contract suite", WHERE, code, wanted=0))

@@ -87,7 +87,7 @@ def test_the_tour_of_the_architecture_page_is_the_way_of_an_epic(walk: Walk) -> 
 
 
 def test_an_optional_module_would_be_seen() -> None:
-    names = ("fleet.nodes.serve", "fleet.features.audit", "fleet.read.node_view", "fleet.engine.loop")
+    names = ("fleet.features.nodes.serve", "fleet.features.audit", "fleet.read.node_view", "fleet.engine.loop")
     assert [_is_optional(name) for name in names] == [True, True, True, False]
 
 

@@ -21,7 +21,7 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "mcp_types": ("fleet/features/serve_mcp/server.py", "agents/tools/mcp_connection.py"),
     "platformdirs": ("fleet/config/load.py",),
     "prometheus_client": ("dashboards/metrics/server.py",),
-    "ray": ("fleet/nodes/cluster/ray_door.py",),  # which no process of a run imports
+    "ray": ("fleet/features/nodes/cluster/ray_door.py",),  # which no process of a run imports
     "rich": ("dashboards/*", "fleet/cli/*"),
     "sqlite3": ("fleet/runs/journal.py", "fleet/features/notify/outbox.py"),
     "textual": ("dashboards/terminal/*",),
@@ -37,7 +37,7 @@ NOT_LIKE_THEIR_DISTRIBUTION = {"agent-client-protocol": "acp", "gitpython": "git
 READS_ENVIRONMENT: dict[str, str] = {
     "agents/acp/host.py": "what the box of an agent sets, to run the agent in",
     "fleet/config/environment.py": "the one reader",
-    "fleet/nodes/cluster/actor.py": "what a machine of a Ray cluster gives the nodes that it starts",
+    "fleet/features/nodes/cluster/actor.py": "what a machine of a Ray cluster gives the nodes that it starts",
     "worktrees/git/program.py": "PATH, to find git",
     "worktrees/sandbox/launcher.py": "PATH, for the program that starts boxes",
 }

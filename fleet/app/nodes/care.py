@@ -26,8 +26,8 @@ from fleet.app.wiring import Wiring
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
 from fleet.errors import FleetError, first_error
-from fleet.nodes.connection import Connection, NodeRefusedError
-from fleet.nodes.messages import (
+from fleet.features.nodes.connection import Connection, NodeRefusedError
+from fleet.features.nodes.messages import (
     PROTOCOL,
     Beat,
     Clean,
@@ -42,7 +42,7 @@ from fleet.nodes.messages import (
     Refused,
     from_node,
 )
-from fleet.nodes.transport import Link, LinkLostError, open_command
+from fleet.features.nodes.transport import Link, LinkLostError, open_command
 from fleet.ports.nodes import ChecksDone, ChecksOrder, NotDone, UnknownOrderError
 from fleet.read.nodes_view import NodeView
 from fleet.read.program_view import Finding

@@ -24,13 +24,13 @@ from fleet.core.plans.limits import HERE
 from fleet.core.state.machines import labels_here
 from fleet.core.state.state import NodeState, RunState
 from fleet.errors import FleetError, UsageError
-from fleet.nodes.cluster.cluster import RELAY, RayCluster
-from fleet.nodes.cluster.news import SOCKET, Host
-from fleet.nodes.connection import Connection, greet, read_greeting
-from fleet.nodes.messages import PROTOCOL, Greeting, Open
-from fleet.nodes.placement import Placement
-from fleet.nodes.remote_node import Connect, RemoteNode
-from fleet.nodes.transport import CommandStream, Link, LinkLostError, open_command
+from fleet.features.nodes.cluster.cluster import RELAY, RayCluster
+from fleet.features.nodes.cluster.news import SOCKET, Host
+from fleet.features.nodes.connection import Connection, greet, read_greeting
+from fleet.features.nodes.messages import PROTOCOL, Greeting, Open
+from fleet.features.nodes.placement import Placement
+from fleet.features.nodes.remote_node import Connect, RemoteNode
+from fleet.features.nodes.transport import CommandStream, Link, LinkLostError, open_command
 from fleet.ports.journal import Recorder
 from fleet.ports.nodes import AttemptDone, AttemptOrder, Node, NodeLiedError, OpenCalls
 from fleet.ports.worktrees import Change, EffectError

@@ -26,12 +26,12 @@ from fleet.core.base.usage import Cost
 from fleet.core.facts.facts import CheckRun, Failure
 from fleet.engine.local_node import LocalNode
 from fleet.errors import FleetError
-from fleet.nodes.call_desk import Line
-from fleet.nodes.host import Records, Workshop
-from fleet.nodes.messages import LONGEST_TRANSCRIPT, PROTOCOL, Cleaned, Greeting, Inspected, Open
-from fleet.nodes.reports import Spool
-from fleet.nodes.serve import serve
-from fleet.nodes.transport import Link, standard_streams
+from fleet.features.nodes.call_desk import Line
+from fleet.features.nodes.host import Records, Workshop
+from fleet.features.nodes.messages import LONGEST_TRANSCRIPT, PROTOCOL, Cleaned, Greeting, Inspected, Open
+from fleet.features.nodes.reports import Spool
+from fleet.features.nodes.serve import serve
+from fleet.features.nodes.transport import Link, standard_streams
 from fleet.ports.agents import ModelUse, ServiceGate, ServiceNotice, WaitRules
 from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Tell
 from fleet.ports.worktrees import EffectError, Leasing

@@ -13,8 +13,8 @@ from fleet.cli.verbs.nodes import node_lines
 from fleet.config.load import default_config
 from fleet.config.schema import NodeSettings
 from fleet.errors import FleetError
-from fleet.nodes.messages import encode, to_frame
-from tests.fleet.nodes.conftest import GREETING
+from fleet.features.nodes.messages import encode, to_frame
+from tests.fleet.features.nodes.conftest import GREETING
 from tests.fleet.program import fleet
 
 

@@ -11,7 +11,7 @@ from fleet.app.nodes.manager_side import transport_environment, with_machines
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.config.schema import NodeSettings
-from tests.fleet.nodes.conftest import STANDIN
+from tests.fleet.features.nodes.conftest import STANDIN
 
 ID = "abcdef01" + 48 * "0"
 

@@ -10,10 +10,10 @@ from fleet.app.nodes.terms import FOLDERS, LOCK, run_folder_of_nodes, scratch_fo
 from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import CheckRun, Failure, Report
 from fleet.core.plans.plan import Criterion
-from fleet.nodes.call_desk import Line
+from fleet.features.nodes.call_desk import Line
 from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Progress, Tell
 from fleet.ports.worktrees import Change, EffectError
-from tests.fleet.nodes.conftest import MADE, SHA, attempt
+from tests.fleet.features.nodes.conftest import MADE, SHA, attempt
 from tests.worktrees.conftest import git
 from worktrees.store.packs import CACHE, drop_pins, open_node_store
 

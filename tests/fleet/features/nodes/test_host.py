@@ -8,10 +8,10 @@ from anyio import create_task_group, fail_after, sleep
 
 from fleet.core.facts.facts import Failure
 from fleet.core.plans.plan import Criterion
-from fleet.nodes.connection import NodeRefusedError, greet
-from fleet.nodes.messages import Beat, Frame, Greeting, Open, Opened, Stored, Unknown, encode, to_frame
-from fleet.nodes.serve import serve
-from fleet.nodes.transport import Link, LinkLostError
+from fleet.features.nodes.connection import NodeRefusedError, greet
+from fleet.features.nodes.messages import Beat, Frame, Greeting, Open, Opened, Stored, Unknown, encode, to_frame
+from fleet.features.nodes.serve import serve
+from fleet.features.nodes.transport import Link, LinkLostError
 from fleet.ports.nodes import (
     AttemptDone,
     Began,
@@ -24,7 +24,7 @@ from fleet.ports.nodes import (
     Worked,
 )
 from tests.fleet.fakes import wait_until
-from tests.fleet.nodes.conftest import (
+from tests.fleet.features.nodes.conftest import (
     GREETING,
     MADE,
     OPEN,

@@ -10,11 +10,11 @@ from anyio import Event, create_task_group, fail_after, sleep
 from fleet.core.base.ids import Sha
 from fleet.core.facts.fact_parts import Instruction
 from fleet.core.facts.facts import Failure, Report
-from fleet.nodes.call_desk import Desk, Line, Restored, Shortened
-from fleet.nodes.connection import greet
-from fleet.nodes.messages import Call, Drop, FrameError, Opened, Read, encode, to_frame
-from fleet.nodes.remote_node import RemoteNode
-from fleet.nodes.transport import Link
+from fleet.features.nodes.call_desk import Desk, Line, Restored, Shortened
+from fleet.features.nodes.connection import greet
+from fleet.features.nodes.messages import Call, Drop, FrameError, Opened, Read, encode, to_frame
+from fleet.features.nodes.remote_node import RemoteNode
+from fleet.features.nodes.transport import Link
 from fleet.ports.agents import (
     MOST_CALLS,
     Asked,
@@ -30,7 +30,7 @@ from fleet.ports.nodes import AttemptMeter, AttemptOrder, AttemptResult, Began, 
 from fleet.ports.operator import SILENT
 from fleet.ports.worktrees import Change, EffectError
 from tests.fleet.fakes import wait_until
-from tests.fleet.nodes.conftest import GREETING, MADE, OPEN, Reach, ScriptedSite, attempt, connected, wire
+from tests.fleet.features.nodes.conftest import GREETING, MADE, OPEN, Reach, ScriptedSite, attempt, connected, wire
 
 KEY = "r/attempt/a/1"
 

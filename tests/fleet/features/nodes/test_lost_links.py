@@ -13,16 +13,16 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from fleet.core.facts.facts import Fact, Report, WarningNoted
-from fleet.nodes.connection import Connection, greet
-from fleet.nodes.handover import hand_over
-from fleet.nodes.messages import Frame, Open, to_frame
-from fleet.nodes.remote_node import RECONNECT_S, RemoteNode
-from fleet.nodes.serve import serve
-from fleet.nodes.transport import FdStream, Link, LinkLostError
+from fleet.features.nodes.connection import Connection, greet
+from fleet.features.nodes.handover import hand_over
+from fleet.features.nodes.messages import Frame, Open, to_frame
+from fleet.features.nodes.remote_node import RECONNECT_S, RemoteNode
+from fleet.features.nodes.serve import serve
+from fleet.features.nodes.transport import FdStream, Link, LinkLostError
 from fleet.ports.nodes import AttemptOrder, AttemptResult, NodeLostError
 from tests.fleet.fakes import wait_until
-from tests.fleet.nodes.conftest import GREETING, OPEN, ScriptedSite, attempt
-from tests.fleet.nodes.test_calls import Asking, Kept, Meter, Service, opened
+from tests.fleet.features.nodes.conftest import GREETING, OPEN, ScriptedSite, attempt
+from tests.fleet.features.nodes.test_calls import Asking, Kept, Meter, Service, opened
 
 KEY = "r/attempt/a/1"
 

@@ -1,4 +1,6 @@
-"""The program beside a manager that speaks to a Ray cluster: `python -m fleet.nodes.cluster.bridge FOLDER ADDRESS …`.
+"""The program beside a manager that speaks to a Ray cluster: `python -m fleet.features.nodes.cluster.bridge`.
+
+Its arguments are FOLDER and ADDRESS.
 
 It has a process of its own because Ray ends the process of a driver that loses its cluster, and a run must not end with
 it. It listens on a socket in FOLDER, which only this user can open: who connects names a machine in a line, and has the
@@ -30,10 +32,10 @@ from anyio.abc import SocketStream
 from anyio.streams.buffered import BufferedByteStream
 
 from fleet.engine.internal_errors import unwrapped
-from fleet.nodes.cluster.actor import CHUNK
-from fleet.nodes.cluster.news import SOCKET, Failed, Host, Hosts, News, Said
-from fleet.nodes.cluster.ray_door import Actor, ClusterError, actor_on, ask_for_slots, join, leave, list_hosts
-from fleet.nodes.transport import FdStream, standard_streams
+from fleet.features.nodes.cluster.actor import CHUNK
+from fleet.features.nodes.cluster.news import SOCKET, Failed, Host, Hosts, News, Said
+from fleet.features.nodes.cluster.ray_door import Actor, ClusterError, actor_on, ask_for_slots, join, leave, list_hosts
+from fleet.features.nodes.transport import FdStream, standard_streams
 
 LISTED_S = 1.0  # how often the machines of the cluster are looked up
 JOIN_S = 30.0
@@ -147,7 +149,7 @@ async def _serve(this: Bridge, folder: Path, slots: int) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = ArgumentParser("fleet.nodes.cluster.bridge", description=__doc__)
+    parser = ArgumentParser("fleet.features.nodes.cluster.bridge", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("address")
     parser.add_argument("--slots", type=int, default=0)

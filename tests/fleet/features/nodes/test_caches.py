@@ -9,12 +9,12 @@ from anyio import create_task_group
 
 from fleet.app.nodes.care import Caretaker
 from fleet.app.nodes.node_process import ORDERS, NodeCaches
-from fleet.nodes.connection import NodeRefusedError, read_greeting
-from fleet.nodes.messages import Clean, Event, Follow, Frame, Inspect, Open, encode, to_frame
-from fleet.nodes.reports import Spool
-from fleet.nodes.serve import serve
-from fleet.nodes.transport import Link
-from tests.fleet.nodes.conftest import GREETING, ScriptedNode, ScriptedSite, connected, wire
+from fleet.features.nodes.connection import NodeRefusedError, read_greeting
+from fleet.features.nodes.messages import Clean, Event, Follow, Frame, Inspect, Open, encode, to_frame
+from fleet.features.nodes.reports import Spool
+from fleet.features.nodes.serve import serve
+from fleet.features.nodes.transport import Link
+from tests.fleet.features.nodes.conftest import GREETING, ScriptedNode, ScriptedSite, connected, wire
 from worktrees.leases.run_worktrees import taken_name
 from worktrees.store.packs import open_node_store
 from worktrees.store.store import Store

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 import pytest
 from anyio import create_task_group, fail_after
 
-from fleet.nodes.cluster.cluster import RayCluster
-from fleet.nodes.cluster.news import Host
-from fleet.nodes.connection import read_greeting
-from fleet.nodes.transport import LinkLostError
+from fleet.features.nodes.cluster.cluster import RayCluster
+from fleet.features.nodes.cluster.news import Host
+from fleet.features.nodes.connection import read_greeting
+from fleet.features.nodes.transport import LinkLostError
 from tests.fleet.fakes import wait_until
-from tests.fleet.nodes.cluster.conftest import ONE, TWO, Script
+from tests.fleet.features.nodes.cluster.conftest import ONE, TWO, Script
 
 Make = Callable[..., RayCluster]
 ECHO = (sys.executable, "-u", "-I", "-S", "-c")

@@ -21,15 +21,15 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.facts.facts import CheckRun, Failure, Report
-from fleet.nodes.call_desk import Line
-from fleet.nodes.cluster.cluster import RELAY, connected_socket
-from fleet.nodes.cluster.news import SOCKET, Host, Hosts, load_news
-from fleet.nodes.connection import Connection, greet
-from fleet.nodes.host import OrderHost, Records
-from fleet.nodes.messages import Greeting, Open
-from fleet.nodes.reports import Spool
-from fleet.nodes.serve import serve
-from fleet.nodes.transport import ByteStream, FdStream, Link, open_command
+from fleet.features.nodes.call_desk import Line
+from fleet.features.nodes.cluster.cluster import RELAY, connected_socket
+from fleet.features.nodes.cluster.news import SOCKET, Host, Hosts, load_news
+from fleet.features.nodes.connection import Connection, greet
+from fleet.features.nodes.host import OrderHost, Records
+from fleet.features.nodes.messages import Greeting, Open
+from fleet.features.nodes.reports import Spool
+from fleet.features.nodes.serve import serve
+from fleet.features.nodes.transport import ByteStream, FdStream, Link, open_command
 from fleet.ports.agents import WorkerBrief
 from fleet.ports.nodes import (
     AttemptOrder,
@@ -255,7 +255,7 @@ def ray_bridge(request: pytest.FixtureRequest) -> Iterator[RayBridge]:
             env["PYTHONPATH"] = str(STANDIN)
         else:
             env.update((name, value) for name, value in os.environ.items() if name.startswith("RAY_"))
-        bridge = [sys.executable, "-P", "-m", "fleet.nodes.cluster.bridge", "--", name, address or "auto"]
+        bridge = [sys.executable, "-P", "-m", "fleet.features.nodes.cluster.bridge", "--", name, address or "auto"]
         argv = [*bridge, *relayed(folder / "node")]
         with subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdin is not None

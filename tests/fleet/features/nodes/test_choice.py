@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet.nodes.placement import Machine, choose_for_attempt, choose_for_checks
+from fleet.features.nodes.placement import Machine, choose_for_attempt, choose_for_checks
 
 GPU = frozenset({"gpu"})
 

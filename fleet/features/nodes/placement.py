@@ -15,8 +15,8 @@ from fleet.core.base.ids import RunId, Sha
 from fleet.core.facts.facts import CheckRun, Failure
 from fleet.core.plans.limits import HERE
 from fleet.core.state.machines import lacks_program
-from fleet.nodes.messages import dump_order
-from fleet.nodes.remote_node import RemoteNode
+from fleet.features.nodes.messages import dump_order
+from fleet.features.nodes.remote_node import RemoteNode
 from fleet.ports.nodes import (
     AttemptMeter,
     AttemptOrder,

@@ -17,11 +17,11 @@ from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import CheckRun, Failure, NodeConnected, NodeLost, SetupRan, WarningNoted
 from fleet.core.state.state import NOT_CONNECTED
 from fleet.engine.internal_errors import failure_of, unwrapped
-from fleet.nodes.call_desk import Desk, Patience
-from fleet.nodes.connection import Connection, NodeRefusedError
-from fleet.nodes.messages import FrameError
-from fleet.nodes.reports import answers, error_of, greeted, kept
-from fleet.nodes.transport import LinkLostError
+from fleet.features.nodes.call_desk import Desk, Patience
+from fleet.features.nodes.connection import Connection, NodeRefusedError
+from fleet.features.nodes.messages import FrameError
+from fleet.features.nodes.reports import answers, error_of, greeted, kept
+from fleet.features.nodes.transport import LinkLostError
 from fleet.ports.agents import Asked, AttemptCalls, CallRefusedError, DrainingError, Dropped, InstructionsRead
 from fleet.ports.nodes import (
     AttemptDone,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.facts.facts import CheckRun, Failure, RanTests, Report, SetupRun
 from fleet.core.plans.plan import Criterion
-from fleet.nodes.messages import (
+from fleet.features.nodes.messages import (
     LENGTHS,
     LONGEST_HEADER,
     Acknowledge,

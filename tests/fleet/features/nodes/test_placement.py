@@ -10,14 +10,14 @@ from anyio import create_task_group, fail_after
 from anyio.lowlevel import checkpoint
 
 from fleet.core.base.ids import RunId
-from fleet.nodes.placement import Placement
-from fleet.nodes.remote_node import RemoteNode
-from fleet.nodes.reports import Spool
+from fleet.features.nodes.placement import Placement
+from fleet.features.nodes.remote_node import RemoteNode
+from fleet.features.nodes.reports import Spool
 from fleet.ports.nodes import AttemptOrder, AttemptResult
 from fleet.ports.worktrees import EffectError
 from tests.fleet.fakes import wait_until
-from tests.fleet.nodes.conftest import ScriptedNode, ScriptedSite, attempt
-from tests.fleet.nodes.test_calls import Meter, Service, remote
+from tests.fleet.features.nodes.conftest import ScriptedNode, ScriptedSite, attempt
+from tests.fleet.features.nodes.test_calls import Meter, Service, remote
 
 GPU = frozenset({"gpu"})
 ORDER = replace(attempt(), labels=GPU)

@@ -10,14 +10,14 @@ from anyio import create_task_group, fail_after
 from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import CheckRun, Failure, NodeConnected, NodeLost, SetupRan, SetupRun, WarningNoted
 from fleet.core.plans.plan import Criterion
-from fleet.nodes.host import Records
-from fleet.nodes.messages import LONGEST_LOG, LONGEST_LOGS
-from fleet.nodes.remote_node import REST_S, RemoteNode
+from fleet.features.nodes.host import Records
+from fleet.features.nodes.messages import LONGEST_LOG, LONGEST_LOGS
+from fleet.features.nodes.remote_node import REST_S, RemoteNode
 from fleet.ports.nodes import AttemptMeter, AttemptResult, ChecksOrder, NodeFailedError, NodeLostError, Progress
 from fleet.ports.worktrees import Change, EffectError, SetupFailedError
 from tests.fleet.fakes import wait_until
-from tests.fleet.nodes.conftest import SHA, ScriptedSite, attempt
-from tests.fleet.nodes.test_calls import Kept, Meter, Service, remote
+from tests.fleet.features.nodes.conftest import SHA, ScriptedSite, attempt
+from tests.fleet.features.nodes.test_calls import Kept, Meter, Service, remote
 
 NEEDED = 3
 MOST_LOGS = LONGEST_LOGS // LONGEST_LOG

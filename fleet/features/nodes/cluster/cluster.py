@@ -24,8 +24,8 @@ from anyio import (
 )
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from fleet.nodes.cluster.news import LONGEST_LINE, SOCKET, Failed, Host, Hosts, Said, load_news
-from fleet.nodes.transport import LAST_WORDS_S, FdStream, Link, LinkLostError, open_command
+from fleet.features.nodes.cluster.news import LONGEST_LINE, SOCKET, Failed, Host, Hosts, Said, load_news
+from fleet.features.nodes.transport import LAST_WORDS_S, FdStream, Link, LinkLostError, open_command
 
 RELAY = Path(__file__).with_name("ray_relay.py")
 NOT_JOINED = "not joined yet"
@@ -120,7 +120,7 @@ class RayCluster:
     async def _follow(self) -> str:
         """Start the program and follow its news. Returns why it ended."""
         (self.folder / SOCKET).unlink(missing_ok=True)
-        program = (sys.executable, "-P", "-m", "fleet.nodes.cluster.bridge", "--slots", str(self.slots))
+        program = (sys.executable, "-P", "-m", "fleet.features.nodes.cluster.bridge", "--slots", str(self.slots))
         async with open_command([*program, "--", str(self.folder), self.address, *self.command], self.env) as stream:
             async with create_task_group() as tasks:
                 tasks.start_soon(stream.listen)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet.nodes.cluster.cluster import RayCluster
-from fleet.nodes.cluster.news import Host
-from tests.fleet.nodes.conftest import STANDIN
+from fleet.features.nodes.cluster.cluster import RayCluster
+from fleet.features.nodes.cluster.news import Host
+from tests.fleet.features.nodes.conftest import STANDIN
 
 ONE, TWO = "1" * 56, "2" * 56
 

@@ -11,16 +11,16 @@ from anyio import create_task_group
 
 from fleet.core.base.ids import Sha
 from fleet.core.facts.fact_parts import Instruction
-from fleet.nodes.connection import greet
-from fleet.nodes.messages import Decoder, Open
-from fleet.nodes.serve import serve
-from fleet.nodes.transport import ByteStream, FdStream, Link
+from fleet.features.nodes.connection import greet
+from fleet.features.nodes.messages import Decoder, Open
+from fleet.features.nodes.serve import serve
+from fleet.features.nodes.transport import ByteStream, FdStream, Link
 from fleet.ports.agents import Asked
 from fleet.ports.nodes import Began
 from tests.fleet.fakes import wait_until
-from tests.fleet.nodes.conftest import GREETING, OPEN, ScriptedSite, attempt, wire
+from tests.fleet.features.nodes.conftest import GREETING, OPEN, ScriptedSite, attempt, wire
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "node-protocol.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "node-protocol.md"
 KEY = "r/attempt/asks/1"
 
 

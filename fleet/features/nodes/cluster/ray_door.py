@@ -13,8 +13,8 @@ from ray.autoscaler.sdk import request_resources
 from ray.exceptions import ActorUnavailableError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from fleet.nodes.cluster.actor import HostActor
-from fleet.nodes.cluster.news import Host
+from fleet.features.nodes.cluster.actor import HostActor
+from fleet.features.nodes.cluster.news import Host
 
 NAMESPACE = "fleet"
 IDLE_S = 10.0  # how long an actor without work remains

@@ -10,13 +10,13 @@ from fleet.app.nodes.terms import ROOM_S, patience_s
 from fleet.config.load import default_config
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
-from fleet.nodes.call_desk import Desk, Patience
+from fleet.features.nodes.call_desk import Desk, Patience
 from fleet.ports.agents import Asked
 from fleet.ports.nodes import ChecksOrder, NodeLostError
 from fleet.ports.operator import SILENT
 from tests.fleet.fakes import wait_until
-from tests.fleet.nodes.conftest import ScriptedSite, attempt
-from tests.fleet.nodes.test_calls import KEY, Asking, Service, attempted, remote
+from tests.fleet.features.nodes.conftest import ScriptedSite, attempt
+from tests.fleet.features.nodes.test_calls import KEY, Asking, Service, attempted, remote
 
 
 @pytest.fixture

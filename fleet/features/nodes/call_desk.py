@@ -14,8 +14,8 @@ from anyio import CancelScope, CapacityLimiter, Event, current_time, to_thread
 from anyio.abc import TaskGroup
 
 from fleet.core.facts.fact_parts import Instruction
-from fleet.nodes.messages import FrameError
-from fleet.nodes.transport import LinkLostError
+from fleet.features.nodes.messages import FrameError
+from fleet.features.nodes.transport import LinkLostError
 from fleet.ports.agents import (
     LONGEST_ANSWER,
     LONGEST_REQUEST,

@@ -4,7 +4,7 @@ import sys
 
 from anyio import create_task_group, fail_after
 
-from fleet.nodes.cluster.actor import HostActor
+from fleet.features.nodes.cluster.actor import HostActor
 from tests.fleet.fakes import wait_until
 
 COPIES = (sys.executable, "-u", "-I", "-S", "-c", "import sys\nfor line in sys.stdin: print(line, end='')")

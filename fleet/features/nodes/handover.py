@@ -22,8 +22,8 @@ from anyio import (
 )
 from anyio.abc import SocketListener, TaskGroup, UNIXSocketStream
 
-from fleet.nodes.messages import Decoder, Frame, FrameError, encode
-from fleet.nodes.transport import FdStream, Link
+from fleet.features.nodes.messages import Decoder, Frame, FrameError, encode
+from fleet.features.nodes.transport import FdStream, Link
 
 SOCKET = "process.sock"
 ANSWER_S = 2.0  # how long the earlier process may take to answer: one that hangs gets nothing

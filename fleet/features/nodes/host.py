@@ -16,10 +16,18 @@ from fleet.core.base.ids import Sha
 from fleet.core.facts.fact_parts import Instruction
 from fleet.core.facts.facts import CheckRun, Failure, SetupRun
 from fleet.engine.internal_errors import failure_of, unwrapped
-from fleet.nodes.call_desk import Line
-from fleet.nodes.messages import LONGEST_LOG, LONGEST_LOGS, MOST_SETUPS, FrameError, dump_event, load_event, to_frame
-from fleet.nodes.messages import Event as EventMessage
-from fleet.nodes.reports import Spool
+from fleet.features.nodes.call_desk import Line
+from fleet.features.nodes.messages import (
+    LONGEST_LOG,
+    LONGEST_LOGS,
+    MOST_SETUPS,
+    FrameError,
+    dump_event,
+    load_event,
+    to_frame,
+)
+from fleet.features.nodes.messages import Event as EventMessage
+from fleet.features.nodes.reports import Spool
 from fleet.ports.agents import Asked, Dropped, InstructionsRead
 from fleet.ports.nodes import (
     AttemptDone,

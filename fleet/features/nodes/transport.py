@@ -22,7 +22,7 @@ from anyio import (
 )
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
-from fleet.nodes.messages import Decoder, Frame, Message, encode, to_frame
+from fleet.features.nodes.messages import Decoder, Frame, Message, encode, to_frame
 
 GOODBYE_S = 3.0  # how long the command may take to end once its input is closed, and again once it is asked to
 LAST_WORDS_S = 0.5  # how long its error output is waited for once its stream has ended

@@ -17,10 +17,10 @@ from anyio.abc import TaskGroup
 
 from fleet.core.base.ids import Sha
 from fleet.errors import FleetError
-from fleet.nodes.call_desk import Shortened
-from fleet.nodes.handover import Arrived, hand_over, taking_over
-from fleet.nodes.host import OrderHost, Records, Workshop
-from fleet.nodes.messages import (
+from fleet.features.nodes.call_desk import Shortened
+from fleet.features.nodes.handover import Arrived, hand_over, taking_over
+from fleet.features.nodes.host import OrderHost, Records, Workshop
+from fleet.features.nodes.messages import (
     MOST_NAMED,
     Acknowledge,
     Answer,
@@ -53,8 +53,8 @@ from fleet.nodes.messages import (
     load_instruction,
     load_order,
 )
-from fleet.nodes.reports import Spool
-from fleet.nodes.transport import FdStream, Link, LinkLostError
+from fleet.features.nodes.reports import Spool
+from fleet.features.nodes.transport import FdStream, Link, LinkLostError
 from fleet.ports.agents import Asked, Dropped, InstructionsRead
 from fleet.ports.nodes import AttemptOrder, OrderEvent, OrderReport, UnknownOrderError
 from fleet.ports.worktrees import EffectError

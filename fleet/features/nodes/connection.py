@@ -26,8 +26,8 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from fleet.core.base.ids import Sha
 from fleet.core.facts.fact_parts import Instruction
-from fleet.nodes.call_desk import Restored
-from fleet.nodes.messages import (
+from fleet.features.nodes.call_desk import Restored
+from fleet.features.nodes.messages import (
     LONGEST_TRANSCRIPT,
     Acknowledge,
     Answer,
@@ -57,9 +57,9 @@ from fleet.nodes.messages import (
     from_node,
     load_event,
 )
-from fleet.nodes.messages import Event as EventMessage
-from fleet.nodes.reports import Reports
-from fleet.nodes.transport import Link, LinkLostError
+from fleet.features.nodes.messages import Event as EventMessage
+from fleet.features.nodes.reports import Reports
+from fleet.features.nodes.transport import Link, LinkLostError
 from fleet.ports.agents import Asked, Dropped, InstructionsRead, Sign
 from fleet.ports.nodes import Order, OrderEvent, OrderReport, UnknownOrderError
 from fleet.runs.crash_points import reached

@@ -3,8 +3,8 @@
 import pytest
 
 from fleet.core.facts.facts import CheckRun, Failure
-from fleet.nodes.messages import FrameError
-from fleet.nodes.reports import LONGEST_OUTPUT, MOST_CAUSES, Reports, error_of, kept
+from fleet.features.nodes.messages import FrameError
+from fleet.features.nodes.reports import LONGEST_OUTPUT, MOST_CAUSES, Reports, error_of, kept
 from fleet.ports.nodes import Began, NodeFailedError, NotDone, NumberedEvent, Worked
 from fleet.ports.worktrees import SetupFailedError
 
