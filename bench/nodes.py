@@ -31,17 +31,17 @@ from bench.side_by_side import (
     path_of,
 )
 from fleet import __version__
-from fleet.app.nodes.manager_side import StoreObjects, connect
-from fleet.app.nodes.node_process import LineMeter
-from fleet.app.nodes.terms import terms_of
 from fleet.app.wiring import Wiring
 from fleet.config.load import load_config
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.engine.local_node import LocalNode
 from fleet.features.nodes.call_desk import Line
+from fleet.features.nodes.manager_side import StoreObjects, connect
 from fleet.features.nodes.messages import PROTOCOL, Open
+from fleet.features.nodes.node_process import LineMeter
 from fleet.features.nodes.remote_node import RemoteNode
+from fleet.features.nodes.terms import terms_of
 from fleet.ports.agents import WorkerBrief
 from fleet.ports.nodes import AttemptOrder, AttemptResult, Progress
 from fleet.ports.worktrees import Change

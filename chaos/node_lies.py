@@ -16,12 +16,11 @@ from functools import partial
 from hashlib import sha1
 from typing import Any
 
-from fleet.app.nodes import node_process
 from fleet.cli.entry import run_program
 from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import CheckRun
 from fleet.engine.local_node import LocalNode
-from fleet.features.nodes import messages
+from fleet.features.nodes import messages, node_process
 from fleet.features.nodes.call_desk import Line
 from fleet.features.nodes.host import OrderHost
 from fleet.features.nodes.messages import LONGEST_TRANSCRIPT, dump_event

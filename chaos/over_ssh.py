@@ -24,7 +24,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "the contract of nodes": ("tests/fleet/features/nodes/test_host.py", "-k", "command"),
     "runs": ("tests/e2e/test_nodes.py",),
     "runs that call models": ("tests/e2e/test_node_models.py",),
-    "a probe": ("tests/fleet/app/test_node_care.py", "-k", "keeps_nothing"),
+    "a probe": ("tests/fleet/features/nodes/test_node_care.py", "-k", "keeps_nothing"),
 }
 """Tests that take `--ssh`."""
 SUBTASKS, WORKERS = 8, 2

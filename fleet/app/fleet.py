@@ -220,7 +220,7 @@ class Fleet:
         """What a run with more workers than this machine can run records. Raises `FleetError` if it can run none."""
         wanted = state.policy.workers
         workers, why = self.workers_that_fit(wanted)
-        if self._goes_out(state):
+        if _joins(state):
             workers = min(wanted, workers + sum(node.most_workers for node in self.config.nodes.values()))
         if workers == wanted:
             return []
@@ -308,16 +308,14 @@ class Fleet:
     ) -> AsyncIterator[None]:
         """Other machines work on a run, too: those of its configuration, or the first one that a person adds."""
         state = engine.state
-        if not self._goes_out(state):
+        place = _joins(state)
+        if not place:
             yield
             return
         over, nobody = Event(), CancelScope()
 
         async def join(*, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-            from fleet.app.nodes.manager_side import Here, open_nodes  # noqa: PLC0415 - few runs have nodes
-
-            here = Here(folder.transcripts, folder.checks, self._fit, calls)
-            async with open_nodes(self.wiring, engine.state, worktrees, here) as nodes:
+            async with load_part(place)(self, folder, engine.state, worktrees, calls) as nodes:
                 performer.join(nodes)
                 task_status.started()
                 await over.wait()
@@ -337,14 +335,6 @@ class Fleet:
             yield
             over.set()
             nobody.cancel()
-
-    def _goes_out(self, state: RunState) -> bool:
-        """Whether other machines work on a run. What replays history or lands a result again stays on this one."""
-        return state.rehearsal is None and state.relanding is None
-
-    @property
-    def _fit(self) -> int:
-        return self.workers_that_fit()[0]
 
     async def plan_only(self, order: Order) -> Plan:
         """The first plan of the planner. Nothing is journalled, and nothing runs."""
@@ -425,6 +415,16 @@ async def played(
 
 def _is_set(state: RunState, name: str) -> bool:
     return getattr(state, name) is not None
+
+
+def _joins(state: RunState) -> str:
+    """What has other machines work on a run; empty for what stays on this one: history replayed, a result landed again.
+
+    It is also empty if no feature does that.
+    """
+    if state.rehearsal is not None or state.relanding is not None:
+        return ""
+    return next((feature.joins for feature in FEATURES.values() if feature.joins), "")
 
 
 def _reopening(state: RunState) -> list[f.Fact]:

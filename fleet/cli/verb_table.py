@@ -40,13 +40,6 @@ KERNEL: dict[str, dict[str, Verb]] = {
     "This machine": {
         "doctor": Verb("doctor:doctor", "repository", "Check this machine and show fixes."),
         "clean": Verb("clean:clean", "machine", "Show or free the disk space that runs use."),
-        "node": Verb("nodes:node", "machine", "Work for runs of another machine, over standard streams."),
-        "nodes": Verb(
-            "nodes:nodes",
-            "part",
-            "List the machines beside this one, try, drain or clean one.",
-            changes=True,
-        ),
         "metrics": Verb("serve:metrics", "machine", "Serve metrics of all runs for Prometheus."),
         "simulate": Verb("serve:simulate", "machine", "Serve a simulated model that plays a script."),
         "completion": Verb("about:completion", "machine", "Print or install the completion for a shell."),

@@ -51,6 +51,9 @@ class Feature:
     works on a run, the branch and the dollars it may cost. It returns a `MergeView`, or text: why not."""
     plays: Mapping[str, str] = field(default_factory=dict)
     """What configures and resumes runs of a kind of its own, by the same field: a `Player` of `fleet/app/fleet.py`."""
+    joins: str = ""
+    """What has other machines work on a run: a function of the fleet, the run's folder and state, its worktrees and its
+    calls that returns an async context manager of `Nodes`. It is loaded when a run first wants a node."""
     findings: str = ""
     """What the doctor finds about it: a function of the fleet that returns an async iterator of `Finding`s. Of what is
     not configured there is none."""
@@ -129,6 +132,22 @@ FEATURES: dict[str, Feature] = {
         },
         adapters={"rehearsal": "rehearse.carry_out:rehearsal_adapters"},
         plays={"rehearsal": "rehearse.carry_out:PLAYER"},
+    ),
+    "nodes": Feature(
+        verbs={
+            "This machine": {
+                "node": Verb("nodes.verbs:node", "machine", "Work for runs of another machine, over standard streams."),
+                "nodes": Verb(
+                    "nodes.verbs:nodes",
+                    "part",
+                    "List the machines beside this one, try, drain or clean one.",
+                    changes=True,
+                ),
+            }
+        },
+        on="nodes",
+        joins="nodes.manager_side:join_nodes",
+        findings="nodes.care:findings",
     ),
     "traces": Feature(
         verbs={"Result": {"trace": Verb("traces.verbs:trace", "run", "Turn a run into a trace of OpenTelemetry.")}},

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.nodes.care import node_findings
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.config.schema import NodeSettings
+from fleet.features.nodes.care import node_findings
 from fleet.read.program_view import Finding
 
 KUBECTL = """\

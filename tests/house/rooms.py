@@ -7,7 +7,6 @@ EVERYTHING = None
 MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet": ("fleet.cli",),
     "fleet.app": EVERYTHING,
-    "fleet.app.nodes": EVERYTHING,
     "fleet.cli": EVERYTHING,
     "fleet.cli.live": EVERYTHING,
     "fleet.cli.verbs": EVERYTHING,
@@ -30,13 +29,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.features.serve_mcp": EVERYTHING,
     "fleet.features.notify": EVERYTHING,
     "fleet.features.rehearse": EVERYTHING,
-    "fleet.features.nodes": (
-        "fleet.core",
-        "fleet.engine.internal_errors",
-        "fleet.errors",
-        "fleet.ports",
-        "fleet.runs.crash_points",
-    ),
+    "fleet.features.nodes": EVERYTHING,
     "fleet.features.nodes.cluster": ("fleet.engine.internal_errors", "fleet.features.nodes"),
     "fleet.features.traces": EVERYTHING,
     "fleet.forge": ("fleet.errors", "worktrees.base"),

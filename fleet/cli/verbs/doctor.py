@@ -27,7 +27,6 @@ from dashboards.text.formats import counted, duration
 from dashboards.text.safe import safe
 from fleet.app.capacity import capacity
 from fleet.app.fleet import Fleet, refuse_branch
-from fleet.app.nodes.care import node_findings
 from fleet.app.recipe_trials import Progress, TrialOrder, try_out
 from fleet.app.wiring import INSTALL, Wiring, found_in, has_packages, server_settings
 from fleet.cli import common
@@ -40,7 +39,7 @@ from fleet.core.facts.facts import CheckRun
 from fleet.core.facts.failures import how
 from fleet.core.plans.limits import parse_rung
 from fleet.errors import FleetError
-from fleet.features.table import FEATURES, load_part
+from fleet.features.table import FEATURES, is_on, load_part
 from fleet.ports.worktrees import EffectError
 from fleet.read.init_view import TrialView
 from fleet.read.program_view import Finding
@@ -138,7 +137,7 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: 
         *[
             finding
             for feature in FEATURES.values()
-            if feature.findings
+            if feature.findings and (not feature.on or is_on(feature, fleet.config))
             async for finding in load_part(feature.findings)(fleet)
         ],
         *[finding async for finding in node_findings(fleet.wiring)],

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from anyio import create_task_group
 
-from fleet.app.nodes.care import Caretaker
-from fleet.app.nodes.node_process import ORDERS, NodeCaches
+from fleet.features.nodes.care import Caretaker
 from fleet.features.nodes.connection import NodeRefusedError, read_greeting
 from fleet.features.nodes.messages import Clean, Event, Follow, Frame, Inspect, Open, encode, to_frame
+from fleet.features.nodes.node_process import ORDERS, NodeCaches
 from fleet.features.nodes.reports import Spool
 from fleet.features.nodes.serve import serve
 from fleet.features.nodes.transport import Link

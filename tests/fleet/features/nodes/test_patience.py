@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from anyio import Event, create_task_group, current_time, sleep
 
-from fleet.app.nodes.terms import ROOM_S, patience_s
 from fleet.config.load import default_config
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
 from fleet.features.nodes.call_desk import Desk, Patience
+from fleet.features.nodes.terms import ROOM_S, patience_s
 from fleet.ports.agents import Asked
 from fleet.ports.nodes import ChecksOrder, NodeLostError
 from fleet.ports.operator import SILENT

@@ -12,9 +12,6 @@ import typer
 from dashboards.text.formats import counted
 from dashboards.text.safe import safe
 from dashboards.text.tables import columns
-from fleet.app.nodes.care import clean_node, look_at, look_at_nodes, node_finding, probe_finding
-from fleet.app.nodes.manager_side import transport_environment, with_machines
-from fleet.app.nodes.node_process import greet, run_node
 from fleet.app.wiring import Wiring
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, RunName, Yes
@@ -26,6 +23,9 @@ from fleet.core.facts.facts import NodeAddRequested, NodeDrained, NodeUndrained
 from fleet.core.policy.requests import Request
 from fleet.core.state.state import NodeState
 from fleet.errors import FleetError, UsageError
+from fleet.features.nodes.care import clean_node, look_at, look_at_nodes, node_finding, probe_finding
+from fleet.features.nodes.manager_side import transport_environment, with_machines
+from fleet.features.nodes.node_process import greet, run_node
 from fleet.read.nodes_view import CleanedNodeView, GreetingView, NodeView, node_status
 from fleet.read.program_view import Finding
 

@@ -12,7 +12,13 @@ from typing import TypeVar
 from anyio import create_task_group, current_time, fail_after
 
 from fleet import __version__
-from fleet.app.nodes.manager_side import (
+from fleet.app.fleet import Fleet
+from fleet.app.wiring import Wiring
+from fleet.core.base.ids import Sha
+from fleet.core.plans.plan import Criterion
+from fleet.errors import FleetError, first_error
+from fleet.features.nodes.connection import Connection, NodeRefusedError
+from fleet.features.nodes.manager_side import (
     GREET_S,
     command_line,
     connect,
@@ -21,12 +27,6 @@ from fleet.app.nodes.manager_side import (
     transport_environment,
     with_machines,
 )
-from fleet.app.nodes.terms import terms_of
-from fleet.app.wiring import Wiring
-from fleet.core.base.ids import Sha
-from fleet.core.plans.plan import Criterion
-from fleet.errors import FleetError, first_error
-from fleet.features.nodes.connection import Connection, NodeRefusedError
 from fleet.features.nodes.messages import (
     PROTOCOL,
     Beat,
@@ -42,6 +42,7 @@ from fleet.features.nodes.messages import (
     Refused,
     from_node,
 )
+from fleet.features.nodes.terms import terms_of
 from fleet.features.nodes.transport import Link, LinkLostError, open_command
 from fleet.ports.nodes import ChecksDone, ChecksOrder, NotDone, UnknownOrderError
 from fleet.read.nodes_view import NodeView
@@ -189,6 +190,11 @@ async def _next(frames: AsyncIterator[Frame], wanted: type[Answer]) -> Answer:
 
 
 RUN_IT = "run the command of nodes.{name} yourself: it has to end in `fleet node --stdio`"
+
+
+def findings(fleet: Fleet) -> AsyncIterator[Finding]:
+    """As the table of features has it."""
+    return node_findings(fleet.wiring)
 
 
 async def node_findings(wiring: Wiring) -> AsyncIterator[Finding]:

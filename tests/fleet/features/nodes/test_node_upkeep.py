@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.nodes.node_process import OwnDisk
-from fleet.app.nodes.terms import FOLDERS, LOCK, run_folder_of_nodes, scratch_folder
 from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import CheckRun, Failure, Report
 from fleet.core.plans.plan import Criterion
 from fleet.features.nodes.call_desk import Line
+from fleet.features.nodes.node_process import OwnDisk
+from fleet.features.nodes.terms import FOLDERS, LOCK, run_folder_of_nodes, scratch_folder
 from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Progress, Tell
 from fleet.ports.worktrees import Change, EffectError
 from tests.fleet.features.nodes.conftest import MADE, SHA, attempt

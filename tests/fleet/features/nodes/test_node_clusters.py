@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.nodes.care import look_at_nodes, node_findings
-from fleet.app.nodes.manager_side import transport_environment, with_machines
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.config.schema import NodeSettings
+from fleet.features.nodes.care import look_at_nodes, node_findings
+from fleet.features.nodes.manager_side import transport_environment, with_machines
 from tests.fleet.features.nodes.conftest import STANDIN
 
 ID = "abcdef01" + 48 * "0"

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from fleet.app.nodes.manager_side import Here, open_nodes
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.config.schema import NodeSettings
@@ -19,6 +18,7 @@ from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.state.state import RunState
 from fleet.engine.local_node import LocalNode
+from fleet.features.nodes.manager_side import Here, open_nodes
 from tests.fleet.core.story import WHO, Story, plan_of
 from tests.fleet.fakes import wait_until
 from tests.fleet.hands import PaperHands

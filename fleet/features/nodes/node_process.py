@@ -18,7 +18,6 @@ from anyio import to_thread
 from agents.conversation.settings import AgentSettings
 from agents.factory import worker_on_node, workers_lacking
 from fleet import __version__
-from fleet.app.nodes.terms import scratch_folder, under_terms
 from fleet.app.wiring import Wiring
 from fleet.config.schema import Config
 from fleet.core.base.ids import Sha
@@ -31,6 +30,7 @@ from fleet.features.nodes.host import Records, Workshop
 from fleet.features.nodes.messages import LONGEST_TRANSCRIPT, PROTOCOL, Cleaned, Greeting, Inspected, Open
 from fleet.features.nodes.reports import Spool
 from fleet.features.nodes.serve import serve
+from fleet.features.nodes.terms import scratch_folder, under_terms
 from fleet.features.nodes.transport import Link, standard_streams
 from fleet.ports.agents import ModelUse, ServiceGate, ServiceNotice, WaitRules
 from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Tell

@@ -14,7 +14,7 @@ from anyio import create_task_group, move_on_after, sleep, to_thread
 from anyio.abc import TaskGroup
 
 from fleet import __version__
-from fleet.app.nodes.terms import patience_s, run_folder_of_nodes, terms_of
+from fleet.app.fleet import Fleet
 from fleet.app.wiring import Wiring
 from fleet.config.load import load_config
 from fleet.config.schema import NodeSettings, stays_here
@@ -30,10 +30,12 @@ from fleet.features.nodes.connection import Connection, greet, read_greeting
 from fleet.features.nodes.messages import PROTOCOL, Greeting, Open
 from fleet.features.nodes.placement import Placement
 from fleet.features.nodes.remote_node import Connect, RemoteNode
+from fleet.features.nodes.terms import patience_s, run_folder_of_nodes, terms_of
 from fleet.features.nodes.transport import CommandStream, Link, LinkLostError, open_command
 from fleet.ports.journal import Recorder
 from fleet.ports.nodes import AttemptDone, AttemptOrder, Node, NodeLiedError, OpenCalls
 from fleet.ports.worktrees import Change, EffectError
+from fleet.runs.run_folder import RunFolder
 from worktrees.base.settings import WorktreeSettings
 from worktrees.leases.commit import Arrival, IntakeError, take_in
 from worktrees.leases.run_worktrees import RunWorktrees
@@ -239,6 +241,16 @@ class Nodes:
         except (EffectError, OSError) as error:
             why = f"it can't be added now: {error}"
         self.notice(NodeLost(at=time.time(), node=name, why=why))
+
+
+@asynccontextmanager
+async def join_nodes(
+    fleet: Fleet, folder: RunFolder, state: RunState, worktrees: RunWorktrees, calls: OpenCalls
+) -> AsyncIterator[Nodes]:
+    """The nodes of a run, as the table of features has it."""
+    here = Here(folder.transcripts, folder.checks, fleet.workers_that_fit()[0], calls)
+    async with open_nodes(fleet.wiring, state, worktrees, here) as nodes:
+        yield nodes
 
 
 @asynccontextmanager
