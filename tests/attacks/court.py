@@ -12,6 +12,7 @@ from fleet.core.state.state import RunState
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.perform import Performer
+from fleet.engine.commands.trust import NodeTrust
 from fleet.engine.local_node import LocalNode
 from fleet.ports.worktrees import Change
 from tests.fleet.core.pretend import checks_of, subtask_of
@@ -89,7 +90,8 @@ class Court:
             clock=Clock(),
             gate=Gate(criteria=(gate_check,) if gate else ()),
         )
-        checks = Checks(book, world.worktrees, world.commits, world.clock, Gate(reruns=0), LocalNode(world.worktrees))
+        trust, node = NodeTrust(book, world.clock), LocalNode(world.worktrees)
+        checks = Checks(book, world.worktrees, world.commits, world.clock, Gate(reruns=0), node, trust)
         before = await checks.on(start, spec.acceptance)
         book.note(f.WorkerStarted(at=0.2, subtask="a", number=1, before=before))
         book.note(

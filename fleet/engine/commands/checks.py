@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from anyio import create_task_group
 
@@ -27,54 +27,16 @@ from fleet.ports.journal import Clock, Recorder
 from fleet.ports.nodes import ChecksOrder, Node
 from fleet.ports.worktrees import Commits, SetupFailedError, Worktrees
 
-# ---- node record -----------------------------------------------------------------------------------------------------
-# What the verdicts of this machine show about the nodes whose answers they confirm or contradict.
-
-
-MOST_WRONG_REDS = 3
-"""Of one node, one after another: then it gets nothing for a while."""
-
-
-@dataclass(slots=True)
-class NodeRecord:
-    """The record of each node of a run, by its name."""
-
-    distrust: Callable[[str, str], None] = lambda *_: None
-    """Takes the name of a node that reported green what is red, and why."""
-    rest: Callable[[str, str], None] = lambda *_: None
-    """Takes the name of a node that should get nothing for a while, and why."""
-    _wrong_reds: Counter[str] = field(default_factory=Counter)
-    _named: set[tuple[str, str]] = field(default_factory=set)
-    """Nodes and commands that a warning has named."""
-
-    def clear(self, node: str) -> None:
-        """It reported a success, or a failure that was confirmed."""
-        del self._wrong_reds[node]
-
-    def add_wrong_red(self, node: str, command: str, on: str) -> str:
-        """It reported red what passes here. What a person should read about it, the first time; empty otherwise."""
-        self._wrong_reds[node] += 1
-        if (times := self._wrong_reds[node]) >= MOST_WRONG_REDS:
-            self.rest(node, f"{times} checks in a row failed there and pass here, the last one `{command}` on {on}")
-        if (node, command) in self._named:
-            return ""
-        self._named.add((node, command))
-        return f"node {node} reported that `{command}` fails on {on}; here it passes, and that counts"
-
-
-# ---- checks ----------------------------------------------------------------------------------------------------------
-
-
 # ---- runner reports --------------------------------------------------------------------------------------------------
 # What the programs of checks reported: which tests ran, and which commands owe such a report.
 #
-# The word of a node is kept apart until this machine has seen the same: a node that is broken, or lies, must not be
-# able to make honest work fail by what it says of other runs (docs/decisions/0096).
+# What is only somebody's word is kept apart until this machine has seen the same: it must not be able to make honest
+# work fail by what it says of other runs (docs/decisions/0096).
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A node's word that a command reports its tests: on which commit, and whether by their names."""
+    """A word that a command reports its tests: on which commit, and whether by their names."""
 
     commit: Sha
     criterion: Criterion
@@ -87,54 +49,54 @@ class RunnerReports:
 
     _ran: dict[tuple[Sha, str], RanTests] = field(default_factory=dict)
     """By tree and command."""
-    _by_nodes: set[tuple[Sha, str]] = field(default_factory=set)
-    """Those that are only a node's word."""
+    _words: set[tuple[Sha, str]] = field(default_factory=set)
+    """Those that are only a word."""
     _reporting: set[str] = field(default_factory=set)
     """Commands that reported or counted their tests once, and must do so from then on."""
     _naming: set[str] = field(default_factory=set)
     """Those of them that named their tests: for them, a number is not enough."""
     _claims: dict[str, Claim] = field(default_factory=dict)
-    """What nodes say of commands that are not known to report."""
+    """What is said of commands that are not known to report."""
 
     def take(self, commit: Sha, tree: Sha, run: CheckRun, criterion: Criterion, *, trusted: bool) -> bool:
         """Keep what a run reported. False where it reported nothing, or only a number of tests that had names."""
         key, report = (tree, run.command), run.ran_tests
         if report is None or (report.count is not None and run.command in self._naming):
-            if trusted and key in self._by_nodes:
+            if trusted and key in self._words:
                 self._forget(key)
             return False
         self._ran[key] = report
         names = report.count is None
         if trusted:
-            self._by_nodes.discard(key)
+            self._words.discard(key)
             self._reporting.add(run.command)
             if names:
                 self._naming.add(run.command)
         else:
-            self._by_nodes.add(key)
+            self._words.add(key)
             known = self._claims.get(run.command)
             if known is None or (names and not known.names):
                 self._claims[run.command] = Claim(commit, criterion, names)
         return True
 
     def remember(self, run: CheckRun) -> None:
-        """Take over that a command counted its tests, as a run of this machine's says."""
-        if run.tests is not None and not run.node:
+        """Take over that a command counted its tests, as a trusted run says."""
+        if run.tests is not None:
             self._reporting.add(run.command)
 
     def of(self, tree: Sha, command: str) -> RanTests | None:
         """What a command ran on a tree, as far as this life of the run knows."""
         return self._ran.get((tree, command))
 
-    def is_word_of_node(self, tree: Sha, command: str) -> bool:
-        return (tree, command) in self._by_nodes
+    def is_word(self, tree: Sha, command: str) -> bool:
+        return (tree, command) in self._words
 
     def reports(self, command: str) -> bool:
         """Whether the runner that this command starts reports its tests."""
         return command in self._reporting
 
     def claim(self, run: CheckRun) -> Claim | None:
-        """What a node says of the command of a run that reported less, if no run of this machine showed the same."""
+        """What is said of the command of a run that reported less, if no trusted run showed the same."""
         claim = self._claims.get(run.command)
         known = self._naming if claim is not None and claim.names else self._reporting
         if claim is None or run.command in known:
@@ -146,14 +108,14 @@ class RunnerReports:
         self._claims.pop(command, None)
 
     def _forget(self, key: tuple[Sha, str]) -> None:
-        self._by_nodes.discard(key)
+        self._words.discard(key)
         del self._ran[key]
 
 
 # ---- checks ----------------------------------------------------------------------------------------------------------
 
 
-Trust = Literal["any", "fresh", "sure"]
+Reds = Literal["any", "fresh", "sure"]
 """Which red answers count: any, also an old one; one that is seen now; or one that was repeated."""
 NO_REPORT = (
     "[fleet] exit code 0, but the runner did not report which tests it ran, or how many: something ended it early, or "
@@ -164,6 +126,22 @@ BROKEN_SETUP = (
     "without these changes it passes"
 )
 IN_A_ROW = 8  # criteria of a merged tree that run one after another; such rows run side by side
+
+
+class Trust(Protocol):
+    """Decides whose answers count. A word is an answer that this machine confirms before it counts against work."""
+
+    def is_word(self, run: CheckRun) -> bool:
+        """Whether an answer is only somebody's word."""
+        ...
+
+    def take(self, run: CheckRun) -> None:
+        """Take note of an answer as it was given."""
+        ...
+
+    async def compare(self, word: CheckRun, found: CheckRun, commit: Sha) -> None:
+        """Take note of what this machine found after somebody's word."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +182,7 @@ class Checks:
     rules: Gate
     node: Node
     """What runs them."""
-    record: NodeRecord = field(default_factory=NodeRecord)
-    """What its verdicts show about nodes."""
+    trust: Trust
     _answers: dict[tuple[Sha, str], f.CheckRun] = field(default_factory=dict)
     """By tree and command."""
     _sure: set[tuple[Sha, str]] = field(default_factory=set)
@@ -237,7 +214,7 @@ class Checks:
         expected = self.rules.resolved([criterion for criterion in acceptance if criterion.fails_before])
         guards = self.rules.resolved([criterion for criterion in acceptance if not criterion.fails_before])
         red = await self._run(base, expected, "any")
-        if told := [run for run in red if run.passed and run.node]:  # a node alone stops no subtask
+        if told := [run for run in red if run.passed and self.trust.is_word(run)]:  # a word alone stops no subtask
             await self.doubt(base, told, expected)
             red = await self._run(base, expected, "any")
         if passing := tuple(run for run in red if run.passed):
@@ -263,8 +240,8 @@ class Checks:
         unique = {criterion.run: criterion for criterion in self.rules.resolved(criteria) if criterion.run not in gated}
         rest = tuple(unique.values())
         sides = [rest[at : at + IN_A_ROW] for at in range(0, len(rest), IN_A_ROW)]
-        trust: Trust = "sure" if sure else "fresh"
-        run = partial(self._run, commit, trust=trust, ran=ran, judges_setup=True, lands=True)
+        reds: Reds = "sure" if sure else "fresh"
+        run = partial(self._run, commit, reds=reds, ran=ran, judges_setup=True, lands=True)
         calls = [partial(run, side) for side in (self.rules.criteria, *sides)]
         return tuple(chain.from_iterable(await run_side_by_side(calls)))
 
@@ -272,7 +249,7 @@ class Checks:
         self,
         commit: Sha,
         criteria: Sequence[Criterion],
-        trust: Trust,
+        reds: Reds,
         ran: Counter[str] | None = None,
         *,
         judges_setup: bool = False,
@@ -280,17 +257,17 @@ class Checks:
     ) -> tuple[f.CheckRun, ...]:
         """The answers for a commit. With `judges_setup`, a set-up that the commit's own files break makes it red.
 
-        What `lands` takes no answer of a node that was given for something else: a node judges no work of its own.
+        What `lands` takes no word that was given for something else: nobody judges work of his own.
         """
         run_once = partial(self._run_once, commit, ran=ran, judges_setup=judges_setup, lands=lands)
         tree = await self.tree(commit) if criteria else Sha("")
         asked = {criterion.run or "": criterion for criterion in criteria}
-        answers = {run: known for run in asked if (known := self._known(tree, run, trust, lands=lands)) is not None}
+        answers = {run: known for run in asked if (known := self._known(tree, run, reds, lands=lands)) is not None}
         if unknown := [criterion for run, criterion in asked.items() if run not in answers]:
             answers |= await run_once(unknown)
-        for time in range(max(self.rules.reruns, not lands) if trust == "sure" else 0):
+        for time in range(max(self.rules.reruns, not lands) if reds == "sure" else 0):
             doubted = [run for run, answer in answers.items() if not answer.fine and (tree, run) not in self._sure]
-            words = [run for run in doubted if answers[run].node and not lands]
+            words = [run for run in doubted if not lands and self.trust.is_word(answers[run])]
             others = [run for run in doubted if run not in words] if time < self.rules.reruns else []
             if not words and not others:
                 break
@@ -301,7 +278,7 @@ class Checks:
                     answers[run] = answers[run].model_copy(update={"flaky": True})
             answers |= await self._confirmed(commit, [asked[run] for run in words], answers, run_once)
         for run, answer in answers.items():
-            answers[run] = self._remember(answer.model_copy(update={"tree": tree}), sure=trust == "sure")
+            answers[run] = self._remember(answer.model_copy(update={"tree": tree}), sure=reds == "sure")
         return tuple(answers[c.run or ""].model_copy(update={"criterion": c.criterion}) for c in criteria)
 
     async def _confirmed(
@@ -311,18 +288,11 @@ class Checks:
         reported: Mapping[str, f.CheckRun],
         run_once: Callable[..., Awaitable[dict[str, f.CheckRun]]],
     ) -> dict[str, f.CheckRun]:
-        """What nodes reported red, run where verdicts count: a node alone makes no work fail."""
+        """What was only said to be red, run where verdicts count: a word alone makes no work fail."""
         confirmed = await run_once(criteria, lands=True) if criteria else {}
         for command, run in confirmed.items():
-            if run.fine:
-                await self._note_wrong_red(reported[command].node, commit, command)
-            elif not run.timed_out:
-                self.record.clear(reported[command].node)
+            await self.trust.compare(reported[command], run, commit)
         return confirmed
-
-    async def _note_wrong_red(self, node: str, commit: Sha, command: str) -> None:
-        if text := self.record.add_wrong_red(node, command, commit[:12]):
-            await self.engine.record(f.WarningNoted(at=self.clock.now(), text=text))
 
     async def _run_once(
         self,
@@ -339,10 +309,10 @@ class Checks:
         try:
             runs = await self._ordered(self._orders(commit, criteria, lands=lands))
         except SetupFailedError as first:
-            node = "" if lands else first.check.node
-            if not (judges_setup or node):
+            is_word = not lands and self.trust.is_word(first.check)
+            if not (judges_setup or is_word):
                 raise
-            lands = lands or bool(node)
+            lands = lands or is_word
             try:
                 runs = await self._ordered(self._orders(commit, criteria, lands=lands))
             except SetupFailedError as error:  # also the second time
@@ -350,16 +320,17 @@ class Checks:
                     raise
                 self._sure.update((tree, criterion.run or "") for criterion in criteria)
                 return {criterion.run or "": _without_setup(criterion, error) for criterion in criteria}
-            if node:
-                await self._note_wrong_red(node, commit, first.check.command)
+            if is_word:
+                here = first.check.model_copy(update={"passed": True, "node": ""})
+                await self.trust.compare(first.check, here, commit)
         asked = {criterion.run: criterion for criterion in criteria}
         for run in runs:
-            if run.node and run.passed:
-                self.record.clear(run.node)
-        believed = [
-            await self._believed(commit, tree, run, asked[run.command], trusted=lands or not run.node) for run in runs
-        ]
-        return {run.command: run for run in believed}
+            self.trust.take(run)
+        judged = list[f.CheckRun]()
+        for run in runs:
+            trusted = lands or not self.trust.is_word(run)
+            judged.append(await self._judged(commit, tree, run, asked[run.command], trusted=trusted))
+        return {run.command: run for run in judged}
 
     async def _ordered(self, orders: Sequence[ChecksOrder]) -> tuple[f.CheckRun, ...]:
         runs = list[f.CheckRun]()
@@ -393,7 +364,7 @@ class Checks:
             self._labels_of = state.plan, found
         return self._labels_of[1]
 
-    async def _believed(
+    async def _judged(
         self, commit: Sha, tree: Sha, run: f.CheckRun, criterion: Criterion, *, trusted: bool
     ) -> f.CheckRun:
         """A success without a report counts as a failure if the runner owes one: something ended it early."""
@@ -414,8 +385,8 @@ class Checks:
     async def _compared(self, tree: Sha, run: f.CheckRun, criterion: Criterion, *, trusted: bool) -> f.CheckRun:
         """An analyser's result: it passes if it reported, and found nothing that it does not find on the run's base.
 
-        Its exit code says only that it found something. The base is analysed by the manager's own machine: a node that
-        lies about it would hide what is new.
+        Its exit code says only that it found something. The base is analysed where verdicts count: a lie about it would
+        hide what is new.
         """
         now = _findings(run)
         run = run.model_copy(update={"ran_tests": None})
@@ -432,18 +403,14 @@ class Checks:
         return run.model_copy(update={"passed": not run.timed_out})
 
     async def doubt(self, commit: Sha, reported: Sequence[f.CheckRun], criteria: Sequence[Criterion]) -> None:
-        """Run here what a node reported green, and distrust one whose word was wrong.
+        """Run here what was only said to be green.
 
         For what should be red: a commit that was red once it was merged, or the base of work.
         """
-        believed = {run.command: run for run in reported if run.node and run.fine}
-        asked = [criterion for criterion in self.rules.resolved(criteria) if criterion.run in believed]
+        words = {run.command: run for run in reported if run.fine and self.trust.is_word(run)}
+        asked = [criterion for criterion in self.rules.resolved(criteria) if criterion.run in words]
         for run in await self._run(commit, asked, "fresh", lands=True):
-            claim = believed[run.command]
-            if not run.fine and not run.node and not run.timed_out:
-                self.record.distrust(
-                    claim.node, f"it reported that `{run.command}` passes on {commit[:12]}; here it fails"
-                )
+            await self.trust.compare(words[run.command], run, commit)
 
     async def lost(
         self, commit: Sha, base: Sha, criteria: Sequence[Criterion], *, changed: Sequence[str], touches: Sequence[str]
@@ -454,9 +421,7 @@ class Checks:
         for criterion in criteria if self.rules.expected_tests else ():
             tests = await compare(criterion)
             words = [
-                each
-                for each in (commit, base)
-                if self._runners.is_word_of_node(await self.tree(each), criterion.run or "")
+                each for each in (commit, base) if self._runners.is_word(await self.tree(each), criterion.run or "")
             ]
             if tests and words:
                 for each in words:
@@ -485,16 +450,17 @@ class Checks:
         """Whether the runner that this command starts reports its tests."""
         return self._runners.reports(command)
 
-    def _known(self, tree: Sha, command: str, trust: Trust, *, lands: bool) -> f.CheckRun | None:
+    def _known(self, tree: Sha, command: str, reds: Reds, *, lands: bool) -> f.CheckRun | None:
         answer = self._answers.get((tree, command))
-        if lands and answer is not None and answer.node:
+        if lands and answer is not None and self.trust.is_word(answer):
             return None
         is_doubted = answer is not None and not answer.fine and (tree, command) not in self._sure
-        return None if is_doubted and trust == "fresh" else answer
+        return None if is_doubted and reds == "fresh" else answer
 
     def _remember(self, run: f.CheckRun, *, sure: bool) -> f.CheckRun:
         """A check that ran out of time proves nothing about the tree: the next run may have more of it."""
-        self._runners.remember(run)
+        if not self.trust.is_word(run):
+            self._runners.remember(run)
         if run.tree and not run.timed_out:
             self._answers[run.tree, run.command] = run
             if sure:

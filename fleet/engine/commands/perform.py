@@ -17,11 +17,12 @@ from fleet.core.policy.remedies import backoff
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.attempts import Attempts
 from fleet.engine.commands.briefs import WorkerBriefs
-from fleet.engine.commands.checks import Checks, NodeRecord
+from fleet.engine.commands.checks import Checks
 from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.planner_calls import PlannerCalls
 from fleet.engine.commands.reservations import RunBudget
 from fleet.engine.commands.reviews import Reviews
+from fleet.engine.commands.trust import NodeTrust
 from fleet.engine.internal_errors import Advice, DiskFullError, failure_of, persist, tries_after
 from fleet.engine.local_node import LocalNode
 from fleet.ports.agents import DrainingError
@@ -55,7 +56,8 @@ class Performer:
             give_up=self._raise_if_disk_full,
             again_s=adapters.again_s,
         )
-        self._checks = Checks(engine, adapters.worktrees, adapters.commits, adapters.clock, adapters.gate, self._local)
+        trust, clock = NodeTrust(engine, adapters.clock), adapters.clock
+        self._checks = Checks(engine, adapters.worktrees, adapters.commits, clock, adapters.gate, self._local, trust)
         briefs = WorkerBriefs(engine, adapters.commits, self._advice)
         reviews = Reviews(engine, adapters.reviewer, adapters.commits, adapters.clock, self._budget, adapters.reviews)
         self._attempts = Attempts(
@@ -68,7 +70,7 @@ class Performer:
     def join(self, nodes: Nodes) -> None:
         """Have other machines work, too, from now on."""
         self._attempts.node = self._checks.node = nodes.beside(self._local, self._engine)
-        self._checks.record = NodeRecord(nodes.distrust, nodes.rest)
+        self._checks.trust = NodeTrust(self._engine, self._adapters.clock, nodes.distrust, nodes.rest)
 
     async def __call__(self, command: Command) -> None:
         """Carry out a command. What it raises in the end becomes a fact here, and nowhere else."""

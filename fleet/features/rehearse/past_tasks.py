@@ -20,6 +20,7 @@ from fleet.core.plans.plan import Plan
 from fleet.core.state.state import RunState
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.checks import Checks, Gate
+from fleet.engine.commands.trust import NodeTrust
 from fleet.engine.local_node import LocalNode
 from fleet.errors import UsageError
 from fleet.features.rehearse.replay_plan import Described, past_subtask_id, task_plan
@@ -229,7 +230,8 @@ def _checks(worktrees: RunWorktrees, gate: Gate, clock: Clock, target: Target) -
         result_branch="",
         policy=Policy(),
     )
-    return Checks(_NoRun(evolve(None, started)), worktrees, worktrees, clock, gate, LocalNode(worktrees))
+    run = _NoRun(evolve(None, started))
+    return Checks(run, worktrees, worktrees, clock, gate, LocalNode(worktrees), NodeTrust(run, clock))
 
 
 # ---- during the run --------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from fleet.core.policy.decide import decide
 from fleet.core.policy.effects import CheckBase, effects
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
+from fleet.engine.commands.trust import NodeTrust
 from fleet.engine.local_node import LocalNode
 from tests.fleet.core.pretend import started, subtask_of
 from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
@@ -83,7 +84,9 @@ async def test_on_a_red_base_that_was_allowed_the_gate_holds_nothing_back_until_
     for probe in book.state.landing.open_batches:
         book.state = evolve(book.state, f.BatchTested(at=1.0, number=probe.number, tip="base"))
     probed(book, 1)
-    work = Lander(book, hands, Checks(book, hands, hands, Clock(), gate, LocalNode(hands)), Clock())
+    work = Lander(
+        book, hands, Checks(book, hands, hands, Clock(), gate, LocalNode(hands), NodeTrust(book, Clock())), Clock()
+    )
     await work.test_batch(book.state.landing.open_batches[0].number)
     assert hands.branch == "base a", "red, as the base was"
     for probe in book.state.landing.open_batches:

@@ -9,6 +9,7 @@ from fleet.core.facts.facts import CheckRun
 from fleet.core.plans.plan import Criterion
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
+from fleet.engine.commands.trust import NodeTrust
 from fleet.engine.local_node import LocalNode
 from fleet.ports.worktrees import Lease
 from tests.fleet.core.pretend import subtask_of
@@ -151,6 +152,7 @@ async def test_a_bisect_on_a_real_repository_lands_the_innocent_in_order_and_eve
             Clock(),
             Gate(criteria=(gate,), reruns=0),
             LocalNode(bench.worktrees),
+            NodeTrust(book, Clock()),
         )
         work = Lander(book, bench.worktrees.integrator, checks, Clock())
         await book.record()
@@ -163,9 +165,9 @@ async def test_a_bisect_on_a_real_repository_lands_the_innocent_in_order_and_eve
         names = (await store("ls-tree", "--name-only", tips[-1])).decode().split()
         assert [name for name in names if len(name) == 5] == ["a.txt", "b.txt", "c.txt", "e.txt", "f.txt"]
         for tip in dict.fromkeys(tips):
-            [run] = await Checks(
-                book, bench.worktrees, bench.worktrees, Clock(), Gate(), LocalNode(bench.worktrees)
-            ).on(tip, [gate])
+            node, trust = LocalNode(bench.worktrees), NodeTrust(book, Clock())
+            checks = Checks(book, bench.worktrees, bench.worktrees, Clock(), Gate(), node, trust)
+            [run] = await checks.on(tip, [gate])
             assert run.passed
         assert book.state.tip == tips[-1]
     failure = subtask_of(book.state, "d").attempts[0].failure

@@ -11,6 +11,7 @@ from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import Criterion
 from fleet.engine.commands.checks import IN_A_ROW, Checks, Gate
+from fleet.engine.commands.trust import NodeTrust
 from fleet.engine.local_node import LocalNode
 from fleet.ports.nodes import ChecksOrder
 from fleet.ports.worktrees import SetupFailedError
@@ -21,7 +22,9 @@ GATE = Criterion(criterion="the gate", run="gate", fails_before=False)
 
 
 def checks(hands: PaperHands, book: Book | None = None, reruns: int = 1) -> Checks:
-    return Checks(book or queued("a"), hands, hands, Clock(), Gate(criteria=(GATE,), reruns=reruns), LocalNode(hands))
+    book, clock = book or queued("a"), Clock()
+    gate = Gate(criteria=(GATE,), reruns=reruns)
+    return Checks(book, hands, hands, clock, gate, LocalNode(hands), NodeTrust(book, clock))
 
 
 def red_first(_: str, __: str, time: int) -> bool:
@@ -152,7 +155,8 @@ async def test_the_gate_and_the_criteria_of_the_merged_share_no_checkout_and_non
 
 async def test_without_any_check_nothing_is_checked_out() -> None:
     hands = PaperHands()
-    bare = Checks(queued("a"), hands, hands, Clock(), Gate(), LocalNode(hands))
+    bare = checks(hands)
+    bare.rules = Gate()
     assert await bare.merged(BASE, [], sure=True) == ()
     assert hands.leases == 0
 
@@ -328,7 +332,8 @@ async def test_what_asks_for_labels_is_checked_where_they_are_and_the_rest_anywh
             asked_of.append(order)
             return await LocalNode.check(self, order)
 
-    checked = Checks(book, hands, hands, Clock(), Gate(criteria=(GATE,)), Orders(hands))
+    checked = checks(hands, book)
+    checked.node = Orders(hands)
     criteria = [check for spec in plan.subtasks for check in spec.acceptance]
     runs = await checked.merged(BASE, criteria, sure=False)
     assert [run.command for run in runs] == ["gate", *(check.run for check in criteria)]
@@ -358,7 +363,7 @@ async def test_a_node_that_reported_green_what_is_red_here_is_not_believed_any_m
     hands, named = PaperHands(passes=lambda *_: passes), list[str]()
     asked = checks(hands)
     asked.node = Elsewhere(hands)
-    asked.record.distrust = lambda node, _: named.append(node)
+    asked.trust = NodeTrust(queued("a"), Clock(), distrust=lambda node, _: named.append(node))
     reported = await asked.on(Sha("base a"), [TEST])
     await asked.doubt(Sha("base a"), reported, [TEST, GATE])
     assert named == distrusted

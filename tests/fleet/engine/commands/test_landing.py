@@ -12,6 +12,7 @@ from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
+from fleet.engine.commands.trust import NodeTrust
 from fleet.engine.local_node import LocalNode
 from fleet.ports.worktrees import EffectError
 from fleet.read.run_view import status_view
@@ -24,7 +25,9 @@ GATE = Gate(criteria=(Criterion(criterion="the gate", run="gate", fails_before=F
 
 def lander(book: Book, hands: PaperHands) -> Lander:
     gate = replace(GATE, reruns=book.state.policy.reruns)
-    return Lander(book, hands, Checks(book, hands, hands, Clock(), gate, LocalNode(hands)), Clock())
+    return Lander(
+        book, hands, Checks(book, hands, hands, Clock(), gate, LocalNode(hands), NodeTrust(book, Clock())), Clock()
+    )
 
 
 def without(*bad: str) -> PaperHands:

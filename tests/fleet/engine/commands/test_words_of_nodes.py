@@ -9,7 +9,8 @@ from fleet.core.base.ids import Sha
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import Criterion
-from fleet.engine.commands.checks import MOST_WRONG_REDS, Checks, Gate
+from fleet.engine.commands.checks import Checks, Gate
+from fleet.engine.commands.trust import MOST_WRONG_REDS, NodeTrust
 from fleet.engine.local_node import LocalNode
 from fleet.ports.nodes import ChecksOrder
 from fleet.ports.worktrees import SetupFailedError
@@ -52,8 +53,9 @@ class Beside:
 
 
 def judged(hands: PaperHands, says: Answer, *, reruns: int = 1, book: Book | None = None) -> Checks:
-    node = Beside(LocalNode(hands), says)
-    return Checks(book or queued("a"), hands, hands, Clock(), Gate(criteria=(GUARD,), reruns=reruns), node)  # type: ignore[arg-type]
+    node, book, clock = Beside(LocalNode(hands), says), book or queued("a"), Clock()
+    gate = Gate(criteria=(GUARD,), reruns=reruns)
+    return Checks(book, hands, hands, clock, gate, node, NodeTrust(book, clock))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("reruns", [0, 1, 2])
@@ -100,7 +102,7 @@ async def test_a_node_whose_reds_all_pass_here_rests_and_a_success_or_a_confirme
     rested = list[str]()
     hands = PaperHands(passes=lambda tree, *_: "bad" not in tree)
     checked = judged(hands, lambda commit, each: (green if "good" in commit else red)(commit, each))
-    checked.record.rest = lambda node, _: rested.append(node)
+    checked.trust = NodeTrust(queued("a"), Clock(), rest=lambda node, _: rested.append(node))
     wrong = iter(range(100))
     for between in ("good", "bad"):
         for _ in range(MOST_WRONG_REDS - 1):
