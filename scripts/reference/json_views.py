@@ -10,6 +10,7 @@ from fleet.core.state.state import Review, TestedBatch
 from fleet.core.state.status import Progress
 from fleet.features.audit import attribution, audit_view
 from fleet.features.forge import pulls_view
+from fleet.features.nodes import node_views
 from fleet.features.notify import causes, notify_view
 from fleet.features.rehearse import rehearsal_view
 from fleet.features.serve_acp import verbs as acp_verbs
@@ -67,9 +68,9 @@ VERBS: Mapping[type, str] = {
     plan_views.EditedPlanView: "`fleet plans edit --json`",
     program_view.Finding: "`fleet doctor --json`, `fleet nodes check NAME --json`: a list of them",
     program_view.CleanView: "`fleet clean --json`",
-    nodes_view.GreetingView: "`fleet node --json`",
-    nodes_view.NodeView: "`fleet nodes --json`: a list of them",
-    nodes_view.CleanedNodeView: "`fleet nodes clean NAME --json`",
+    node_views.GreetingView: "`fleet node --json`",
+    node_views.NodeView: "`fleet nodes --json`: a list of them",
+    node_views.CleanedNodeView: "`fleet nodes clean NAME --json`",
     notify_view.ChannelTestView: "`fleet notify test --json`: a list of them",
     notify_view.SentView: "`fleet notify list --json`: a list of them",
     notify_view.NotifiedRunsView: "`fleet notify watch --json`",
@@ -95,6 +96,7 @@ PARTS = (
     pulls_view,
     merge_view,
     nodes_view,
+    node_views,
     plan_views,
     estimate_view,
     program_view,
