@@ -5,6 +5,7 @@ flags or the environment (that is `load.py`), nor of adapters: `fleet/app/wiring
 """
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -281,8 +282,6 @@ class Metrics(Section):
     listen: Annotated[Line, Field(pattern=r"^(?:\S*:)?\d{1,5}$|^$")]
     hosts: Texts
 
-    worker: Slug
-
 
 class State(Section):
     dir: Line
@@ -319,6 +318,10 @@ class Config(Section):
     mcp: dict[Slug, McpServer] = {}
     metrics: Metrics
     state: State
+
+    def is_set(self, key: str) -> bool:
+        """Whether the value of a key such as `traces.otlp` is neither empty nor false."""
+        return bool(reduce(getattr, key.split("."), self))
 
     def of(self, kind: type[Kind]) -> Kind:
         """The section of a feature."""

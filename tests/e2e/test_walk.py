@@ -33,7 +33,6 @@ OPTIONAL = re.compile(r"\b(features|nodes?|ray|forges?|tend|tending|rehearse|mcp
 ALWAYS = {
     "fleet.features.table": "it says which features there are",
     "fleet.engine.local_node": "this machine carries out orders, as a node does",
-    "fleet.features.table": "it names features, and is none",
     "fleet.ports.nodes": "the orders that both carry out",
 }
 

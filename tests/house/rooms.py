@@ -32,7 +32,6 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.features.nodes": EVERYTHING,
     "fleet.features.nodes.cluster": ("fleet.engine.internal_errors", "fleet.features.nodes"),
     "fleet.features.traces": EVERYTHING,
-    "fleet.forge": ("fleet.errors", "worktrees.base"),
     "fleet.ports": ("fleet.core",),
     "fleet.read": ("fleet.core",),
     "fleet.recipes": ("fleet.config.toml", "fleet.core.base", "fleet.errors"),

@@ -15,7 +15,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import datetime
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,6 @@ from fleet.cli.verbosity import show_note
 from fleet.config.environment import current, user
 from fleet.config.layer import WHOLE
 from fleet.config.load import Loaded
-from fleet.config.schema import Config
 from fleet.core.base.hours import BY_HOURS, Hours, read_hours
 from fleet.core.facts.facts import DrainRequested, EngineStarted, Fact, Paused, RunEnded, Unpaused
 from fleet.core.history.evolve import Follower
@@ -39,7 +37,7 @@ from fleet.core.plans.limits import Choices
 from fleet.core.policy.requests import Request
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError
-from fleet.features.table import FEATURES, Feature, load_part
+from fleet.features.table import FEATURES, load_part
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder
 
@@ -92,14 +90,9 @@ async def beside(fleet: Fleet, folder: RunFolder) -> AsyncIterator[None]:
     """What features do beside a run, as far as they are on."""
     async with AsyncExitStack() as stack:
         for feature in FEATURES.values():
-            if feature.beside and _is_on(feature, fleet.config):
+            if feature.beside and fleet.config.is_set(feature.on):
                 await stack.enter_async_context(load_part(feature.beside)(fleet, folder))
         yield
-
-
-def _is_on(feature: Feature, config: Config) -> bool:
-    """Whether the key that turns it on is set."""
-    return bool(reduce(getattr, feature.on.split("."), config))
 
 
 def refuse_unstarted(folder: RunFolder, error: FleetError) -> bool:

@@ -39,7 +39,7 @@ from fleet.core.facts.facts import CheckRun
 from fleet.core.facts.failures import how
 from fleet.core.plans.limits import parse_rung
 from fleet.errors import FleetError
-from fleet.features.table import FEATURES, is_on, load_part
+from fleet.features.table import FEATURES, load_part
 from fleet.ports.worktrees import EffectError
 from fleet.read.init_view import TrialView
 from fleet.read.program_view import Finding
@@ -137,10 +137,9 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: 
         *[
             finding
             for feature in FEATURES.values()
-            if feature.findings and (not feature.on or is_on(feature, fleet.config))
+            if feature.findings and (not feature.on or fleet.config.is_set(feature.on))
             async for finding in load_part(feature.findings)(fleet)
         ],
-        *[finding async for finding in node_findings(fleet.wiring)],
     ]
 
 
