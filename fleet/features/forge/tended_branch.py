@@ -15,7 +15,7 @@ from fleet.errors import FleetError, UsageError
 from fleet.features.forge.forge import Forge, Pull
 from fleet.features.forge.open import open_forge
 from fleet.features.forge.place import Place, place_of_remote, pull_reference
-from fleet.features.table import FEATURES, load_part
+from fleet.features.table import FEATURES, Feature, load_part
 from fleet.read.merge_view import MergeView
 from fleet.runs.crash_points import reached
 from fleet.runs.run_folder import FirstFact, RunFolder, runs_by_start
@@ -30,9 +30,9 @@ Take = Callable[[Fleet, RunFolder, Work, str, float], Awaitable[MergeView | str]
 """Brings the result of a run into a branch: see `Feature.takes`."""
 
 
-def find_take() -> Take:
+def find_take(features: Mapping[str, Feature] = FEATURES) -> Take:
     """What brings results into branches, which is a feature of its own."""
-    for feature in FEATURES.values():
+    for feature in features.values():
         if feature.takes:
             return cast("Take", load_part(feature.takes))
     raise FleetError("fleet tend needs fleet merge, which is not part of this fleet")
