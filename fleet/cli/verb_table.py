@@ -32,8 +32,6 @@ KERNEL: dict[str, dict[str, Verb]] = {
     },
     "Plans and settings": {
         "plans": Verb("plans:plans", "repository", "Show, check, compare, draw, edit and save plans."),
-        "try": Verb("init:try_command", "repository", "Try set-up and gate in the box, without a run."),
-        "init": Verb("init:init", "repository", "Find out how to test this repository, and write fleet.toml."),
         "config": Verb("configure:config", "repository", "Show the configuration and where each value comes from."),
         "explain-policy": Verb("configure:explain_policy", "repository", "Show how each kind of failure is handled."),
     },

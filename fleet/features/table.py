@@ -54,6 +54,9 @@ class Feature:
     joins: str = ""
     """What has other machines work on a run: a function of the fleet, the run's folder and state, its worktrees and its
     calls that returns an async context manager of `Nodes`. It is loaded when a run first wants a node."""
+    tries: str = ""
+    """How the doctor tries set-up and gate, with `--try`: a function of the fleet, the repository and what is called
+    when a step begins (or None) that returns an async iterator of `Finding`s."""
     findings: str = ""
     """What the doctor finds about it: a function of the fleet that returns an async iterator of `Finding`s. Of what is
     not configured there is none."""
@@ -119,6 +122,19 @@ FEATURES: dict[str, Feature] = {
         on="notify.channels",
         beside="notify.notifier:keeping_notifier",
         findings="notify.findings:notify_findings",
+    ),
+    "recipes": Feature(
+        verbs={
+            "Plans and settings": {
+                "try": Verb(
+                    "recipes.verbs:try_command", "repository", "Try set-up and gate in the box, without a run."
+                ),
+                "init": Verb(
+                    "recipes.verbs:init", "repository", "Find out how to test this repository, and write fleet.toml."
+                ),
+            }
+        },
+        tries="recipes.trial_findings:trial_findings",
     ),
     "rehearse": Feature(
         verbs={

@@ -129,3 +129,15 @@ class Finding:
     """What to do about it; empty where nothing needs to be done."""
     dollars: float | None = None
     """What a call to the service cost; null where none was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValueView:
+    """A key of the configuration as it applies here."""
+
+    key: str
+    """With dots, such as `run.workers`; a table such as `run` holds several."""
+    value: object
+    """Its value: a text, a number, true or false, null where none is set, a list or a table."""
+    origin: str
+    """Where the value comes from; empty for a table, whose keys may come from several places."""

@@ -412,3 +412,17 @@ def limits_view(state: RunState, now: float, *, alive: bool, changed: bool) -> L
     for budget in run_budgets(state, now):
         budgets[budget.unit] = LimitView(budget.limit, round(budget.remaining, ROUNDED[budget.unit]))
     return LimitsView(state.run, alive, changed, state.policy.workers, budgets)
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """The log of the last run of the project's gate or of the set-up command."""
+
+    of: str
+    """`gate` or `setup`."""
+    log: str
+    """The file."""
+    text: str
+    """Its content: the command, its output (of a very long one, both ends), and how it ended."""
+    earlier: tuple[str, ...]
+    """The files of earlier runs, the first one first."""

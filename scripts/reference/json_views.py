@@ -12,6 +12,7 @@ from fleet.features.audit import attribution, audit_view
 from fleet.features.forge import pulls_view
 from fleet.features.nodes import node_views
 from fleet.features.notify import causes, notify_view
+from fleet.features.recipes import init_view
 from fleet.features.rehearse import rehearsal_view
 from fleet.features.serve_acp import verbs as acp_verbs
 from fleet.features.serve_mcp import verbs as mcp_verbs
@@ -19,7 +20,6 @@ from fleet.read import (
     base_view,
     estimate_view,
     incident_view,
-    init_view,
     merge_view,
     nodes_view,
     plan_views,
@@ -42,8 +42,8 @@ VERBS: Mapping[type, str] = {
     attribution.CommitsView: "`fleet commits --json`",
     init_view.TrialView: "`fleet try --json`",
     init_view.InitView: "`fleet init --json`",
-    init_view.ConfigValueView: "`fleet config get --json`",
-    init_view.LogView: "`fleet logs gate --json`, `fleet logs setup --json`",
+    program_view.ConfigValueView: "`fleet config get --json`",
+    run_view.LogView: "`fleet logs gate --json`, `fleet logs setup --json`",
     rehearsal_view.RehearsalView: "`fleet rehearse --json`",
     pulls_view.TendView: "`fleet tend --json`",
     merge_view.MergeView: "`fleet merge --json`",

@@ -6,7 +6,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -23,11 +23,10 @@ from agents.tools.mcp_catalog import Listing, ServerSettings
 from agents.tools.servers import MOST_DECLARED, McpServers, open_servers, tools_of_servers
 from agents.workers.command import ACP_EXTRA, has_acp, program_name, program_of
 from agents.workers.registry import problems_of
-from dashboards.text.formats import counted, duration
+from dashboards.text.formats import counted
 from dashboards.text.safe import safe
 from fleet.app.capacity import capacity
 from fleet.app.fleet import Fleet, refuse_branch
-from fleet.app.recipe_trials import Progress, TrialOrder, try_out
 from fleet.app.wiring import INSTALL, Wiring, found_in, has_packages, server_settings
 from fleet.cli import common
 from fleet.cli.clock import Clock, run_with_clock
@@ -35,13 +34,10 @@ from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox, f
 from fleet.config.environment import current
 from fleet.config.schema import as_policy
 from fleet.core.base.ids import RunId, result_branch
-from fleet.core.facts.facts import CheckRun
-from fleet.core.facts.failures import how
 from fleet.core.plans.limits import parse_rung
 from fleet.errors import FleetError
 from fleet.features.table import FEATURES, load_part
 from fleet.ports.worktrees import EffectError
-from fleet.read.init_view import TrialView
 from fleet.read.program_view import Finding
 from fleet.runs.run_folder import make_state_dir
 from worktrees.git.program import ask_git, text
@@ -57,7 +53,8 @@ OLDEST_GIT = (2, 39)
 LEAST_FREE_GB = 2.0
 ANY_RUN = RunId("any-run")  # for its result branch, which nothing may be in the way of
 CONNECT_S = 5.0
-SHOWN = 3  # lines of a red gate
+Progress = Callable[[str, str], None]
+"""Called when a step begins, with its command."""
 
 
 def doctor(
@@ -238,13 +235,14 @@ def _tool_chains(fleet: Fleet) -> Iterator[Finding]:
 
 async def _gate_findings(fleet: Fleet, repository: Path, *, gate: bool, progress: Progress | None) -> list[Finding]:
     checks, trees = fleet.config.checks, fleet.config.worktrees
-    if not gate or not (checks.gate.strip() or trees.setup.strip()):
+    tries = [feature.tries for feature in FEATURES.values() if feature.tries]
+    if not (gate and tries) or not (checks.gate.strip() or trees.setup.strip()):
         return [_gate(fleet)]
     try:
-        trial = await try_out(fleet.config, fleet.environ, TrialOrder(repository), progress)
+        tried = [finding for place in tries async for finding in load_part(place)(fleet, repository, progress)]
     except FleetError as error:
         return [Finding("gate", ok=False, says="not tried", fix=str(error))]
-    return [*_tried(trial), *([] if checks.gate.strip() else [_gate(fleet)])]
+    return [*tried, *([] if checks.gate.strip() else [_gate(fleet)])]
 
 
 def _gate(fleet: Fleet) -> Finding:
@@ -254,24 +252,6 @@ def _gate(fleet: Fleet) -> Finding:
         fix = "`fleet init` looks for a test command, or set checks.gate in fleet.toml"
         return Finding("gate", ok=True, says="NONE: only the subtasks' own checks decide what lands", fix=fix)
     return Finding("gate", ok=True, says=f"{safe(gate, limit=100)} (not run; --try runs set-up and gate in the box)")
-
-
-def _tried(trial: TrialView) -> Iterator[Finding]:
-    """Set-up and gate as they were tried."""
-    fix = "; ".join(trial.advice) or "fleet try shows more"
-    if trial.setup is not None:
-        yield _command("set-up", trial.setup.check, fix)
-    if trial.check is not None:
-        yield _command("gate", trial.check, fix)
-    if trial.verdict == "not possible" and trial.failure is not None:
-        yield Finding("gate", ok=False, says=safe(trial.failure.summary, limit=200), fix=fix)
-
-
-def _command(what: str, check: CheckRun, fix: str) -> Finding:
-    causes = "".join(f" | {safe(line, limit=160)}" for line in check.causes[:SHOWN])
-    result = f"green in the box, {duration(check.seconds)}" if check.passed else f"{how(check)} in the box{causes}"
-    says = f"{safe(check.command, limit=100)}: {result}"
-    return Finding(what, ok=check.passed, says=says, fix="" if check.passed else safe(fix, limit=1000))
 
 
 def _state(fleet: Fleet) -> Finding:

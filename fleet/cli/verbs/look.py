@@ -30,9 +30,8 @@ from fleet.core.history.evolve import Follower
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError, UsageError
 from fleet.read.base_view import dump_view
-from fleet.read.init_view import LogView
 from fleet.read.plan_views import VersionChangesView, version_diffs
-from fleet.read.run_view import StatusView, run_view, status_view
+from fleet.read.run_view import LogView, StatusView, run_view, status_view
 from fleet.read.subtask_view import DiffView, subtask_view
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, all_runs, find_run, git_folder, is_same_repository, readable_runs, runs_dir

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.recipe_trials import TrialOrder, try_out
-from fleet.app.wiring import TOOL_CHAINS, found_in, shown_by
+from fleet.app.wiring import TOOL_CHAINS, Wiring, found_in, shown_by
 from fleet.config.load import load_config
+from fleet.core.plans.plan import Criterion
 from fleet.errors import UsageError
 from tests.worktrees.conftest import make_repository
+from worktrees.leases.run_worktrees import open_trial_worktrees
+from worktrees.target.target import inspect
 
 PROGRAMS = {
     "rustup": (".cargo/bin/cargo", "cargo"),
@@ -98,13 +100,16 @@ async def test_the_box_shows_the_tools_and_nothing_beside_them(home: Path) -> No
     )
     flags = {"state.dir": str(home.parent / "state"), "box.tool_chains": list(TOOL_CHAINS)}
     config = load_config(environ={}, user_file=None, flags=flags).config
-    trial = await try_out(config, {"HOME": str(home)}, TrialOrder(repository, command=command))
-    assert trial.check is not None
-    assert trial.verdict == "green", trial.check.output
-    assert "javac works" in trial.check.output
-    assert ".ssh" not in trial.check.output
-    spoil = f"echo x > {home}/.bun/bin/bun"
-    assert (await try_out(config, {"HOME": str(home)}, TrialOrder(repository, command=spoil))).verdict == "red"
+    target = await inspect(repository)
+    async with (
+        open_trial_worktrees(target, Wiring(config, {"HOME": str(home)}).worktrees) as worktrees,
+        worktrees.lease(target.base) as lease,
+    ):
+        check = await lease.check(Criterion(criterion="tools", run=command))
+        assert check.passed, check.output
+        assert "javac works" in check.output
+        assert ".ssh" not in check.output
+        assert not (await lease.check(Criterion(criterion="spoil", run=f"echo x > {home}/.bun/bin/bun"))).passed
     assert "bun works" in (home / ".bun/bin/bun").read_text(encoding="utf-8")
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.recipes import runners
-from fleet.recipes.find import FAMILIES, find_recipes
-from fleet.recipes.tree import DEEPEST, LONGEST_NAME, MOST_NAMES, Tree, strings, table, usable_names
+from fleet.features.recipes import runners
+from fleet.features.recipes.find import FAMILIES, find_recipes
+from fleet.features.recipes.tree import DEEPEST, LONGEST_NAME, MOST_NAMES, Tree, strings, table, usable_names
 from tests.effort import examples
 
 MANIFESTS = (

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from fleet.config.load import load_config
-from fleet.recipes.find import find_recipes
-from fleet.recipes.recipe import Reasoned, Recipe, fleet_toml
-from fleet.recipes.tree import Tree
-from tests.fleet.recipes.cases import CASES
-from tests.fleet.recipes.test_find import first
+from fleet.features.recipes.find import find_recipes
+from fleet.features.recipes.recipe import Reasoned, Recipe, fleet_toml
+from fleet.features.recipes.tree import Tree
+from tests.fleet.features.recipes.cases import CASES
+from tests.fleet.features.recipes.test_find import first
 
 ODD = 'sh "a\\b" \N{SNOWMAN}\N{GRINNING FACE} \' # [x]'
 

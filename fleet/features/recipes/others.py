@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from fleet.recipes.recipe import MAKE_TOOLS, ROOT, TOOLS, Reasoned, Recipe, install_tool, joined
-from fleet.recipes.tree import Tree, table
+from fleet.features.recipes.recipe import MAKE_TOOLS, ROOT, TOOLS, Reasoned, Recipe, install_tool, joined
+from fleet.features.recipes.tree import Tree, table
 
 
 class Row(NamedTuple):

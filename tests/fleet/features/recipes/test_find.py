@@ -2,10 +2,10 @@
 
 import pytest
 
-from fleet.recipes.find import find_recipes
-from fleet.recipes.recipe import Recipe, together
-from fleet.recipes.tree import Tree
-from tests.fleet.recipes.cases import CASES, PYTEST, UNITTEST, Case, package
+from fleet.features.recipes.find import find_recipes
+from fleet.features.recipes.recipe import Recipe, together
+from fleet.features.recipes.tree import Tree
+from tests.fleet.features.recipes.cases import CASES, PYTEST, UNITTEST, Case, package
 
 
 def first(case: Case) -> Recipe:

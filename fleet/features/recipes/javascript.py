@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fleet.recipes.recipe import MAKE_TOOLS, TOOLS, Reasoned, Recipe, joined
-from fleet.recipes.tree import Tree, strings, table
+from fleet.features.recipes.recipe import MAKE_TOOLS, TOOLS, Reasoned, Recipe, joined
+from fleet.features.recipes.tree import Tree, strings, table
 
 SCRIPTS = ("test", "test:unit", "test:ci", "unit", "tests", "spec", "check")
 NO_TEST = "no test specified"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.recipe_trials import TrialOrder, try_out
 from fleet.config.load import load_config
 from fleet.errors import FleetError
-from fleet.read.init_view import TrialView
+from fleet.features.recipes.init_view import TrialView
+from fleet.features.recipes.trials import TrialOrder, try_out
 from tests.worktrees.conftest import fingerprint, git, make_repository, path_without
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from fleet.recipes import javascript, others, python, runners
-from fleet.recipes.recipe import Recipe, with_needs_of
-from fleet.recipes.tree import Tree
+from fleet.features.recipes import javascript, others, python, runners
+from fleet.features.recipes.recipe import Recipe, with_needs_of
+from fleet.features.recipes.tree import Tree
 
 Detect = Callable[[Tree], Iterator[Recipe]]
 

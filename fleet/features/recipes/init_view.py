@@ -73,40 +73,6 @@ class InitView:
     """What is unusual about the repository, or was left to you."""
 
 
-# ---- config view -----------------------------------------------------------------------------------------------------
-# One key of the configuration with its value, as `fleet config get` prints it.
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigValueView:
-    """A key of the configuration as it applies here."""
-
-    key: str
-    """With dots, such as `run.workers`; a table such as `run` holds several."""
-    value: object
-    """Its value: a text, a number, true or false, null where none is set, a list or a table."""
-    origin: str
-    """Where the value comes from; empty for a table, whose keys may come from several places."""
-
-
-# ---- log view --------------------------------------------------------------------------------------------------------
-# The whole output of a gate or a set-up command, from its log.
-
-
-@dataclass(frozen=True, slots=True)
-class LogView:
-    """The log of the last run of the project's gate or of the set-up command."""
-
-    of: str
-    """`gate` or `setup`."""
-    log: str
-    """The file."""
-    text: str
-    """Its content: the command, its output (of a very long one, both ends), and how it ended."""
-    earlier: tuple[str, ...]
-    """The files of earlier runs, the first one first."""
-
-
 # ---- trial view ------------------------------------------------------------------------------------------------------
 # A trial: what the set-up command and the gate, or another command, did on a commit, without a run.
 

@@ -4,8 +4,8 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from fleet.recipes.recipe import Reasoned, Recipe, install_tool, joined
-from fleet.recipes.tree import Tree, strings, table
+from fleet.features.recipes.recipe import Reasoned, Recipe, install_tool, joined
+from fleet.features.recipes.tree import Tree, strings, table
 
 VENVS = (".venv", "venv", "env")
 REQUIREMENTS = re.compile(

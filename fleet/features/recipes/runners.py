@@ -5,8 +5,8 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fleet.recipes.recipe import MAKE_TOOLS, TOOLS, Recipe, is_command
-from fleet.recipes.tree import Tree, table
+from fleet.features.recipes.recipe import MAKE_TOOLS, TOOLS, Recipe, is_command
+from fleet.features.recipes.tree import Tree, table
 
 TASKS = ("test", "tests", "check", "unittest", "unit", "test-unit", "ci")
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fleet.recipes.lacking import private_files, ran_nothing, remedies, wants_network
-from fleet.recipes.recipe import Recipe
-from fleet.recipes.tree import Tree
+from fleet.features.recipes.lacking import private_files, ran_nothing, remedies, wants_network
+from fleet.features.recipes.recipe import Recipe
+from fleet.features.recipes.tree import Tree
 
 GATE = Recipe("make", "make test", "Makefile has a target 'test'")
 

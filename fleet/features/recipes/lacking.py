@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from fleet.recipes.recipe import Reasoned, Recipe, is_command, joined
-from fleet.recipes.tree import Tree
+from fleet.features.recipes.recipe import Reasoned, Recipe, is_command, joined
+from fleet.features.recipes.tree import Tree
 
 NO_NETWORK = re.compile(
     r"EAI_AGAIN|getaddrinfo|Could not resolve host|Temporary failure in name resolution|Name or service not known|"

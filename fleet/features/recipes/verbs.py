@@ -13,17 +13,6 @@ import typer
 from dashboards.text.formats import duration
 from dashboards.text.incident_text import advice_lines, cause_lines, check_lines
 from dashboards.text.safe import safe
-from fleet.app.recipe_trials import (
-    Permission,
-    Settled,
-    TrialOrder,
-    Trials,
-    TrialSettings,
-    Tried,
-    chain_of,
-    read_project,
-    try_out,
-)
 from fleet.app.wiring import Wiring
 from fleet.cli import common
 from fleet.cli.clock import Clock, run_with_clock
@@ -34,11 +23,22 @@ from fleet.config.load import REPOSITORY_FILE, Loaded, load_config, set_in_file,
 from fleet.config.schema import Config
 from fleet.core.base.ids import slug
 from fleet.errors import UsageError
-from fleet.read.init_view import InitView, TrialView, TriedView, Verdict, YourKey
-from fleet.recipes.find import Found, find_recipes
-from fleet.recipes.lacking import private_files
-from fleet.recipes.recipe import Recipe, fleet_toml, together
-from fleet.recipes.tree import Tree
+from fleet.features.recipes.find import Found, find_recipes
+from fleet.features.recipes.init_view import InitView, TrialView, TriedView, Verdict, YourKey
+from fleet.features.recipes.lacking import private_files
+from fleet.features.recipes.recipe import Recipe, fleet_toml, together
+from fleet.features.recipes.tree import Tree
+from fleet.features.recipes.trials import (
+    Permission,
+    Settled,
+    TrialOrder,
+    Trials,
+    TrialSettings,
+    Tried,
+    chain_of,
+    read_project,
+    try_out,
+)
 from fleet.runs.run_folder import root_of
 from worktrees.sandbox.box import has_program
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.recipe_trials import LARGEST_TEXT, read_project
+from fleet.features.recipes.trials import LARGEST_TEXT, read_project
 from tests.worktrees.conftest import make_repository
 
 pytestmark = pytest.mark.anyio

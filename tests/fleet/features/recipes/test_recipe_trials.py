@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.recipe_trials import (
+from fleet.config.load import load_config
+from fleet.features.recipes.find import find_recipes
+from fleet.features.recipes.recipe import Recipe
+from fleet.features.recipes.trials import (
     Permission,
     Settled,
     Trials,
@@ -16,9 +19,6 @@ from fleet.app.recipe_trials import (
     config_with,
     read_project,
 )
-from fleet.config.load import load_config
-from fleet.recipes.find import find_recipes
-from fleet.recipes.recipe import Recipe
 from tests.worktrees.conftest import git, make_repository
 
 UNITTEST = "import unittest\n\n\nclass T(unittest.TestCase):\n    def test_a(self):\n        {body}\n"

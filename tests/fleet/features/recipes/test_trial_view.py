@@ -4,7 +4,7 @@ import pytest
 
 from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import CheckRun, Failure, SetupRun
-from fleet.read.init_view import TrialView, trial_view
+from fleet.features.recipes.init_view import TrialView, trial_view
 
 GREEN = CheckRun(criterion="gate", command="make test", passed=True)
 RED = CheckRun(criterion="gate", command="make test", passed=False, causes=("FAILED test_a",))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli.verbs.init import timer_units
 from fleet.errors import UsageError
+from fleet.features.recipes.verbs import timer_units
 
 
 def units(root: Path) -> dict[str, str]:

@@ -26,12 +26,12 @@ from fleet.core.verdicts.judges import NO_RESULTS, is_analysis
 from fleet.core.verdicts.summaries import starts_pytest
 from fleet.engine.commands.checks import NO_REPORT
 from fleet.errors import FleetError
+from fleet.features.recipes.find import Found, Part
+from fleet.features.recipes.init_view import TrialView, TriedVerdict, trial_view
+from fleet.features.recipes.lacking import ran_nothing, remedies, wants_network
+from fleet.features.recipes.recipe import Recipe, together
+from fleet.features.recipes.tree import Tree, usable_names
 from fleet.ports.worktrees import EffectError
-from fleet.read.init_view import TrialView, TriedVerdict, trial_view
-from fleet.recipes.find import Found, Part
-from fleet.recipes.lacking import ran_nothing, remedies, wants_network
-from fleet.recipes.recipe import Recipe, together
-from fleet.recipes.tree import Tree, usable_names
 from fleet.runs.run_folder import make_state_dir
 from worktrees.base.settings import WorktreeSettings
 from worktrees.git.program import ask_git, fields
@@ -386,7 +386,7 @@ def _log(trial: TrialView, check: CheckRun) -> str:
 
 
 # ---- project ---------------------------------------------------------------------------------------------------------
-# Reads a repository's checkout for `fleet.recipes`: names from git, beginnings of texts. Its contents are hostile.
+# Reads a repository's checkout for recipes: names from git, beginnings of texts. Its contents are hostile.
 #
 # Links are not followed, pipes are not waited for, and sizes and numbers are limited. Nothing of the repository runs.
 
