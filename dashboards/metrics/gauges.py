@@ -19,7 +19,7 @@ from dashboards.metrics.catalog import (
 from dashboards.metrics.tally import Tally, name_of
 from fleet import __version__
 from fleet.ports.agents import CallGauges
-from fleet.read.figures import RunFigures
+from fleet.read.metric_figures import MetricFigures
 from fleet.read.run import RunSnapshot
 from fleet.read.run_view import SubtaskStatus
 
@@ -69,7 +69,7 @@ class RunsSnapshot:
 
 
 def samples(snapshot: RunsSnapshot, tally: Tally) -> Iterator[Sample]:
-    runs = [run.figures for run in snapshot.open]
+    runs = [run.metrics for run in snapshot.open]
     yield "fleet_build_info", (__version__,), 1
     yield from _runs(snapshot, runs)
     yield from _work(runs)
@@ -93,7 +93,7 @@ def _sum(counts: Iterable[Mapping[Name, int]]) -> Counter[str]:
     return total
 
 
-def _runs(snapshot: RunsSnapshot, runs: Sequence[RunFigures]) -> Iterator[Sample]:
+def _runs(snapshot: RunsSnapshot, runs: Sequence[MetricFigures]) -> Iterator[Sample]:
     counts = Counter[str](run.status for run in runs) + Counter(snapshot.ended)
     for state in RUN_STATES:
         yield "fleet_runs", (state,), counts[state]
@@ -118,7 +118,7 @@ def _ended(ended: EndedFigures) -> Iterator[Sample]:
     yield "fleet_run_interrupted", run, False
 
 
-def _run(it: RunFigures) -> Iterator[Sample]:
+def _run(it: MetricFigures) -> Iterator[Sample]:
     run = (it.run,)
     yield "fleet_run_info", (it.run, name_of(PurePath(it.repository).name), it.status), 1
     yield "fleet_run_started_timestamp_seconds", run, it.started_at
@@ -139,7 +139,7 @@ def _run(it: RunFigures) -> Iterator[Sample]:
         yield "fleet_run_budget_used_ratio", run, it.budget_used
 
 
-def _work(runs: Sequence[RunFigures]) -> Iterator[Sample]:
+def _work(runs: Sequence[MetricFigures]) -> Iterator[Sample]:
     agents, subtasks = _sum(run.agents for run in runs), _sum(run.subtasks for run in runs)
     for state in AGENT_STATES:
         yield "fleet_agents", (state,), agents[state]
@@ -150,7 +150,7 @@ def _work(runs: Sequence[RunFigures]) -> Iterator[Sample]:
     yield "fleet_worktree_leases", (), agents["working"]
 
 
-def _nodes(runs: Sequence[RunFigures], tally: Tally) -> Iterator[Sample]:
+def _nodes(runs: Sequence[MetricFigures], tally: Tally) -> Iterator[Sample]:
     """The nodes of runs at work, by names that are counted together where there are too many."""
     states, attempts, slots = Counter[str](), Counter[str](), Counter[str]()
     up: dict[str, bool] = {}
@@ -169,7 +169,7 @@ def _nodes(runs: Sequence[RunFigures], tally: Tally) -> Iterator[Sample]:
     yield "fleet_machine_waits", (), sum(run.waiting_for_machines for run in runs)
 
 
-def _recovery(snapshot: RunsSnapshot, runs: Sequence[RunFigures], tally: Tally) -> Iterator[Sample]:
+def _recovery(snapshot: RunsSnapshot, runs: Sequence[MetricFigures], tally: Tally) -> Iterator[Sample]:
     yield "fleet_incidents_open", (), sum(run.incidents for run in runs)
     outcomes = Counter[str]()
     for (_, outcome), count in tally.counters["fleet_incidents_closed"].items():
@@ -181,7 +181,7 @@ def _recovery(snapshot: RunsSnapshot, runs: Sequence[RunFigures], tally: Tally) 
             yield "fleet_recent_incidents", (window, outcome), recent.within(seconds, snapshot.now)
 
 
-def _landing(snapshot: RunsSnapshot, runs: Sequence[RunFigures], tally: Tally) -> Iterator[Sample]:
+def _landing(snapshot: RunsSnapshot, runs: Sequence[MetricFigures], tally: Tally) -> Iterator[Sample]:
     for window, seconds in WINDOWS.items():
         yield "fleet_recent_commits", (window,), tally.commits.within(seconds, snapshot.now)
     yield "fleet_landing_queue", (), sum(run.queued for run in runs)

@@ -15,7 +15,7 @@ from typing import Any, Self
 from dashboards.metrics.catalog import CALL_REASONS, LABELS, METRICS, MOST_NAMES, OTHER, OUTCOMES, WINDOWS, Metric
 from fleet.core.base.ids import RunId
 from fleet.core.facts import facts as f
-from fleet.read.figures import ClosedIncident, EndedAttempt, Transition
+from fleet.read.metric_figures import ClosedIncident, EndedAttempt, Transition
 
 Labels = tuple[str, ...]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,63}")

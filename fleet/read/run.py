@@ -11,7 +11,7 @@ from functools import cached_property
 from fleet.core.base.ids import QuestionId
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Set
-from fleet.read.figures import RunFigures, run_figures
+from fleet.read.metric_figures import MetricFigures, metric_figures
 from fleet.read.needs import Needed, needed
 from fleet.read.question_view import QuestionView, question_view
 from fleet.read.run_view import RunStatus, StatusView, run_word, status_view
@@ -42,9 +42,9 @@ class RunSnapshot:
         return needed(self.state, self.now, alive=self.alive)
 
     @cached_property
-    def figures(self) -> RunFigures:
+    def metrics(self) -> MetricFigures:
         """What metrics show of it."""
-        return run_figures(self.state, self.now, alive=self.alive)
+        return metric_figures(self.state, self.now, alive=self.alive)
 
     @cached_property
     def questions(self) -> Mapping[QuestionId, QuestionView]:

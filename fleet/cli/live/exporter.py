@@ -13,7 +13,7 @@ from dashboards.metrics.gauges import RunsSnapshot
 from dashboards.metrics.server import Exposition, serving
 from fleet.cli.live.kept_metrics import kept_metrics, was_counted
 from fleet.ports.agents import CallGauges
-from fleet.read.figures import Transition
+from fleet.read.metric_figures import Transition
 from fleet.read.run import RunSnapshot
 from fleet.runs.follow import RunsFollower, free_bytes
 from fleet.runs.run_folder import RunFolder

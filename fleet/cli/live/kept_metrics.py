@@ -14,7 +14,7 @@ from dashboards.metrics.tally import Tally
 from fleet.core.base.output import parse_json
 from fleet.core.history.evolve import Follower
 from fleet.errors import FleetError
-from fleet.read.figures import Transition
+from fleet.read.metric_figures import Transition
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 

@@ -17,7 +17,7 @@ from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.state.state import RunState
 from fleet.ports.agents import CallGauges, RemainingQuota
-from fleet.read.figures import Transition
+from fleet.read.metric_figures import Transition
 from fleet.read.run import RunSnapshot
 from fleet.read.run_view import RunStatus
 from tests.fleet.core.pretend import Pretend

@@ -34,7 +34,7 @@ class NodeFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class RunFigures:
+class MetricFigures:
     """A run that has not ended, in numbers."""
 
     run: RunId
@@ -80,11 +80,11 @@ class RunFigures:
     waiting_for_machines: int
 
 
-def run_figures(state: RunState, now: float, *, alive: bool) -> RunFigures:
+def metric_figures(state: RunState, now: float, *, alive: bool) -> MetricFigures:
     seen_at = now if alive else state.last_at
     status, needs_human = run_word(state, now, alive=alive), bool(needed(state, seen_at, alive=alive))
     shares = [budget.used / budget.limit for budget in run_budgets(state, seen_at)]
-    return RunFigures(
+    return MetricFigures(
         run=state.run,
         repository=state.repository,
         status=status,
