@@ -10,7 +10,7 @@ from time import perf_counter
 from dashboards.run_follower import FactFeed, Feed, WatchedRun
 from fleet.core.facts import facts as f
 from fleet.core.facts.facts import Fact
-from fleet.core.state.state import RunState
+from fleet.read.run_reader import Step
 
 LONGEST_GAP_S = 15.0
 SLOWEST, FASTEST = 0.125, 1024.0
@@ -195,10 +195,10 @@ class _Reader(WatchedRun):
         super().__init__(feed, _no_time, facts=_Until(feed, None))
         self._past = past
 
-    def _take(self, before: RunState | None, fact: f.Fact, after: RunState) -> None:
+    def _take(self, step: Step) -> None:
         count = self._event_count
-        super()._take(before, fact, after)
-        self._past.took(self.seq, fact.at, is_event=self._event_count > count)
+        super()._take(step)
+        self._past.took(self.seq, step.fact.at, is_event=self._event_count > count)
 
 
 class _Until:

@@ -15,12 +15,13 @@ from typing import Protocol, TypeVar, cast
 from dashboards.text.event_text import event_text
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.facts import facts as f
-from fleet.core.history.evolve import FactSource, Follower, OnFact
+from fleet.core.history.evolve import FactSource
 from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
-from fleet.core.state.state import Batch, RunState
 from fleet.errors import FleetError
+from fleet.read.queue import PastBatch
 from fleet.read.run import RunSnapshot
+from fleet.read.run_reader import RunReader, Step
 
 # ---- ports -----------------------------------------------------------------------------------------------------------
 # What the terminal UI needs from outside: runs to read and to send requests to. It opens no journal itself.
@@ -101,37 +102,28 @@ RUNS = 30  # the latest ones are followed
 Made = TypeVar("Made")
 
 
-class FollowedRun:
-    """The state of one run, as far as its journal was read."""
+class FollowedRun(RunReader):
+    """One run, as far as its journal was read."""
 
     def __init__(
-        self, feed: Feed, clock: Callable[[], float], *, facts: FactFeed | None = None, on_fact: OnFact | None = None
+        self,
+        feed: Feed,
+        clock: Callable[[], float],
+        *,
+        facts: FactFeed | None = None,
+        take: Callable[[Step], None] | None = None,
     ) -> None:
+        super().__init__(take)
         self.feed = feed
         self.clock = clock
         self._facts = facts or feed
-        self._follower = Follower(on_fact)
         self.alive = False
         """Whether a process was running it when someone last looked."""
 
     @property
-    def state(self) -> RunState | None:
-        return self._follower.state
-
-    @property
     def snapshot(self) -> RunSnapshot | None:
         """The run now; None before its first fact was read."""
-        return None if self.state is None else RunSnapshot(self.state, self.now, self.alive)
-
-    @property
-    def seq(self) -> int:
-        """The number of the last fact that was read."""
-        return self._follower.seq
-
-    @property
-    def loaded(self) -> bool:
-        """Whether the journal was read to its end."""
-        return self._follower.loaded
+        return self.snapshot_at(self.now, alive=self.alive)
 
     @property
     def now(self) -> float:
@@ -148,7 +140,7 @@ class FollowedRun:
     def catch_up(self, seconds: float) -> bool:
         """Read new facts for at most `seconds`; return whether there were any."""
         until = perf_counter() + seconds
-        return self._follower.catch_up(self._facts, lambda: perf_counter() <= until)
+        return self.read(self._facts, lambda: perf_counter() <= until)
 
     def look(self) -> None:
         """See whether a process is running it."""
@@ -220,21 +212,13 @@ class Event:
     """How many lines continue it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TestedBatch:
-    """A batch that was tested, and its result."""
-
-    result: f.BatchTested
-    batch: Batch | None
-
-
 class WatchedRun(FollowedRun):
     """A run with its events and its batches."""
 
     def __init__(self, feed: Feed, clock: Callable[[], float], *, facts: FactFeed | None = None) -> None:
-        super().__init__(feed, clock, facts=facts, on_fact=self._take)
+        super().__init__(feed, clock, facts=facts, take=self._take)
         self.events: deque[Event] = deque(maxlen=EVENTS)
-        self.batches: deque[TestedBatch] = deque(maxlen=BATCHES)
+        self.batches: deque[PastBatch] = deque(maxlen=BATCHES)
         self._landed_at: list[float] = []
         """In ascending order."""
         self._event_count = 0
@@ -249,7 +233,7 @@ class WatchedRun(FollowedRun):
     def fork(self, facts: FactFeed, clock: Callable[[], float]) -> "WatchedRun":
         """Another one that has read as much, and continues with these facts."""
         twin = WatchedRun(self.feed, clock, facts=facts)
-        twin._follower.state, twin._follower.seq = self._follower.state, self._follower.seq
+        twin.continue_from(self)
         twin.events, twin.batches = self.events.copy(), self.batches.copy()
         twin._landed_at, twin._event_count = self._landed_at.copy(), self._event_count
         return twin
@@ -273,22 +257,22 @@ class WatchedRun(FollowedRun):
             counts = [after - before for before, after in pairwise(places)]
         return counts
 
-    def _take(self, before: RunState | None, fact: f.Fact, after: RunState) -> None:
+    def _take(self, step: Step) -> None:
+        fact = step.fact
         if isinstance(fact, f.ModelCalled):  # by far the most frequent fact, and never an event
             return
         if isinstance(fact, f.BatchTested):
-            self._landed_at += [after.last_at] * len(fact.landed)
-            batch = before.landing.open_batch(fact.number) if before is not None else None
-            self.batches.append(TestedBatch(fact, batch))
+            self._landed_at += [step.at] * len(fact.landed)
+            self.batches.append(step.batch(fact))
         about = getattr(fact, "subtask", None) or getattr(fact, "about", None)
         members = _members(fact)
-        lines = (event_text(after, fact) or "").splitlines()
+        lines = (event_text(step.after, fact) or "").splitlines()
         for place, line in enumerate(lines):
             self._event_count += 1
-            key = f"e{self._event_count}:{about if about in after.subtasks else ''}"
+            key = f"e{self._event_count}:{about if step.has_subtask(about) else ''}"
             routine, more = place > 0 or _is_routine(fact), 0 if place else len(lines) - 1
             tone = _tone(fact, line)
-            self.events.append(Event(after.last_at, line, tone, about, key, routine, members, more))
+            self.events.append(Event(step.at, line, tone, about, key, routine, members, more))
 
 
 def _members(fact: f.Fact) -> tuple[SubtaskId, ...]:

@@ -25,10 +25,8 @@ from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Drop, Revision, revision_between
-from fleet.core.policy.requests import Request, awaits_approval, request_problem, waiting_for_approval
-from fleet.core.state.state import RunState
-from fleet.core.state.status import split_or_dropped
-from fleet.read.question_view import question_view, when_read
+from fleet.core.policy.requests import Request
+from fleet.read.run import RunSnapshot
 
 # ---- dialogs ---------------------------------------------------------------------------------------------------------
 # Dialogs: a text to read, a choice by key, a line of input. They show plain text, never markup.
@@ -171,12 +169,12 @@ class Actions(App[None]):
     marked: frozenset[SubtaskId]
     """The subtasks that the next action is about, if there are any."""
 
-    def _state(self) -> RunState | None:
+    def _snapshot(self) -> RunSnapshot | None:
         """The run to send a request to; None, with a notice, in a replay."""
         if self.replay is not None:
             self._note("a replay takes no requests")
             return None
-        return self.watched.state
+        return self.watched.snapshot
 
     def _note(self, text: str) -> None:
         self.notify(text, markup=False)
@@ -186,10 +184,10 @@ class Actions(App[None]):
 
     def ask(self, request: Request, done: str) -> None:
         """Put a request into the inbox, if it is valid now."""
-        state = self._state()
-        if state is None:
+        snapshot = self._snapshot()
+        if snapshot is None:
             return
-        problem = request_problem(state, request)
+        problem = snapshot.problem_of(request)
         if problem is not None:
             self._warn(problem)
             return
@@ -208,11 +206,11 @@ class Actions(App[None]):
     # ---- questions
 
     def action_answer(self, id_: str = "") -> None:
-        state = self._state()
-        if state is None:
+        snapshot = self._snapshot()
+        if snapshot is None:
             return
-        question = state.questions.get(QuestionId(id_) if id_ else self._current_question(state))
-        if question is None or question.answer is not None:
+        question = snapshot.questions.get(QuestionId(id_) if id_ else self._current_question(snapshot))
+        if question is None:
             self._note("there is no open question")
             return
         number = question.id
@@ -221,34 +219,33 @@ class Actions(App[None]):
             request = f.QuestionAnswered(at=self.clock(), question=number, answer=text, by=self.user)
             self.ask(request, f"{number} answered")
 
-        view = question_view(state, question, self.watched.now, alive=self.watched.alive)
         width = text_width(self.size.width)
-        lines = (piece for line in question_lines(view, evidence=EVIDENCE) for piece in wrapped(line, width))
-        title = f"{number}: {safe(question.text, limit=600)}"
+        lines = (piece for line in question_lines(question, evidence=EVIDENCE) for piece in wrapped(line, width))
+        title = f"{number}: {safe(question.question, limit=600)}"
         self._open(InputDialog(title, "\n".join(lines), options=tuple(map(safe, question.options))), answer)
 
-    def _current_question(self, state: RunState) -> QuestionId:
+    def _current_question(self, snapshot: RunSnapshot) -> QuestionId:
         """The question under the cursor, or the first open one."""
-        subtask = state.subtasks.get(SubtaskId(self._current("s")))
-        about = subtask.question if subtask is not None else None
-        opened = next((question.id for question in state.open_questions()), QuestionId(""))
-        return QuestionId(self._current("q")) or about or opened
+        about = snapshot.question_about(SubtaskId(self._current("s")))
+        if chosen := QuestionId(self._current("q")):
+            return chosen
+        return about.id if about is not None else next(iter(snapshot.questions), QuestionId(""))
 
     # ---- the plan
 
-    def _awaiting(self) -> RunState | None:
+    def _awaiting(self) -> RunSnapshot | None:
         """The run, if its plan waits for approval."""
-        state = self._state()
-        if state is not None and not awaits_approval(state):
+        snapshot = self._snapshot()
+        if snapshot is not None and not snapshot.awaits_approval:
             self._note("no plan waits for approval")
             return None
-        return state
+        return snapshot
 
     def action_approve(self) -> None:
-        state = self._awaiting()
-        if state is None:
+        snapshot = self._awaiting()
+        if snapshot is None:
             return
-        version, part = state.plan.version, self._part(state)
+        version, part = snapshot.plan.version, self._part(snapshot)
 
         def approve(key: str) -> None:
             only = part if key == "o" else None
@@ -256,68 +253,69 @@ class Actions(App[None]):
             self.ask(request, f"plan version {version} approved{_for(only)}")
 
         choices = {"y": "approve"} if part is None else {"y": "approve all", "o": f"only {subtasks_named(part)}"}
-        self._open(ChoiceDialog(f"Approve plan version {version}?", self._review(state), choices), approve)
+        self._open(ChoiceDialog(f"Approve plan version {version}?", self._review(snapshot), choices), approve)
 
     def action_reject(self) -> None:
-        state = self._awaiting()
-        if state is None:
+        snapshot = self._awaiting()
+        if snapshot is None:
             return
-        part = self._part(state)
+        part = self._part(snapshot)
         if part is None:
-            self._ask_reason(state, None)
+            self._ask_reason(snapshot, None)
             return
-        choices = {"a": f"all {len(waiting_for_approval(state))}", "o": f"only {subtasks_named(part)}"}
-        dialog = ChoiceDialog("Reject what?", self._review(state), choices, no="nothing")
-        self._open(dialog, lambda key: self._ask_reason(state, part if key == "o" else None))
+        choices = {"a": f"all {len(snapshot.waiting_for_approval)}", "o": f"only {subtasks_named(part)}"}
+        dialog = ChoiceDialog("Reject what?", self._review(snapshot), choices, no="nothing")
+        self._open(dialog, lambda key: self._ask_reason(snapshot, part if key == "o" else None))
 
-    def _ask_reason(self, state: RunState, part: tuple[SubtaskId, ...] | None) -> None:
-        version = state.plan.version
+    def _ask_reason(self, snapshot: RunSnapshot, part: tuple[SubtaskId, ...] | None) -> None:
+        version = snapshot.plan.version
 
         def reject(reason: str) -> None:
             request = f.PlanRejected(at=self.clock(), version=version, by=self.user, reason=reason, subtasks=part)
             self.ask(request, f"plan version {version} rejected{_for(part)}; the planner revises it")
 
         title = f"Reject plan version {version}{_for(part)}: what should change?"
-        self._open(InputDialog(title, self._review(state, part)), reject)
+        self._open(InputDialog(title, self._review(snapshot, part)), reject)
 
-    def _review(self, state: RunState, part: tuple[SubtaskId, ...] | None = None) -> str:
+    def _review(self, snapshot: RunSnapshot, part: tuple[SubtaskId, ...] | None = None) -> str:
         """What waits for approval, wrapped for a dialog."""
         width = text_width(self.size.width)
-        return "\n".join(piece for line in review_lines(state, part) for piece in wrapped(line, width))
+        return "\n".join(piece for line in review_lines(snapshot.state, part) for piece in wrapped(line, width))
 
-    def _part(self, state: RunState) -> tuple[SubtaskId, ...] | None:
+    def _part(self, snapshot: RunSnapshot) -> tuple[SubtaskId, ...] | None:
         """The marked subtasks that wait for approval, or the one under the cursor, unless that is all of them."""
-        ids, chosen = waiting_for_approval(state), self.marked or {self._current("s")}
+        ids, chosen = snapshot.waiting_for_approval, self.marked or {self._current("s")}
         part = tuple(id_ for id_ in ids if id_ in chosen)
         return part if 0 < len(part) < len(ids) else None
 
     def action_edit(self) -> None:
-        state = self._state()
-        if state is None:
+        snapshot = self._snapshot()
+        if snapshot is None:
             return
-        if not state.plan.subtasks or state.ended:
+        if not snapshot.plan.subtasks or snapshot.figures.is_over:
             self._note("there is no plan to edit")
             return
         with TemporaryDirectory(prefix="fleet-plan-") as folder:
             path = Path(folder) / "plan.toml"
-            self.watched.feed.write_plan(state.plan, path)
+            self.watched.feed.write_plan(snapshot.plan, path)
             if not self.outside([*self.editor_command, str(path)], None):
                 return
             edited = self.watched.feed.read_plan(path)
-        problem = edited if isinstance(edited, str) else self._submit_edit(state, edited)
+        problem = edited if isinstance(edited, str) else self._submit_edit(snapshot, edited)
         if problem is not None:
             self.push_screen(TextDialog("Plan not changed", safe_block(problem)))
 
-    def _submit_edit(self, state: RunState, edited: Plan) -> str | None:
+    def _submit_edit(self, snapshot: RunSnapshot, edited: Plan) -> str | None:
         """Request the edited plan; return what is wrong with it."""
-        revision = revision_between(state.plan, edited, why=f"edited by {self.user}", without=split_or_dropped(state))
+        without = snapshot.split_or_dropped
+        revision = revision_between(snapshot.plan, edited, why=f"edited by {self.user}", without=without)
         if isinstance(revision, str):
             return revision
         if not revision.changes_plan:
             self._note("the plan is unchanged")
             return None
         request = f.PlanRevised(at=self.clock(), call=None, by=self.user, revision=revision)
-        problem = request_problem(state, request)
+        problem = snapshot.problem_of(request)
         if problem is None:
             self.ask(request, "plan changed")
         return problem
@@ -325,10 +323,10 @@ class Actions(App[None]):
     # ---- the run
 
     def action_pause(self) -> None:
-        state = self._state()
-        if state is None:
+        snapshot = self._snapshot()
+        if snapshot is None:
             return
-        if state.paused:
+        if snapshot.figures.is_paused:
             self.ask(f.Unpaused(at=self.clock(), by=self.user), "unpaused")
         else:
             self.ask(f.Paused(at=self.clock(), by=self.user), "paused: running agents finish, no new ones start")
@@ -342,7 +340,7 @@ class Actions(App[None]):
         self._confirm("Drain this run?", text, f.DrainRequested, "draining")
 
     def _confirm(self, title: str, text: str, request: type[f.CancelRequested | f.DrainRequested], done: str) -> None:
-        if self._state() is not None:
+        if self._snapshot() is not None:
             dialog = ChoiceDialog(title, text, {"y": "yes"})
             self._open(dialog, lambda _: self.ask(request(at=self.clock(), by=self.user), done))
 
@@ -350,10 +348,11 @@ class Actions(App[None]):
         """Ask what Ctrl-C should mean: it can mean several things."""
         if isinstance(self.screen, ChoiceDialog):
             return
-        state = self.watched.state
+        snapshot = self.watched.snapshot
+        is_open = snapshot is not None and not snapshot.figures.is_over
         title, choices = "Leave?", {"l": "leave"}
-        text = "l  leave" if state is None or state.ended else "l  leave: the run continues without you"
-        if state is not None and not state.ended and self.replay is None:
+        text = "l  leave: the run continues without you" if is_open else "l  leave"
+        if is_open and self.replay is None:
             title = "Leave, drain or cancel?"
             text += "\nd  drain: running agents finish, then the run stops\nc  cancel: running agents are stopped now"
             choices |= {"d": "drain", "c": "cancel"}
@@ -361,16 +360,16 @@ class Actions(App[None]):
         self._open(ChoiceDialog(title, text, choices, no="stay"), lambda key: actions[key]())
 
     def action_workers(self) -> None:
-        state = self._state()
-        if state is not None:
-            text, value = "If you lower it, running agents finish.", str(state.policy.workers)
+        snapshot = self._snapshot()
+        if snapshot is not None:
+            text, value = "If you lower it, running agents finish.", str(snapshot.figures.workers)
             self._ask_limit("Maximum number of agents (1 to 1000)", text, value, "workers", int)
 
     def action_budget(self) -> None:
-        state = self._state()
-        if state is not None:
-            limit = state.policy.budget_dollars
-            text, value = f"Spent so far: ${state.spent.priced_dollars:.2f}", "" if limit is None else f"{limit:g}"
+        snapshot = self._snapshot()
+        if snapshot is not None:
+            spent, limit = snapshot.figures.spent.priced_dollars, snapshot.figures.budget_dollars
+            text, value = f"Spent so far: ${spent:.2f}", "" if limit is None else f"{limit:g}"
             self._ask_limit("Total budget (USD)", text, value, "budget_dollars", float)
 
     def _ask_limit(self, title: str, text: str, value: str, name: str, number: Callable[[str], float]) -> None:
@@ -386,13 +385,13 @@ class Actions(App[None]):
         self._open(InputDialog(title, text, value=value), change)
 
     def action_resume(self) -> None:
-        state = self._state()
-        if state is None:
+        snapshot = self._snapshot()
+        if snapshot is None:
             return
         if self.watched.alive:
             self._note("the run is running already")
             return
-        if state.paused:
+        if snapshot.figures.is_paused:
             self.ask(f.Unpaused(at=self.clock(), by=self.user), "unpaused")
         problem = self.watched.feed.resume()
         if problem is not None:
@@ -402,15 +401,16 @@ class Actions(App[None]):
 
     def action_take(self) -> None:
         """Run `fleet merge` in the repository, after a confirmation; it says what it does on the terminal."""
-        state = self._state()
-        if state is None:
+        snapshot = self._snapshot()
+        if snapshot is None:
             return
-        if not state.published:
+        figures = snapshot.figures
+        if not figures.is_published:
             self._note("nothing has landed that could be taken")
             return
-        command, folder = [*WAITING, *self.fleet_command, "merge", state.run], Path(state.repository)
-        into = f"It takes what landed into the branch that is checked out in {safe(state.repository)}."
-        text = f"fleet merge {safe(state.run)}\n{into}"
+        command, folder = [*WAITING, *self.fleet_command, "merge", figures.run], Path(figures.repository)
+        into = f"It takes what landed into the branch that is checked out in {safe(figures.repository)}."
+        text = f"fleet merge {safe(figures.run)}\n{into}"
         dialog = ChoiceDialog("Take the result?", text, {"y": "yes"})
 
         def take(_: str) -> None:
@@ -480,21 +480,21 @@ class SubtaskActions(Actions):
 
     # ---- requests
 
-    def _about(self, state: RunState) -> Sequence[SubtaskId]:
+    def _about(self, snapshot: RunSnapshot) -> Sequence[SubtaskId]:
         """The marked subtasks, or the one under the cursor; none, with a notice, if there is none."""
         if self.marked:
-            return [id_ for id_ in state.plan.ids if id_ in self.marked]
-        question = state.questions.get(QuestionId(self._current("q")))
+            return [id_ for id_ in snapshot.plan.ids if id_ in self.marked]
+        question = snapshot.questions.get(QuestionId(self._current("q")))
         id_ = SubtaskId(self._current("s")) or (question.about if question is not None else None)
         if not id_:
             self._warn("first select a subtask")
         return [id_] if id_ else []
 
     def _possible(
-        self, state: RunState, ids: Sequence[SubtaskId], make: Callable[[SubtaskId], Request]
+        self, snapshot: RunSnapshot, ids: Sequence[SubtaskId], make: Callable[[SubtaskId], Request]
     ) -> Sequence[SubtaskId]:
         """Those that may be asked for now, with a notice about the others."""
-        problems = {id_: request_problem(state, make(id_)) for id_ in ids}
+        problems = {id_: snapshot.problem_of(make(id_)) for id_ in ids}
         refused = [problem for problem in problems.values() if problem is not None]
         if refused:
             self._warn(refused[0] if len(ids) == 1 else f"{len(refused)} of {len(ids)} left out: {refused[0]}")
@@ -502,9 +502,9 @@ class SubtaskActions(Actions):
 
     def _ask_for_each(self, ids: Sequence[SubtaskId], make: Callable[[SubtaskId], Request], done: str) -> None:
         """Send a request for each that may still have it. The marks are used up."""
-        state = self._state()
-        if state is not None:
-            for id_ in self._possible(state, ids, make):
+        snapshot = self._snapshot()
+        if snapshot is not None:
+            for id_ in self._possible(snapshot, ids, make):
                 self.watched.feed.ask(make(id_))
             self._sent(done)
 
@@ -513,17 +513,17 @@ class SubtaskActions(Actions):
         self._note(done if self.watched.alive else f"{done}; no process is running it: R resumes it")
 
     def action_retry(self) -> None:
-        state = self._state()
-        if state is None:
+        snapshot = self._snapshot()
+        if snapshot is None:
             return
 
         def retry(id_: SubtaskId, guidance: str = "") -> f.RetryRequested:
             return f.RetryRequested(at=self.clock(), subtask=id_, guidance=guidance, by=self.user)
 
-        ids = self._possible(state, self._about(state), retry)
+        ids = self._possible(snapshot, self._about(snapshot), retry)
         if not ids:
             return
-        failure = state.subtasks[ids[0]].failure if len(ids) == 1 else None
+        failure = snapshot.failure_of(ids[0]) if len(ids) == 1 else None
         text = f"{failure.kind}: {failure.summary}\n{failure.evidence}" if failure else _listed(ids)
         title = f"Retry {subtasks_named(ids)}: guidance for the next attempt"
         dialog = InputDialog(title, safe_block(text, lines=EVIDENCE), may_be_empty=True)
@@ -531,22 +531,22 @@ class SubtaskActions(Actions):
         self._open(dialog, lambda guidance: self._ask_for_each(ids, lambda id_: retry(id_, guidance), done))
 
     def action_tell(self) -> None:
-        state = self._state()
-        if state is None:
+        snapshot = self._snapshot()
+        if snapshot is None:
             return
 
         def instruct(id_: SubtaskId, entered: str = "-") -> f.InstructionGiven:
             text, interrupt = entered.removeprefix(INTERRUPT).strip(), entered.startswith(INTERRUPT)
             return f.InstructionGiven(at=self.clock(), subtask=id_, text=text, by=self.user, interrupt=interrupt)
 
-        ids = self._possible(state, self._about(state), instruct)
+        ids = self._possible(snapshot, self._about(snapshot), instruct)
         if not ids:
             return
-        when = when_read(state, ids[0]) if len(ids) == 1 else _listed(ids)
+        when = snapshot.when_read(ids[0]) if len(ids) == 1 else _listed(ids)
 
         def tell(entered: str) -> None:
             is_interrupt = entered.startswith(INTERRUPT)
-            one = when_read(state, ids[0], interrupt=is_interrupt)
+            one = snapshot.when_read(ids[0], interrupt=is_interrupt)
             self._ask_for_each(ids, lambda id_: instruct(id_, entered), one if len(ids) == 1 else "instructions sent")
 
         text = f"{when}.\n{INTERRUPT} in front of it stops the command that runs."
@@ -555,8 +555,8 @@ class SubtaskActions(Actions):
 
     def action_drop(self) -> None:
         """Give subtasks up, with a reason: one change of the plan, however many they are."""
-        state = self._state()
-        if state is None:
+        snapshot = self._snapshot()
+        if snapshot is None:
             return
 
         def drop(ids: Sequence[SubtaskId], why: str = "-") -> f.PlanRevised:
@@ -564,13 +564,13 @@ class SubtaskActions(Actions):
             revision = Revision(assessment=f"dropped by {self.user}: {why}", drop=dropped)
             return f.PlanRevised(at=self.clock(), call=None, by=self.user, revision=revision)
 
-        ids = self._possible(state, self._about(state), lambda id_: drop([id_]))
+        ids = self._possible(snapshot, self._about(snapshot), lambda id_: drop([id_]))
         if not ids:
             return
 
         def send(why: str) -> None:
-            now = self._state()
-            problem = request_problem(now, request := drop(ids, why)) if now is not None else None
+            now = self._snapshot()
+            problem = now.problem_of(request := drop(ids, why)) if now is not None else None
             if problem is not None:
                 self._warn(problem)
             elif now is not None:

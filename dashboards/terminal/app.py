@@ -300,15 +300,15 @@ class FleetApp(SubtaskActions):
     # ---- screens
 
     def open_subtask(self, id_: str) -> None:
-        state = self.watched.state
-        if state is not None and (id_ == "planner" or id_ in state.subtasks):
+        snapshot = self.watched.snapshot
+        if snapshot is not None and (id_ == "planner" or snapshot.has_subtask(id_)):
             self.push_screen(SubtaskScreen(SubtaskId(id_)))
 
     def open_incident(self, number: int) -> None:
         """Show its story."""
-        state = self.watched.state
-        if state is not None:
-            self.push_screen(TextDialog(*story_text(state, number, self.watched.now)))
+        snapshot = self.watched.snapshot
+        if snapshot is not None:
+            self.push_screen(TextDialog(*story_text(snapshot, number)))
 
     def action_help(self) -> None:
         if not isinstance(self.screen, TextDialog):
@@ -326,8 +326,8 @@ class FleetApp(SubtaskActions):
         yield SystemCommand("Leave", "The run continues", self.exit)
         for run in self.all_runs()[1:]:
             yield SystemCommand(f"Run: {run.feed.run}", "show it", partial(self._open_run, run.feed.run))
-        state = self.watched.state
-        for id_ in state.subtasks if state is not None else ():
+        snapshot = self.watched.snapshot
+        for id_ in snapshot.subtask_ids() if snapshot is not None else ():
             yield SystemCommand(f"Subtask: {id_}", "open it", partial(self.open_subtask, id_))
 
     def _open_page(self, number: int) -> None:

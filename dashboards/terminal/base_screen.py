@@ -17,22 +17,17 @@ from textual.widgets import Input
 
 from dashboards.past import Replay
 from dashboards.run_follower import WatchedRun
-from dashboards.subtask_map import Need, Span, age, marked, needs
+from dashboards.subtask_map import Need, Span, age, marked, needs_at
 from dashboards.terminal.lines import Line, Page, PageOptions, Painted, bar, clipped, fit, joined, line_width
 from dashboards.terminal.listing import Listing
 from dashboards.text.formats import money, rate, sparkline
 from dashboards.text.safe import safe, safe_goal
 from fleet.core.base.ids import SubtaskId
-from fleet.core.state.state import RunState
-from fleet.core.state.status import progress
-from fleet.read.estimate_view import remaining_view
-from fleet.read.incident_view import rate_of
-from fleet.read.run_view import run_word
+from fleet.read.figures import RunFigures
+from fleet.read.run import RunSnapshot
 
 if TYPE_CHECKING:
-    from dashboards.run_follower import WatchedRun
     from dashboards.terminal.app import FleetApp
-    from fleet.core.state.state import RunState
 
 
 HEADER = 4  # lines
@@ -123,13 +118,13 @@ class BaseScreen(Screen[None]):
 
     # ---- what each screen defines
 
-    def tabs(self, run: WatchedRun, state: RunState) -> Sequence[Button]:
+    def tabs(self, snapshot: RunSnapshot) -> Sequence[Button]:
         raise NotImplementedError
 
-    def keys(self, run: WatchedRun, state: RunState) -> Sequence[Button]:
+    def keys(self, snapshot: RunSnapshot) -> Sequence[Button]:
         raise NotImplementedError
 
-    def page(self, run: WatchedRun, state: RunState, options: PageOptions) -> Page:
+    def page(self, run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
         raise NotImplementedError
 
     def has_news(self) -> bool:
@@ -157,18 +152,19 @@ class BaseScreen(Screen[None]):
         """Draw the current state; only what changed is repainted."""
         if not self.size.width or len(self.query(Painted)) < PARTS:
             return  # not mounted yet, or unmounting
-        run, state, width = self.fleet.watched, self.fleet.watched.state, max(20, self.size.width - 2)
+        run, width = self.fleet.watched, max(20, self.size.width - 2)
+        snapshot = run.snapshot
         header = self.query_one("#header", Banner)
-        if state is None:
+        if snapshot is None:
             notice = "reading the journal" if not run.loaded else "this run has not started"
             header.show([((f"fleet {run.feed.run}: {notice}", ""),)])
             return
-        header.show(header_lines(run, state, width, others=self.fleet.in_need, replay=self.fleet.replay))
-        self.query_one("#tabs", Buttons).show_buttons(self.tabs(run, state))
-        self.query_one("#keys", Buttons).show_buttons(self.keys(run, state))
+        header.show(header_lines(run, snapshot, width, others=self.fleet.in_need, replay=self.fleet.replay))
+        self.query_one("#tabs", Buttons).show_buttons(self.tabs(snapshot))
+        self.query_one("#keys", Buttons).show_buttons(self.keys(snapshot))
         listing = self.listing
         options = PageOptions(needle=self.needle, height=listing.size.height or 24, width=listing.size.width - 3)
-        listing.show(self.page(run, state, options), cursor=cursor, is_marked=self.is_marked)
+        listing.show(self.page(run, snapshot, options), cursor=cursor, is_marked=self.is_marked)
 
     # ---- pages
 
@@ -276,15 +272,15 @@ CLOCKS_S = 10.0  # the time at work and the time since the start may differ so m
 
 
 def header_lines(
-    run: WatchedRun, state: RunState, width: int, *, others: Sequence[str] = (), replay: Replay | None = None
+    run: WatchedRun, snapshot: RunSnapshot, width: int, *, others: Sequence[str] = (), replay: Replay | None = None
 ) -> list[Line]:
     """Four lines of at most `width` cells. `others` are the other runs that need a person. A replay has a bar."""
     note = "" if replay is None else str(replay)
     return [
-        _first(run, state, width, note),
-        _goal(state, width) if replay is None else scrub_bar(replay, width),
-        _progress(run, state, width),
-        _with_others(_needs(needs(run), width if not others else 0), others, width),
+        _first(snapshot, width, note),
+        ((safe_goal(snapshot.figures.plan_goal, limit=width), "dim"),) if replay is None else scrub_bar(replay, width),
+        _progress(run, snapshot, width),
+        _with_others(_needs(needs_at(run, snapshot), width if not others else 0), others, width),
     ]
 
 
@@ -306,40 +302,35 @@ def scrub_bar(replay: Replay, width: int) -> Line:
     return tuple(cells)
 
 
-def _goal(state: RunState, width: int) -> Line:
-    return ((safe_goal(state.plan.goal or state.goal, limit=width), "dim"),)
-
-
-def _first(run: WatchedRun, state: RunState, width: int, note: str) -> Line:
+def _first(snapshot: RunSnapshot, width: int, note: str) -> Line:
     """The name and the state at the left, marks at the right. A long name is cut before a mark is left out."""
-    status: list[Span] = [marked(run_word(state, run.now, alive=run.alive))]
-    quiet = run.now - state.last_at
-    if run.alive and quiet > QUIET_S and not state.ended and not note:
+    figures, status = snapshot.figures, [marked(snapshot.word)]
+    quiet = snapshot.now - figures.last_at
+    if snapshot.alive and quiet > QUIET_S and not figures.is_over and not note:
         status.append((f"  quiet for {age(quiet)}", "bold"))
-    marks: list[Line] = [((age(state.seconds(run.now)), ""),)]  # the most important one first
-    if state.sandbox == "none":
+    marks: list[Line] = [((age(figures.seconds), ""),)]  # the most important one first
+    if figures.sandbox == "none":
         marks.append((("NO SANDBOX", "bad"),))
     if note:
         marks.append(((note, "accent"),))
-    if state.rehearsal is not None:
+    if figures.is_rehearsal:
         marks.append((("REHEARSAL", "bold"),))
-    if state.simulated and (state.rehearsal is None or state.for_real):
+    if figures.simulated and (figures.for_real or not figures.is_rehearsal):
         marks.append((("simulated model", "bold"),))
     room = width - line_width(tuple(status)) - sum(line_width(mark) + 2 for mark in marks) - len("fleet   ")
-    name = safe(state.run, limit=max(NARROWEST_NAME, min(40, room)))
-    passed = run.now - state.started_at
-    if passed - state.seconds(run.now) > CLOCKS_S:  # events show the time since the start
+    name = safe(figures.run, limit=max(NARROWEST_NAME, min(40, room)))
+    passed = snapshot.now - figures.started_at
+    if passed - figures.seconds > CLOCKS_S:  # events show the time since the start
         marks.append(((f"(started {age(passed)} ago)", "dim"),))
     left: Line = (("fleet ", "dim"), (f"{name}  ", "bold"), *status)
     right = joined(marks, width - line_width(left) - 2, "  ")[::-1]
     return (*left, (" " * max(2, width - line_width(left) - line_width(right)), ""), *right)
 
 
-def _progress(run: WatchedRun, state: RunState, width: int) -> Line:
-    landed = progress(state)
+def _progress(run: WatchedRun, snapshot: RunSnapshot, width: int) -> Line:
+    figures, left = snapshot.figures, snapshot.remaining
+    landed, incidents = figures.landed, figures.recovered
     size = 24 if width >= 120 else 12 if width >= 100 else 6  # noqa: PLR2004 - sizes of terminals
-    incidents = rate_of(state.incidents)
-    left = remaining_view(state, run.now, alive=run.alive)
     soon = f" ~{age(left.seconds)} left" if left is not None else ""
     whole = f" ~{money(left.dollars)} in all" if left is not None and left.dollars is not None else ""
     recovered: Line = (("recovered ", "dim"), (rate(incidents.recovered, incidents.closed), "bold"))
@@ -350,8 +341,8 @@ def _progress(run: WatchedRun, state: RunState, width: int) -> Line:
             (f" {landed.done}/{landed.total}", "bold"),
             (soon, ""),
         ),
-        (("agents ", "dim"), (f"{run.working}/{state.policy.workers}", "bold")),
-        (("spent ", "dim"), (_money(state), "bold"), (whole, "")),
+        (("agents ", "dim"), (f"{figures.working}/{figures.workers}", "bold")),
+        (("spent ", "dim"), (_money(figures), "bold"), (whole, "")),
         recovered if incidents.closed else (("no failures yet", "dim"),),
     ]
     speed = run.commits_an_hour()
@@ -360,11 +351,11 @@ def _progress(run: WatchedRun, state: RunState, width: int) -> Line:
     return joined(parts, width)
 
 
-def _money(state: RunState) -> str:
-    dollars, minutes = state.policy.budget_dollars, state.policy.budget_minutes
+def _money(figures: RunFigures) -> str:
+    dollars, minutes = figures.budget_dollars, figures.budget_minutes
     limit = f" of ${dollars:g}" if dollars is not None else ""
     until = f", {minutes:g} min" if minutes is not None else ""
-    return f"{money(state.spent.dollars)}{limit}{until}"
+    return f"{money(figures.spent.dollars)}{limit}{until}"
 
 
 def _needs(needed: Sequence[Need], width: int) -> Line:

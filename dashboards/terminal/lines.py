@@ -16,6 +16,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 from textual.widget import Widget
 
 from dashboards.subtask_map import Span
+from fleet.read.agent_rows import AgentOrder
 
 Line = tuple[Span, ...]
 Rows = Sequence[tuple[str, Line]]
@@ -177,7 +178,7 @@ class PageOptions:
 
     needle: str = ""
     """Only rows with these words are shown."""
-    order: str = ""
+    order: AgentOrder = "busy"
     is_reversed: bool = False
     height: int = 24
     width: int = 80

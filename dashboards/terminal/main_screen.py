@@ -7,21 +7,22 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from dashboards.run_follower import WatchedRun
-from dashboards.subtask_map import needs
 from dashboards.terminal.base_screen import END, BaseScreen, Button
 from dashboards.terminal.lines import Page, PageOptions
 from dashboards.terminal.listing import Listing
-from dashboards.terminal.pages.agents_page import ORDERS, agents_page, nodes_page
+from dashboards.terminal.pages.agents_page import agents_page, nodes_page
 from dashboards.terminal.pages.cost_page import cost_page
+from dashboards.terminal.pages.events_page import events_page
 from dashboards.terminal.pages.landing_page import incidents_page, landing_page
-from dashboards.terminal.pages.overview_page import events_page, overview_page, runs_page
+from dashboards.terminal.pages.overview_page import overview_page, runs_page
 from dashboards.terminal.pages.plan_page import plan_page
-from fleet.core.state.state import RunState, listed
+from fleet.read.agent_rows import ORDERS, AgentOrder
+from fleet.read.run import RunSnapshot
 
 MOST_VISITED = 100  # pages that Backspace leads back to
 ROOMY = 100  # cells: from this width on the tabs have numbers
 RUNS, OVERVIEW, AGENTS, PLAN, LANDING, INCIDENTS, EVENTS, COST, NODES = range(9)
-PAGES: dict[int, Callable[[WatchedRun, RunState, PageOptions], Page]] = {
+PAGES: dict[int, Callable[[WatchedRun, RunSnapshot, PageOptions], Page]] = {
     OVERVIEW: overview_page,
     AGENTS: agents_page,
     PLAN: plan_page,
@@ -58,7 +59,8 @@ class MainScreen(BaseScreen):
 
     def __init__(self) -> None:
         super().__init__((*PAGES, RUNS))
-        self._order, self._is_reversed = "busy", False
+        self._order: AgentOrder = "busy"
+        self._is_reversed = False
         self._visited: list[tuple[str, int]] = []
         """The runs and pages that were shown before, the last one last."""
         self._cursors: dict[int, int] = {}
@@ -66,24 +68,25 @@ class MainScreen(BaseScreen):
 
     # ---- pages
 
-    def page(self, run: WatchedRun, state: RunState, options: PageOptions) -> Page:
+    def page(self, run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
         if self.number == RUNS:
             return runs_page(self.fleet.all_runs(), options)
         return PAGES[self.number](
-            run, state, replace(options, order=self._order, is_reversed=self._is_reversed, opened=self._opened)
+            run, snapshot, replace(options, order=self._order, is_reversed=self._is_reversed, opened=self._opened)
         )
 
-    def tabs(self, run: WatchedRun, state: RunState) -> Sequence[Button]:
-        open_incidents = len(state.troubled)
+    def tabs(self, snapshot: RunSnapshot) -> Sequence[Button]:
+        figures = snapshot.figures
+        open_incidents, version = figures.open_incidents, figures.plan_version
         titles = {
             OVERVIEW: "Overview",
-            AGENTS: f"Agents {run.working or ''}",
-            PLAN: f"Plan v{state.plan.version}" if state.plan.version else "Plan",
-            LANDING: f"Landing {len(state.landing.queue) or ''}",
+            AGENTS: f"Agents {figures.working or ''}",
+            PLAN: f"Plan v{version}" if version else "Plan",
+            LANDING: f"Landing {figures.queued or ''}",
             INCIDENTS: f"Incidents {open_incidents} open" if open_incidents else "Incidents",
             EVENTS: "Events",
             COST: "Cost",
-            **({NODES: f"Nodes {len(listed(state.nodes))}"} if state.nodes or self.number == NODES else {}),
+            **({NODES: f"Nodes {figures.nodes}"} if figures.has_nodes or self.number == NODES else {}),
             RUNS: "Runs",
         }
         is_roomy = self.size.width >= ROOMY
@@ -92,12 +95,12 @@ class MainScreen(BaseScreen):
             for number, title in titles.items()
         ]
 
-    def keys(self, run: WatchedRun, state: RunState) -> Sequence[Button]:
-        needed = {need.key.partition(":")[0] for need in needs(run)}
+    def keys(self, snapshot: RunSnapshot) -> Sequence[Button]:
+        figures, needed = snapshot.figures, {need.what for need in snapshot.needs}
         buttons = []
         if marked := len(self.fleet.marked):
             buttons += [Button("Esc", f"unmark {marked}", "bold"), Button("r", "retry"), Button("x", "drop")]
-        if "q" in needed:
+        if "answer" in needed:
             buttons.append(Button("a", "answer", "attention"))
         if "approve" in needed:
             buttons += [
@@ -105,17 +108,17 @@ class MainScreen(BaseScreen):
                 Button("X", "reject", "attention"),
                 Button("E", "edit plan", "attention"),
             ]
-        if state.ended and state.published and self.fleet.replay is None:
+        if figures.is_over and figures.is_published and self.fleet.replay is None:
             buttons.append(Button("m", "take the result", "bold"))
-        if "resume" in needed:
+        if "resume" in needed and self.fleet.watched.loaded:
             buttons.append(Button("R", "resume", "attention"))
         buttons += [Button("?", "help"), Button("q", "leave"), Button("Enter", "open"), Button("/", "filter")]
         if self.number == AGENTS:
             buttons += [Button("o", "order"), Button("O", "reverse")]
         if self.fleet.replay is not None:
             buttons += [Button("Space", "pause"), Button(".", "step"), Button("+", "faster"), Button("-", "slower")]
-        elif not state.ended:
-            buttons += [Button("P", "unpause" if state.paused else "pause"), Button("W", "workers")]
+        elif not figures.is_over:
+            buttons += [Button("P", "unpause" if figures.is_paused else "pause"), Button("W", "workers")]
             buttons += [Button("B", "budget"), Button("C", "cancel")]
         return buttons
 
@@ -164,15 +167,16 @@ class MainScreen(BaseScreen):
 
     def on_listing_head_pressed(self, message: Listing.HeadPressed) -> None:
         """Order the agents by the column that was clicked; a second click reverses the order."""
-        if self.number == AGENTS and message.title in ORDERS:
-            self._is_reversed = message.title == self._order and not self._is_reversed
-            self._order = message.title
+        order = next((name for name in ORDERS if name == message.title), None)
+        if self.number == AGENTS and order is not None:
+            self._is_reversed = order == self._order and not self._is_reversed
+            self._order = order
             self.refresh_view(cursor=0)
 
     def text_to_copy(self) -> str:
-        state = self.fleet.watched.state
-        if self.listing.key == "take" and state is not None and state.published:
-            return f"fleet merge {state.run}"
+        snapshot = self.fleet.watched.snapshot
+        if self.listing.key == "take" and snapshot is not None and snapshot.figures.is_published:
+            return f"fleet merge {snapshot.figures.run}"
         return super().text_to_copy()
 
     # ---- opening

@@ -15,9 +15,8 @@ from dashboards.terminal.pages.story_page import TranscriptTail, check_lines, pl
 from dashboards.terminal.patch import patch_page
 from dashboards.text.safe import safe
 from fleet.core.base.ids import Sha, SubtaskId
-from fleet.core.state.state import RunState
-from fleet.core.state.status import phase
-from fleet.core.state.subtasks import Attempt
+from fleet.read.run import RunSnapshot
+from fleet.read.subtask_view import AttemptView
 
 STORY, CONVERSATION, DIFF, CHECKS = range(1, 5)
 MISSING = "The commit is no longer in the store."
@@ -56,38 +55,39 @@ class SubtaskScreen(BaseScreen):
 
     def text_to_copy(self) -> str:
         """The commit of the attempt that is shown, or the name of the subtask."""
-        state = self.fleet.watched.state
-        attempt = self._attempt(state) if state is not None else None
+        snapshot = self.fleet.watched.snapshot
+        attempt = self._attempt(snapshot) if snapshot is not None else None
         commit = (attempt.landed or attempt.commit) if attempt is not None else None
         return commit or self.subtask
 
-    def _count(self, state: RunState) -> int:
-        return state.planning.calls if self.is_planner else len(state.subtasks[self.subtask].attempts)
+    def _count(self, snapshot: RunSnapshot) -> int:
+        return snapshot.planner_calls if self.is_planner else snapshot.attempts_at(self.subtask)
 
-    def _attempt_number(self, state: RunState) -> int:
-        count = self._count(state)
+    def _attempt_number(self, snapshot: RunSnapshot) -> int:
+        count = self._count(snapshot)
         return count if self._chosen is None else max(1, min(self._chosen, count))
 
-    def _attempt(self, state: RunState) -> Attempt | None:
-        attempts = () if self.is_planner else state.subtasks[self.subtask].attempts
-        return attempts[self._attempt_number(state) - 1] if attempts else None
+    def _attempt(self, snapshot: RunSnapshot) -> AttemptView | None:
+        if self.is_planner or not self._count(snapshot):
+            return None
+        return snapshot.attempt(self.subtask, self._attempt_number(snapshot))
 
     # ---- pages
 
-    def page(self, run: WatchedRun, state: RunState, options: PageOptions) -> Page:
-        attempt = self._attempt(state)
+    def page(self, run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
+        attempt = self._attempt(snapshot)
         if self.number == CONVERSATION:
-            return self._conversation_page(run, state)
+            return self._conversation_page(run, snapshot)
         if self.number == DIFF:
             return self._diff_page(run, attempt, options)
         if self.number == CHECKS:
-            checks = check_lines(run, attempt) if attempt is not None else []
+            checks = check_lines(run, attempt.checks) if attempt is not None else []
             return text_page(checks, empty="No check has run yet.")
-        lines = planner_lines(state) if self.is_planner else story_lines(run, state, self.subtask)
+        lines = planner_lines(snapshot) if self.is_planner else story_lines(run, snapshot, self.subtask)
         return text_page(lines)
 
-    def _conversation_page(self, run: WatchedRun, state: RunState) -> Page:
-        number = self._attempt_number(state)
+    def _conversation_page(self, run: WatchedRun, snapshot: RunSnapshot) -> Page:
+        number = self._attempt_number(snapshot)
         if self._conversation is None or self._conversation[0] != number:
             self._conversation = number, TranscriptTail(run.feed.transcript(self.subtask, number))
             self._conversation[1].catch_up()
@@ -96,7 +96,7 @@ class SubtaskScreen(BaseScreen):
     def has_news(self) -> bool:
         return self.number == CONVERSATION and self._conversation is not None and self._conversation[1].catch_up()
 
-    def _diff_page(self, run: WatchedRun, attempt: Attempt | None, options: PageOptions) -> Page:
+    def _diff_page(self, run: WatchedRun, attempt: AttemptView | None, options: PageOptions) -> Page:
         if attempt is None or attempt.commit is None:
             return text_page((), empty="No commit yet.")
         if self._patch is None or self._patch[0] != attempt.commit:
@@ -117,28 +117,26 @@ class SubtaskScreen(BaseScreen):
 
     # ---- around the page
 
-    def tabs(self, run: WatchedRun, state: RunState) -> Sequence[Button]:
-        del run
+    def tabs(self, snapshot: RunSnapshot) -> Sequence[Button]:
         tabs = [self.tab(number, TITLES[number]) for number in self.numbers]
-        return [*tabs, Button("", f" {safe(self.subtask, limit=40)}: {self._which(state)}", "accent")]
+        return [*tabs, Button("", f" {safe(self.subtask, limit=40)}: {self._which(snapshot)}", "accent")]
 
-    def _which(self, state: RunState) -> str:
-        count, attempt = self._count(state), self._attempt(state)
+    def _which(self, snapshot: RunSnapshot) -> str:
+        count, attempt = self._count(snapshot), self._attempt(snapshot)
         if not count:
             return "no attempt yet"
-        number = f"{'call' if self.is_planner else 'attempt'} {self._attempt_number(state)} of {count}"
+        number = f"{'call' if self.is_planner else 'attempt'} {self._attempt_number(snapshot)} of {count}"
         if attempt is None:
             return number
-        ending = "landed" if attempt.landed else "ended"
-        return f"{number}, {phase(attempt) if attempt.ended_at is None else ending}"
+        if attempt.ended_at is None:
+            return f"{number}, {snapshot.phase_of(self.subtask, attempt.number)}"
+        return f"{number}, {'landed' if attempt.landed else 'ended'}"
 
-    def keys(self, run: WatchedRun, state: RunState) -> Sequence[Button]:
-        del run
-        subtask = state.subtasks.get(self.subtask)
+    def keys(self, snapshot: RunSnapshot) -> Sequence[Button]:
         buttons = [Button("Esc", "back")]
-        if subtask is not None and subtask.question is not None:
+        if snapshot.question_about(self.subtask) is not None:
             buttons.append(Button("a", "answer", "attention"))
-        if subtask is not None and subtask.failure is not None:
+        if snapshot.failure_of(self.subtask) is not None:
             buttons.append(Button("r", "retry", "attention"))
         buttons += [Button("[", "previous attempt"), Button("]", "next"), Button("/", "find")]
         if self.number == CONVERSATION:
@@ -158,9 +156,9 @@ class SubtaskScreen(BaseScreen):
         return END if number == CONVERSATION else 0
 
     def action_attempt(self, by: int) -> None:
-        state = self.fleet.watched.state
-        if state is not None and self._count(state):
-            self._chosen = max(1, min(self._attempt_number(state) + by, self._count(state)))
+        snapshot = self.fleet.watched.snapshot
+        if snapshot is not None and self._count(snapshot):
+            self._chosen = max(1, min(self._attempt_number(snapshot) + by, self._count(snapshot)))
             self.action_page(self.number)
 
     def action_fold(self) -> None:
@@ -184,8 +182,8 @@ class SubtaskScreen(BaseScreen):
     @work(exclusive=True, group="copy")
     async def _open_copy(self, command: Sequence[str]) -> None:
         """Run a program in a copy of what the attempt committed."""
-        state = self.fleet.watched.state
-        attempt = self._attempt(state) if state is not None else None
+        snapshot = self.fleet.watched.snapshot
+        attempt = self._attempt(snapshot) if snapshot is not None else None
         if attempt is None or attempt.commit is None:
             self.notify("no commit yet; a running sandbox can't be entered from outside", markup=False)
             return

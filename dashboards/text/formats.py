@@ -6,8 +6,6 @@ from datetime import datetime
 from typing import Protocol
 
 from fleet.core.base.usage import Spend
-from fleet.core.state.state import Planning, RunState
-from fleet.core.state.subtasks import Attempt
 
 SPARKS = "▁▂▃▄▅▆▇█"
 
@@ -23,6 +21,23 @@ class Kind(Protocol):
 
     @property
     def for_real(self) -> bool: ...
+
+
+class Started(Protocol):
+    """What knows when its run started."""
+
+    @property
+    def started_at(self) -> float: ...
+
+
+class Active(Protocol):
+    """What knows what an agent is doing."""
+
+    @property
+    def doing(self) -> str: ...
+
+    @property
+    def said(self) -> str: ...
 
 
 def kind_mark(run: Kind) -> str:
@@ -42,9 +57,9 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
-def clock_in(state: RunState, at: float) -> str:
+def clock_in(run: Started, at: float) -> str:
     """When in the run something happened: minutes and seconds since it started."""
-    minutes, seconds = divmod(int(max(0.0, at - state.started_at)), 60)
+    minutes, seconds = divmod(int(max(0.0, at - run.started_at)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:3}:{seconds:02}"
 
@@ -108,7 +123,7 @@ def tool_call(doing: str) -> str:
     return doing.replace("str_replace_based_edit_tool", "edit")
 
 
-def activity_of(agent: Attempt | Planning) -> str:
+def activity_of(agent: Active) -> str:
     """What an agent is doing, and what it said about it."""
     return f"{tool_call(agent.doing)}  {agent.said}".strip() if agent.doing else ""
 

@@ -22,6 +22,7 @@ from dashboards.text.tables import runs_lines, status_lines, subtask_lines
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.read.base_view import dump_view
+from fleet.read.run import RunSnapshot
 from fleet.read.run_view import status_view
 from fleet.read.subtask_view import subtask_view
 from tests.dashboards.feeds import MemoryFeed
@@ -66,7 +67,8 @@ def test_commits_that_were_not_tested_by_themselves_are_counted_in_every_view_of
     story.is_published()
     data = report_data(story.facts, story.now, alive=False)
     assert data is not None
-    page = landing_page(WatchedRun(MemoryFeed(story.facts, alive=True), lambda: story.now), story.state, PageOptions())
+    watched = WatchedRun(MemoryFeed(story.facts, alive=True), lambda: story.now)
+    page = landing_page(watched, RunSnapshot(story.state, story.now, alive=True), PageOptions())
     places = {
         "status": "\n".join(status_lines(status_view(story.state, story.now, alive=True))),
         "summary": "\n".join(summary_lines(story.state, story.now)),

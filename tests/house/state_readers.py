@@ -1,22 +1,9 @@
 """Modules outside the core, the engine and the read model that read the state of a run. The list only gets shorter."""
 
 READS_STATE = {
-    "dashboards/past.py",
     "dashboards/report/pictures.py",
     "dashboards/report/report_data.py",
-    "dashboards/run_follower.py",
-    "dashboards/terminal/actions.py",
-    "dashboards/terminal/base_screen.py",
-    "dashboards/terminal/main_screen.py",
-    "dashboards/terminal/pages/agents_page.py",
-    "dashboards/terminal/pages/cost_page.py",
-    "dashboards/terminal/pages/landing_page.py",
-    "dashboards/terminal/pages/overview_page.py",
-    "dashboards/terminal/pages/plan_page.py",
-    "dashboards/terminal/pages/story_page.py",
-    "dashboards/terminal/subtask_screen.py",
     "dashboards/text/event_text.py",
-    "dashboards/text/formats.py",
     "dashboards/text/plan_review.py",
     "dashboards/text/summary.py",
     "dashboards/text/tables.py",

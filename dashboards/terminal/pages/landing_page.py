@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dashboards.run_follower import TestedBatch, WatchedRun
+from dashboards.run_follower import WatchedRun
 from dashboards.subtask_map import Span, age
 from dashboards.terminal.lines import (
     BLANK,
@@ -20,52 +20,48 @@ from dashboards.terminal.lines import (
 from dashboards.text.formats import clock_in, counted, rate, untested
 from dashboards.text.incident_text import STRATEGIES, outcome, story_lines
 from dashboards.text.safe import safe
-from fleet.core.base.ids import SubtaskId
-from fleet.core.facts.facts import BatchTested
-from fleet.core.state.state import Batch, Incident, RunState
-from fleet.core.state.status import status_of
-from fleet.read.incident_view import RateCounts, incident_counts, incident_view
-from fleet.read.run_view import commits_tested
+from fleet.read.incident_rows import IncidentRow
+from fleet.read.incident_view import RateCounts
+from fleet.read.queue import OpenBatch, PastBatch, QueueEntry, ResultBranch
+from fleet.read.run import RunSnapshot
 
 NAMES = 6
 
 
-def landing_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
-    landing = state.landing
-    rows: list[tuple[str, Line]] = [("", _summary(state)), BLANK]
-    rows.append(("", heading(f"TESTING {len(landing.open_batches)}", "merged onto the tip of the branch, all checks")))
-    rows += [("", _batch(batch, run.now)) for batch in landing.open_batches] or [("", (("  nothing", "dim"),))]
-    if landing.suspects:
-        suspects = f"{counted(len(landing.suspects), 'suspect')}: {_names(landing.suspects)}"
+def landing_page(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
+    queue = snapshot.queue
+    rows: list[tuple[str, Line]] = [("", _summary(snapshot.result)), BLANK]
+    rows.append(("", heading(f"TESTING {len(queue.testing)}", "merged onto the tip of the branch, all checks")))
+    rows += [("", _batch(batch, snapshot.now)) for batch in queue.testing] or [("", (("  nothing", "dim"),))]
+    if queue.suspects:
+        suspects = f"{counted(len(queue.suspects), 'suspect')}: {_names(queue.suspects)}"
         rows += [BLANK, ("", heading("BISECTING"))]
         rows.append(("", ((f"  ✘ a merged tree is red; {suspects}", "bad"),)))
-        failed = [check for check in landing.suspicion if not check.passed]
-        rows += [("", ((f"      {safe(check.command, limit=120)}", "dim"),)) for check in failed]
-    rows += [BLANK, ("", heading(f"QUEUE {len(landing.queue)}", "verified, in landing order"))]
-    rows += [(f"s:{id_}", _entry(state, place, id_)) for place, id_ in enumerate(landing.queue, 1)]
-    rows += [BLANK, ("", heading("BATCHES", f"{landing.batches} formed, {landing.red} red; latest first"))]
+        rows += [("", ((f"      {safe(command, limit=120)}", "dim"),)) for command in queue.red_checks]
+    rows += [BLANK, ("", heading(f"QUEUE {len(queue.entries)}", "verified, in landing order"))]
+    rows += [(f"s:{entry.subtask}", _entry(place, entry)) for place, entry in enumerate(queue.entries, 1)]
+    rows += [BLANK, ("", heading("BATCHES", f"{queue.batches} formed, {queue.red} red; latest first"))]
     past = list(reversed(run.batches))
     if options.needle:
-        rows += [(_key(tested.result), _tested_batch(state, tested)) for tested in past]
+        rows += [(_key(batch), _past_batch(snapshot, batch)) for batch in past]
         rows = [(key, line) for key, line in rows if key and matches(options.needle, *(text for text, _ in line))]
         return page_of(rows, empty="No matches.")
     return Page(
-        keys=[*(key for key, _ in rows), *(_key(tested.result) for tested in past)],
-        draw=lambda index, _: rows[index][1] if index < len(rows) else _tested_batch(state, past[index - len(rows)]),
+        keys=[*(key for key, _ in rows), *(_key(batch) for batch in past)],
+        draw=lambda index, _: rows[index][1] if index < len(rows) else _past_batch(snapshot, past[index - len(rows)]),
     )
 
 
-def _key(result: BatchTested) -> str:
+def _key(batch: PastBatch) -> str:
     """The subtask that opens on Enter: the first one sent back, or else the first one landed."""
-    ids = [*(out.subtask for out in result.ejected), *(member.subtask for member in result.landed)]
-    return f"s:{ids[0]}" if ids else ""
+    return f"s:{batch.subtasks[0]}" if batch.subtasks else ""
 
 
-def _summary(state: RunState) -> Line:
-    branch = safe(state.result_branch)
-    published = f"{branch} is at {safe(state.published)[:7]}" if state.published else f"{branch} does not exist yet"
-    behind = "" if state.published == state.tip or not state.commits else ", to be updated"
-    return ((f"{state.commits} landed{untested(state.commits, commits_tested(state))}; {published}{behind}", ""),)
+def _summary(result: ResultBranch) -> Line:
+    branch = safe(result.branch)
+    published = f"{branch} is at {safe(result.published)[:7]}" if result.published else f"{branch} does not exist yet"
+    behind = ", to be updated" if result.is_behind else ""
+    return ((f"{result.commits} landed{untested(result.commits, result.tested)}; {published}{behind}", ""),)
 
 
 def _names(ids: Sequence[str]) -> str:
@@ -73,43 +69,36 @@ def _names(ids: Sequence[str]) -> str:
     return names if len(ids) <= NAMES else f"{names} and {len(ids) - NAMES} more"
 
 
-def _batch(batch: Batch, now: float) -> Line:
-    names = [member.subtask for member in batch.members]
-    size = "alone" if batch.alone else counted(len(names), "candidate")
+def _batch(batch: OpenBatch, now: float) -> Line:
+    size = "alone" if batch.is_alone else counted(len(batch.members), "candidate")
     return (
         (f"  ◐ batch {batch.number:<4} ", "check"),
-        (f"{age(now - batch.formed_at):>6}  {size}: {_names(names)}", ""),
+        (f"{age(now - batch.formed_at):>6}  {size}: {_names(batch.members)}", ""),
     )
 
 
-def _entry(state: RunState, place: int, id_: SubtaskId) -> Line:
-    spec = state.specs.get(id_)
-    mark, tone = ("✘", "bad") if id_ in state.landing.suspects else ("▲", "queue")
+def _entry(place: int, entry: QueueEntry) -> Line:
+    mark, tone = ("✘", "bad") if entry.is_suspect else ("▲", "queue")
     return (
         (f"  {mark} {place:>3}  ", tone),
-        (f"{safe(id_, limit=40):<24} ", ""),
-        (safe(spec.title) if spec else "", "dim"),
+        (f"{safe(entry.subtask, limit=40):<24} ", ""),
+        (safe(entry.title), "dim"),
     )
 
 
-def _tested_batch(state: RunState, tested: TestedBatch) -> Line:
-    result = tested.result
-    members = [member.subtask for member in tested.batch.members] if tested.batch is not None else []
-    formed_at = tested.batch.formed_at if tested.batch is not None else result.at
-    if result.landed:
-        more = f"; {len(result.ejected)} sent back" if result.ejected else ""
-        mark, text = ("✔ ", "good"), f"landed {_names([member.subtask for member in result.landed])}{more}"
-    elif result.ejected:
-        reasons = [
-            f"{safe(out.subtask, limit=40)} ({safe(out.failure.summary, limit=60)})" for out in result.ejected[:3]
-        ]
+def _past_batch(snapshot: RunSnapshot, batch: PastBatch) -> Line:
+    if batch.landed:
+        more = f"; {len(batch.sent_back)} sent back" if batch.sent_back else ""
+        mark, text = ("✔ ", "good"), f"landed {_names(batch.landed)}{more}"
+    elif batch.sent_back:
+        reasons = [f"{safe(out.subtask, limit=40)} ({safe(out.why, limit=60)})" for out in batch.sent_back[:3]]
         mark, text = ("✘ ", "bad"), f"sent back {', '.join(reasons)}"
-    elif result.red:
-        mark, text = ("✘ ", "bad"), f"red; suspects: {_names(result.suspects or members)}"
+    elif batch.is_red:
+        mark, text = ("✘ ", "bad"), f"red; suspects: {_names(batch.suspects)}"
     else:
         mark, text = ("· ", "dim"), "superseded"
-    size = f"batch {result.number:<4} {len(members):>3} tested in {age(result.at - formed_at):<6} "
-    return ((f"  {clock_in(state, result.at)}  ", "dim"), mark, (size, ""), (text, ""))
+    size = f"batch {batch.number:<4} {len(batch.members):>3} tested in {age(batch.seconds):<6} "
+    return ((f"  {clock_in(snapshot, batch.at)}  ", "dim"), mark, (size, ""), (text, ""))
 
 
 # ---- incidents -------------------------------------------------------------------------------------------------------
@@ -127,29 +116,25 @@ COLUMNS = (
 )
 
 
-def incidents_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
+def incidents_page(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
+    del run
     incidents = [
         incident
-        for incident in sorted(state.incidents, key=lambda each: (each.closed_at is not None, -each.opened_at))
-        if matches(options.needle, incident.subtask, incident.kind, *(t.summary for t in incident.troubles))
+        for incident in snapshot.incidents()
+        if matches(options.needle, incident.subtask, incident.kind, *incident.summaries)
     ]
-
-    def cells(index: int) -> Sequence[Span]:
-        incident = incidents[index]
-        return _cells(state, incident, run.now)
-
     return table_page(
         COLUMNS,
         [f"i{incident.number}:{incident.subtask}" for incident in incidents],
-        cells,
-        above=() if options.needle else _rates(state, options.width),
+        lambda index: _cells(snapshot, incidents[index]),
+        above=() if options.needle else _rates(snapshot, options.width),
         empty=options.no_rows("No failures."),
     )
 
 
-def _rates(state: RunState, width: int) -> Rows:
+def _rates(snapshot: RunSnapshot, width: int) -> Rows:
     """The share that recovered, by class and by remedy, the lowest first, each with the number of closed incidents."""
-    counts = incident_counts(state.incidents)
+    counts = snapshot.incident_counts()
     by_class: dict[str, RateCounts] = {kind: row for kind, row in counts.by_class.items() if row.closed}
     by_remedy = {STRATEGIES[name]: row for name, row in counts.by_strategy.items()}
     rows: list[tuple[str, Line]] = []
@@ -163,27 +148,26 @@ def _rates(state: RunState, width: int) -> Rows:
     return rows
 
 
-def _cells(state: RunState, incident: Incident, now: float) -> Sequence[Span]:
-    earlier = len(incident.troubles) - 1
+def _cells(snapshot: RunSnapshot, incident: IncidentRow) -> Sequence[Span]:
+    earlier = len(incident.summaries) - 1
     more = f" (+{earlier} before)" if earlier else ""
     if incident.closed_at is None:
-        mark, how = ("✘ open", "bad"), f"now {status_of(state, incident.subtask, now)}"
+        mark, how = ("✘ open", "bad"), f"now {snapshot.status_of(incident.subtask)}"
     else:
         mark = ("✔ recovered", "good") if incident.recovered else ("✘ not recovered", "bad")
         how = outcome(incident.recovered, incident.strategy)
     return (
         mark,
-        (clock_in(state, incident.opened_at), "dim"),
+        (clock_in(snapshot, incident.opened_at), "dim"),
         (safe(incident.subtask), ""),
         (incident.kind, ""),
-        (safe(incident.troubles[-1].summary, limit=300) + more, ""),
+        (safe(incident.summaries[-1], limit=300) + more, ""),
         (how, "dim"),
-        (age((incident.closed_at or now) - incident.opened_at), "dim"),
+        (age((incident.closed_at or snapshot.now) - incident.opened_at), "dim"),
     )
 
 
-def story_text(state: RunState, number: int, now: float) -> tuple[str, str]:
+def story_text(snapshot: RunSnapshot, number: int) -> tuple[str, str]:
     """The story of an incident: its title and its text."""
-    incident = next(incident for incident in state.incidents if incident.number == number)
-    title, *lines = story_lines(incident_view(state, incident, now))
+    title, *lines = story_lines(snapshot.incident(number))
     return title, "\n".join(lines)

@@ -1,11 +1,11 @@
-"""The overview: what needs you, the agents, the merge queue, the latest events. And the page of all events."""
+"""The overview: what needs you, the agents, the merge queue, the latest events. And the page of all runs."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from pathlib import PurePath
 
 from dashboards.run_follower import Event, FollowedRun, WatchedRun
-from dashboards.subtask_map import MARKS, Span, age, marked, needs
+from dashboards.subtask_map import MARKS, Span, age, marked, needs_at
 from dashboards.terminal.lines import (
     BLANK,
     Column,
@@ -24,50 +24,50 @@ from dashboards.terminal.lines import (
     wrapped,
 )
 from dashboards.terminal.pages.agents_page import agent_cells, agent_key, agents, columns_of
-from dashboards.text.formats import clock_in, count, counted, money
+from dashboards.terminal.pages.events_page import event_line
+from dashboards.text.formats import count, counted, money
 from dashboards.text.safe import safe, safe_goal
 from dashboards.text.summary import next_commands, total_lines
-from fleet.core.policy.landing import is_full
-from fleet.core.state.state import RunState
-from fleet.core.state.status import is_refused, progress
-from fleet.read.base_view import base_view
-from fleet.read.nodes_view import waiting_for_machines
-from fleet.read.run_view import run_word
-from fleet.read.state_map import SubtaskMap, subtask_map
+from fleet.read.figures import Ending
+from fleet.read.queue import MergeQueue
+from fleet.read.run import RunSnapshot
+from fleet.read.state_map import SubtaskMap
 
 LEAST = 3  # agents, and events
 WIDE = 150  # cells: from this width on, agents and events are side by side
 
 
-def overview_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
+def overview_page(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
     rows: list[tuple[str, Line]] = []
-    needed = needs(run)
+    needed, ending = needs_at(run, snapshot), snapshot.ending
     for need in needed[: max(1, options.height // 6)]:
         rows.append((need.key, ((f"! {need.text}", "attention"), (f"  → {need.how}", "bold"))))
         rows += [("", line) for line in flowed([((f"    {part}", ""),) for part in need.more], options.width, "")]
     if needed:
         rows.append(BLANK)
-    if state.ended:
-        rows += [*ending_rows(state, run.now, options.width), BLANK]
-    rows += [*map_rows(run, state, options), BLANK]
+    if ending is not None:
+        rows += [*ending_rows(snapshot, ending, options.width), BLANK]
+    rows += [*map_rows(snapshot, options), BLANK]
     latest = (event for event in reversed(run.events) if not event.is_routine and matches(options.needle, event.text))
     events = list(islice(latest, max(LEAST, options.height)))
     if options.width >= WIDE:
-        rows += _side_by_side(run, state, options, options.height - len(rows), events)
+        rows += _side_by_side(run, snapshot, options, options.height - len(rows), events)
         return page_of(rows, beside=options.width * 3 // 5)
     room = max(2 * LEAST, options.height - len(rows) - 5)
-    if not state.ended:
-        rows += _agents(run, state, options, max(LEAST, room * 3 // 5 if events else room), options.width)
-        rows += [BLANK, ("", _landing(state)), BLANK]
-    return page_of([*rows, *_events(state, events, max(LEAST, options.height - len(rows) - 1))])
+    if ending is None:
+        rows += _agents(run, snapshot, options, max(LEAST, room * 3 // 5 if events else room), options.width)
+        rows += [BLANK, ("", _landing(snapshot.queue)), BLANK]
+    return page_of([*rows, *_events(snapshot, events, max(LEAST, options.height - len(rows) - 1))])
 
 
-def _side_by_side(run: WatchedRun, state: RunState, options: PageOptions, height: int, events: Sequence[Event]) -> Rows:
+def _side_by_side(
+    run: WatchedRun, snapshot: RunSnapshot, options: PageOptions, height: int, events: Sequence[Event]
+) -> Rows:
     """On a wide screen: agents at the left, events at the right."""
     height, width = max(2 * LEAST, height), options.width * 3 // 5
-    left = list(_agents(run, state, options, height - 4, width))
-    left += [BLANK] * (height - 1 - len(left)) + [("", _landing(state))]
-    right = [line for _, line in _events(state, events, height - 1)]
+    left = list(_agents(run, snapshot, options, height - 4, width))
+    left += [BLANK] * (height - 1 - len(left)) + [("", _landing(snapshot.queue))]
+    right = [line for _, line in _events(snapshot, events, height - 1)]
     right += [()] * (height - len(right))
     return [
         (key, (*clipped(line, width), (" │ ", "dim"), *beside))
@@ -75,24 +75,24 @@ def _side_by_side(run: WatchedRun, state: RunState, options: PageOptions, height
     ]
 
 
-def _agents(run: WatchedRun, state: RunState, options: PageOptions, most: int, width: int) -> Rows:
-    busy = agents(run, state, options)
+def _agents(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions, most: int, width: int) -> Rows:
+    busy, figures = agents(snapshot, options), snapshot.figures
     more = f"{len(busy) - most} more rows: press 2" if len(busy) > most else ""
-    title = ("", heading(f"AGENTS {run.working} of {state.policy.workers}", more))
+    title = ("", heading(f"AGENTS {figures.working} of {figures.workers}", more))
     if not busy:
-        return [title, ("", ((f"  {_idle(run, state)}", "dim"),))]
-    columns = columns_of(state)
-    rows = [(agent_key(agent), table_row(columns, width, agent_cells(state, agent, run.now))) for agent in busy[:most]]
+        return [title, ("", ((f"  {_idle(run, snapshot)}", "dim"),))]
+    columns = columns_of(snapshot)
+    rows = [(agent_key(agent), table_row(columns, width, agent_cells(snapshot, agent))) for agent in busy[:most]]
     return [title, ("", table_head(columns, width)), *rows]
 
 
-def _idle(run: WatchedRun, state: RunState) -> str:
+def _idle(run: WatchedRun, snapshot: RunSnapshot) -> str:
     """Why no agent is at work, and what to do about it."""
-    if state.ended:
+    if snapshot.ending is not None:
         return "The run has ended."
-    if needed := needs(run):
+    if needed := needs_at(run, snapshot):
         return f"No agents running. {needed[0].how}."
-    waiting = waiting_for_machines(state, run.now)
+    waiting = snapshot.waiting_for_machines
     if waiting:
         id_, why = next(iter(waiting.items()))
         more = f" (and {len(waiting) - 1} more: press 8)" if len(waiting) > 1 else ""
@@ -100,10 +100,9 @@ def _idle(run: WatchedRun, state: RunState) -> str:
     return "No agents running."
 
 
-def _landing(state: RunState) -> Line:
-    landing = state.landing
-    parts = [f"{len(landing.queue)} queued", f"testing {counted(len(landing.open_batches), 'batch')}"]
-    if is_full(state):
+def _landing(landing: MergeQueue) -> Line:
+    parts = [f"{len(landing.entries)} queued", f"testing {counted(len(landing.testing), 'batch')}"]
+    if landing.is_full:
         parts.append("full: no new attempt starts before some have landed")
     if landing.suspects:
         parts.append(f"red: {counted(len(landing.suspects), 'suspect')}")
@@ -114,51 +113,29 @@ def _landing(state: RunState) -> Line:
     )
 
 
-def _events(state: RunState, events: Sequence[Event], most: int) -> Rows:
-    rows = [(event.key, event_line(state, event, more=True)) for event in events[:most]]
+def _events(snapshot: RunSnapshot, events: Sequence[Event], most: int) -> Rows:
+    rows = [(event.key, event_line(snapshot, event, more=True)) for event in events[:most]]
     return [("", heading("RECENT EVENTS", "newest first")), *rows]
-
-
-def event_line(state: RunState, event: Event, *, more: bool = False) -> Line:
-    """An event; with `more`, how many lines of it are left out."""
-    rest: Line = ((f"  (+{counted(event.more, 'line')}: press 6)", "dim"),) if more and event.more else ()
-    return ((f"{clock_in(state, event.at)}  ", "dim"), (event.text, event.tone), *rest)
-
-
-def events_page(run: WatchedRun, state: RunState, options: PageOptions) -> Page:
-    """All events, the newest at the end."""
-    events = list(run.events)
-    if options.needle:
-        events = [event for event in events if matches(options.needle, event.text)]
-    return Page(
-        keys=[event.key for event in events],
-        draw=lambda index, _: event_line(state, events[index]),
-        empty=options.no_rows("No events yet."),
-        tail=True,
-    )
 
 
 # ---- ending ----------------------------------------------------------------------------------------------------------
 # The overview of a run that has ended: how, its figures, and how to take the result.
 
 
-def ending_rows(state: RunState, now: float, width: int) -> Rows:
-    is_good, word = state.ending == "landed", "refused" if is_refused(state) else state.ending
-    rows: list[tuple[str, Line]] = [
-        ("take", ((f"ENDED {'✔' if is_good else '✘'} {word}", "good" if is_good else "bad"),))
-    ]
-    rows += [("", ((line, ""),)) for line in wrapped(f"  {safe(state.ending_why, limit=600)}", width - 4)]
-    if is_refused(state):
-        base = base_view(state)
+def ending_rows(snapshot: RunSnapshot, ending: Ending, width: int) -> Rows:
+    sign, tone = ("✔", "good") if ending.is_good else ("✘", "bad")
+    rows: list[tuple[str, Line]] = [("take", ((f"ENDED {sign} {ending.word}", tone),))]
+    rows += [("", ((line, ""),)) for line in wrapped(f"  {safe(ending.why, limit=600)}", width - 4)]
+    if (base := ending.refusal) is not None:
         lines = [*(f"  | {safe(line, limit=200)}" for line in base.causes), *(f"  → {line}" for line in base.advice)]
         return rows + [("", ((part, ""),)) for line in lines for part in wrapped(safe(line, limit=600), width - 4)]
-    commands = next_commands(state)
+    commands = next_commands(snapshot.state)
     longest = max(len(command) for command, _ in commands)
-    take = " (m does it)" if state.published else ""
+    take = " (m does it)" if snapshot.figures.is_published else ""
     rows += [BLANK, ("", heading("NEXT STEPS", f"take the result{take}" if take else ""))]
     rows += [("", ((f"  {command:<{longest}}  ", "bold"), (purpose, "dim"))) for command, purpose in commands]
     rows += [BLANK, ("", heading("TOTALS", "7 shows the costs, 5 the failures"))]
-    return rows + [("", ((line, ""),)) for line in total_lines(state, now)]
+    return rows + [("", ((line, ""),)) for line in total_lines(snapshot.state, snapshot.now)]
 
 
 # ---- subtasks --------------------------------------------------------------------------------------------------------
@@ -171,14 +148,14 @@ LINES, MORE_LINES = 2, 5
 WORDS = {"asks": "waiting for you", "gone": "split or dropped"}
 
 
-def map_rows(run: WatchedRun, state: RunState, options: PageOptions) -> Rows:
-    if not state.subtasks or options.height < LOW:
+def map_rows(snapshot: RunSnapshot, options: PageOptions) -> Rows:
+    if not snapshot.figures.subtasks or options.height < LOW:
         return ()
     width = max(20, options.width - 2)
     room = width * (MORE_LINES if options.height >= HIGH else LINES)
-    shown = subtask_map(state, room, alive=run.alive)
+    shown = snapshot.subtask_map(room)
     each = f"  (each sign: {counted(shown.each, 'subtask')}, the most urgent state)" if shown.each > 1 else ""
-    title: Line = (("SUBTASKS", "head"), (" ", ""), (count(len(state.subtasks)), "bold"), (each, "dim"))
+    title: Line = (("SUBTASKS", "head"), (" ", ""), (count(snapshot.figures.subtasks), "bold"), (each, "dim"))
     rows = [("", line) for line in flowed([title, *_legend(shown)], options.width, "  ")]
     for first in range(0, len(shown.cells), width):
         line = [(" ", "")]
@@ -213,7 +190,8 @@ COLUMNS = (
 
 
 def runs_page(runs: Sequence[FollowedRun], options: PageOptions) -> Page:
-    runs = [run for run in runs if matches(options.needle, run.feed.run, run.state.goal if run.state else "")]
+    if options.needle:
+        runs = [run for run in runs if matches(options.needle, run.feed.run, _goal(run))]
     return table_page(
         COLUMNS,
         [f"run:{run.feed.run}" for run in runs],
@@ -222,19 +200,24 @@ def runs_page(runs: Sequence[FollowedRun], options: PageOptions) -> Page:
     )
 
 
+def _goal(run: FollowedRun) -> str:
+    snapshot = run.snapshot
+    return snapshot.figures.goal if snapshot is not None else ""
+
+
 def _cells(run: FollowedRun) -> Sequence[Span]:
-    state = run.state
-    if state is None or not run.loaded:
+    snapshot = run.snapshot
+    if snapshot is None or not run.loaded:
         return ((safe(run.feed.run), ""), ("loading…", "dim"), *((("", ""),) * (len(COLUMNS) - 2)))
-    count, landed = len(needs(run)), progress(state)
+    figures, count = snapshot.figures, len(needs_at(run, snapshot))
     return (
-        (safe(state.run), ""),
-        ("rehearsal", "bold") if state.rehearsal is not None else marked(run_word(state, run.now, alive=run.alive)),
+        (safe(figures.run), ""),
+        ("rehearsal", "bold") if figures.is_rehearsal else marked(snapshot.word),
         (f"! {count}" if count else "", "attention"),
-        (f"{landed.done}/{landed.total}", ""),
-        (str(run.working) if run.alive else "", ""),
-        (money(state.spent.dollars), "dim"),
-        (age(state.seconds(run.now)), "dim"),
-        (safe(PurePath(state.repository).name), "dim"),
-        (safe_goal(state.goal, limit=300), "dim"),
+        (f"{figures.landed.done}/{figures.landed.total}", ""),
+        (str(figures.working) if run.alive else "", ""),
+        (money(figures.spent.dollars), "dim"),
+        (age(figures.seconds), "dim"),
+        (safe(PurePath(figures.repository).name), "dim"),
+        (safe_goal(figures.goal, limit=300), "dim"),
     )

@@ -1,13 +1,13 @@
 """One subtask in lines: its goal, its attempts, the output of its checks. And the planner: its versions of the plan."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dashboards.run_follower import WatchedRun
 from dashboards.subtask_map import marked
 from dashboards.terminal.lines import Line, Page, heading, text_page
-from dashboards.terminal.pages.overview_page import event_line
+from dashboards.terminal.pages.events_page import event_line
 from dashboards.text.event_text import transcript_lines
 from dashboards.text.formats import clock_in, counted
 from dashboards.text.safe import safe, safe_block
@@ -15,34 +15,31 @@ from dashboards.text.tables import subtask_lines
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
 from fleet.core.facts.facts import CheckRun
-from fleet.core.state.state import RunState
-from fleet.core.state.status import status_of
-from fleet.core.state.subtasks import Attempt
-from fleet.read.subtask_view import subtask_view
+from fleet.read.run import RunSnapshot
 
 LOG_BYTES = 400_000
 LOG_LINES = 400
 
 
-def story_lines(run: WatchedRun, state: RunState, id_: SubtaskId) -> list[Line]:
+def story_lines(run: WatchedRun, snapshot: RunSnapshot, id_: SubtaskId) -> list[Line]:
     """The subtask, every attempt with its checks, its incidents, and its events."""
-    lines: list[Line] = [(marked(status_of(state, id_, run.now)),)]
-    question = state.subtasks[id_].question
+    view, question = snapshot.subtask(id_), snapshot.question_about(id_)
+    lines: list[Line] = [(marked(view.status),)]
     if question is not None:
-        lines.append(((f"? {question}: {safe(state.questions[question].text)}  → a answers", "attention"),))
-    lines += [((text, _tone(text)),) for text in subtask_lines(subtask_view(state, state.spec(id_), run.now))]
+        lines.append(((f"? {question.id}: {safe(question.question)}  → a answers", "attention"),))
+    lines += [((text, _tone(text)),) for text in subtask_lines(view)]
     events = run.events_about(id_)
     if events:
-        lines += [(), heading("EVENTS"), *(event_line(state, event) for event in events)]
+        lines += [(), heading("EVENTS"), *(event_line(snapshot, event) for event in events)]
     return lines
 
 
-def planner_lines(state: RunState) -> list[Line]:
+def planner_lines(snapshot: RunSnapshot) -> list[Line]:
     """Every version of the plan with its reason, the latest first."""
-    lines: list[Line] = [heading("PLANNER", counted(state.planning.calls, "call"))]
-    for version in reversed(state.versions):
-        size = f"{counted(len(version.plan.subtasks), 'subtask')}, by {safe(version.by, limit=40)}"
-        title = f"{clock_in(state, version.at)}  version {version.plan.version}, {size}"
+    lines: list[Line] = [heading("PLANNER", counted(snapshot.planner_calls, "call"))]
+    for version in reversed(snapshot.versions()):
+        size = f"{counted(version.subtasks, 'subtask')}, by {safe(version.by, limit=40)}"
+        title = f"{clock_in(snapshot, version.at)}  version {version.number}, {size}"
         lines += [(), ((title, "bold"),)]
         lines += [((f"  {line}", ""),) for line in safe_block(version.why).split("\n")]
     return lines
@@ -55,10 +52,10 @@ def _tone(line: str) -> str:
     return {"FAILED": "bad", "failure": "bad", "passed": "good", "FLAKY": "bold"}.get(first, "")
 
 
-def check_lines(run: WatchedRun, attempt: Attempt) -> list[Line]:
+def check_lines(run: WatchedRun, checks: Sequence[CheckRun]) -> list[Line]:
     """Each check with its output: its log, or the end of the output where no log was kept."""
     lines: list[Line] = []
-    for check in attempt.checks:
+    for check in checks:
         title = (f"{safe(check.command)}", "bold"), (f"  {check.seconds:.1f} s{_exit(check)}", "dim")
         lines += [(_verdict(check), *title), ((f"  {safe(check.criterion)}", "dim"),)]
         output = (_log(run.feed.log(check.log)) if check.log else "") or check.output

@@ -11,21 +11,24 @@ from dashboards.terminal.base_screen import header_lines
 from dashboards.terminal.lines import Line, Page, PageOptions, bar, fit, matches
 from dashboards.terminal.pages.agents_page import agents_page, nodes_page
 from dashboards.terminal.pages.cost_page import cost_page
+from dashboards.terminal.pages.events_page import events_page
 from dashboards.terminal.pages.landing_page import incidents_page, landing_page
-from dashboards.terminal.pages.overview_page import events_page, overview_page, runs_page
-from dashboards.terminal.pages.plan_page import graph, plan_page
+from dashboards.terminal.pages.overview_page import overview_page, runs_page
+from dashboards.terminal.pages.plan_page import drawn as drawn_graph
+from dashboards.terminal.pages.plan_page import plan_page
 from dashboards.terminal.pages.story_page import check_lines, planner_lines, story_lines
 from dashboards.text.formats import sparkline
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
-from fleet.core.state.state import RunState
+from fleet.read.plan_graph import graph
+from fleet.read.run import RunSnapshot
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import hostile_story, problems
 from tests.dashboards.stories import nodes_story
 from tests.fleet.core.pretend import started
 from tests.fleet.core.story import Story, plan_of
 
-PAGES: dict[str, Callable[[WatchedRun, RunState, PageOptions], Page]] = {
+PAGES: dict[str, Callable[[WatchedRun, RunSnapshot, PageOptions], Page]] = {
     "overview": overview_page,
     "agents": agents_page,
     "plan": plan_page,
@@ -39,12 +42,13 @@ PAGES: dict[str, Callable[[WatchedRun, RunState, PageOptions], Page]] = {
 SIZES = (40, 80, 120, 200)
 
 
-def watch(facts: list[f.Fact], *, now: float = 60.0, alive: bool = True) -> tuple[WatchedRun, RunState]:
+def watch(facts: list[f.Fact], *, now: float = 60.0, alive: bool = True) -> tuple[WatchedRun, RunSnapshot]:
     watched = WatchedRun(MemoryFeed(facts, alive=alive), lambda: now)
     watched.look()
     watched.catch_up(10)
-    assert watched.state is not None
-    return watched, watched.state
+    snapshot = watched.snapshot
+    assert snapshot is not None
+    return watched, snapshot
 
 
 def drawn(page: Page, width: int = 120) -> list[str]:
@@ -75,18 +79,20 @@ def busy() -> Story:
 def test_a_hostile_run_shows_nothing_a_terminal_could_act_on(name: str, width: int) -> None:
     facts = [fact for _, fact in hostile_story()]
     for end in range(1, len(facts) + 1, 3):
-        watched, state = watch(facts[:end])
-        page = PAGES[name](watched, state, PageOptions(width=width))
+        watched, snapshot = watch(facts[:end])
+        page = PAGES[name](watched, snapshot, PageOptions(width=width))
         assert problems(drawn(page, width)) == []
-        assert problems(text(line) for line in header_lines(watched, state, width)) == []
+        assert problems(text(line) for line in header_lines(watched, snapshot, width)) == []
 
 
 def test_the_stories_of_a_hostile_run_are_harmless() -> None:
-    watched, state = watch([fact for _, fact in hostile_story()])
-    shown = [line for id_ in state.subtasks for line in story_lines(watched, state, id_)] + planner_lines(state)
-    for subtask in state.subtasks.values():
+    watched, snapshot = watch([fact for _, fact in hostile_story()])
+    shown = [line for id_ in snapshot.subtask_ids() for line in story_lines(watched, snapshot, id_)] + planner_lines(
+        snapshot
+    )
+    for subtask in snapshot.state.subtasks.values():
         for attempt in subtask.attempts:
-            shown += check_lines(watched, attempt)
+            shown += check_lines(watched, attempt.checks)
     assert len(shown) > 30
     assert problems(map(text, shown)) == []
 
@@ -94,8 +100,8 @@ def test_the_stories_of_a_hostile_run_are_harmless() -> None:
 @pytest.mark.parametrize("name", ["agents", "plan", "incidents", "runs"])
 @pytest.mark.parametrize("width", SIZES)
 def test_the_rows_of_a_table_are_never_wider_than_the_screen(name: str, width: int, busy: Story) -> None:
-    watched, state = watch(busy.facts)
-    page = PAGES[name](watched, state, PageOptions(width=width))
+    watched, snapshot = watch(busy.facts)
+    page = PAGES[name](watched, snapshot, PageOptions(width=width))
     tables = [
         page.draw(index, width) for index, key in enumerate(page.keys) if key.startswith(("s:", "i", "run:", "planner"))
     ]
@@ -107,9 +113,9 @@ def test_a_long_name_pushes_no_mark_off_a_narrow_screen() -> None:
     first = started(plan=plan_of("a")).model_copy(
         update={"run": "fleet-add-a-health-endpoint-with-tests-1a2b", "sandbox": "none"}
     )
-    watched, state = watch([first])
+    watched, snapshot = watch([first])
     replay = Replay(MemoryFeed([first]), lambda: 0.0, 1.0)
-    header = text(header_lines(watched, state, 78, replay=replay)[0])
+    header = text(header_lines(watched, snapshot, 78, replay=replay)[0])
     assert "NO SANDBOX" in header
     assert "REPLAY" in header
     assert cell_len(header) <= 78
@@ -130,10 +136,11 @@ def test_pages_that_were_drawn_all_along_are_those_of_a_fresh_start() -> None:
         for end in range(1, len(facts) + 1):
             feed.recorded = facts[:end]
             kept.catch_up(10)
-            fresh, state = watch(facts[:end])
-            assert kept.state is not None
+            fresh, snapshot = watch(facts[:end])
+            seen = kept.snapshot
+            assert seen is not None
             for page in PAGES.values():
-                ours, plain = page(kept, kept.state, PageOptions()), page(fresh, state, PageOptions())
+                ours, plain = page(kept, seen, PageOptions()), page(fresh, snapshot, PageOptions())
                 assert [list(ours.keys), drawn(ours)] == [list(plain.keys), drawn(plain)]
 
 
@@ -142,7 +149,8 @@ def test_landings_are_counted_in_the_bin_of_their_time() -> None:
     for id_ in story.state.plan.ids:
         story.landed(id_)
         story.now += 17.0
-    watched, state = watch(story.facts, now=story.now + 5)
+    watched, snapshot = watch(story.facts, now=story.now + 5)
+    state = snapshot.state
     landed_at = [
         a.ended_at - state.started_at for s in state.subtasks.values() for a in s.attempts if a.ended_at is not None
     ]
@@ -155,7 +163,8 @@ def test_landings_are_counted_in_the_bin_of_their_time() -> None:
 
 def test_a_long_chain_needs_no_deep_recursion() -> None:
     chain = plan_of("s0", *(f"s{n} needs s{n - 1}" for n in range(1, 3000)))
-    assert len(graph(chain, {})) == 3000
+    nodes = graph(chain, {})
+    assert len(list(drawn_graph(nodes))) == 3000
 
 
 @pytest.mark.parametrize(
@@ -178,8 +187,8 @@ def test_small_pictures() -> None:
 
 @pytest.mark.parametrize("width", SIZES)
 def test_the_rows_of_nodes_are_never_wider_than_the_screen(width: int) -> None:
-    watched, state = watch(nodes_story().facts)
-    page = nodes_page(watched, state, PageOptions(width=width))
+    watched, snapshot = watch(nodes_story().facts)
+    page = nodes_page(watched, snapshot, PageOptions(width=width))
     assert list(page.keys) == ["n:big", "n:gone", "n:idle", "", "", "s:b"]
     assert max(map(cell_len, drawn(page, width)[:4])) <= width
 
@@ -187,7 +196,7 @@ def test_the_rows_of_nodes_are_never_wider_than_the_screen(width: int) -> None:
 def test_an_overview_without_agents_says_what_the_next_subtask_waits_for() -> None:
     offers = {"": MachineOffer(lands=True), "big": MachineOffer(labels=("gpu",), lands=True)}
     story = Story(Policy(machines=Machines(offers=offers)), plan_of("a", "b", labels=("gpu",)))
-    watched, state = watch(story.facts)
-    rows = drawn(overview_page(watched, state, PageOptions(width=200, height=30)))
+    watched, snapshot = watch(story.facts)
+    rows = drawn(overview_page(watched, snapshot, PageOptions(width=200, height=30)))
     said = "a waits for a machine with the label gpu: node big is out: not connected yet (and 1 more: press 8)."
     assert any(said in row for row in rows)

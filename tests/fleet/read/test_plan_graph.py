@@ -1,6 +1,6 @@
 """What waits for whom, and the longest chain."""
 
-from dashboards.terminal.pages.plan_page import waiting
+from fleet.read.plan_graph import waiting
 from tests.fleet.core.pretend import ids
 from tests.fleet.core.story import plan_of
 
