@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import nlargest
 
 from fleet.core.base.ids import SubtaskId
@@ -54,17 +54,16 @@ Key = tuple[str, str]
 COUNTED = ("calls", "read", "cached", "written", "parts")
 
 
-@dataclass(slots=True)
 class CostBook:
     """What attempts cost: by model, in vain, by subtask. Only subtasks that changed are looked at again."""
 
-    counts: Counter[Key] = field(default_factory=Counter)
-    failed: int = 0
-    """What attempts cost that failed, in parts of a dollar."""
-    failures: int = 0
-    of: dict[SubtaskId, int] = field(default_factory=dict)
-    """What each subtask cost, in parts of a dollar."""
-    _seen: Subtasks | None = None
+    def __init__(self) -> None:
+        self.failed = self.failures = 0
+        """What attempts cost that failed, in parts of a dollar; and how many they are."""
+        self._counts = Counter[Key]()
+        self._of = dict[SubtaskId, int]()
+        """What each subtask cost, in parts of a dollar."""
+        self._seen: Subtasks | None = None
 
     def look(self, subtasks: Subtasks) -> None:
         before = self._seen
@@ -86,17 +85,17 @@ class CostBook:
                 name = attempt.model or attempt.worker
                 numbers = (amounts.calls, amounts.read, amounts.cached, amounts.written, amounts.parts)
                 for kind, number in zip(COUNTED, numbers, strict=True):
-                    self.counts[name, kind] += sign * number
-        self.of[subtask.id] = whole
+                    self._counts[name, kind] += sign * number
+        self._of[subtask.id] = whole
 
     def models(self) -> Mapping[str, Amounts]:
         """By model, or by worker where it names none."""
-        names = sorted({name for name, _ in self.counts if self.counts[name, "calls"]})
-        return {name: Amounts(*(self.counts[name, kind] for kind in COUNTED)) for name in names}
+        names = sorted({name for name, _ in self._counts if self._counts[name, "calls"]})
+        return {name: Amounts(*(self._counts[name, kind] for kind in COUNTED)) for name in names}
 
     def costliest(self, most: int) -> Sequence[tuple[int, SubtaskId]]:
         """At most so many subtasks with what each cost, in parts of a dollar."""
-        return nlargest(most, ((parts, id_) for id_, parts in self.of.items() if parts > 0))
+        return nlargest(most, ((parts, id_) for id_, parts in self._of.items() if parts > 0))
 
 
 @dataclass(frozen=True, slots=True)

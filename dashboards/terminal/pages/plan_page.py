@@ -44,6 +44,7 @@ class Drawn:
     node: Node
     strokes: str
     """The lines that lead to it."""
+    key: str
 
 
 def drawn(nodes: Iterable[Node]) -> Iterator[Drawn]:
@@ -51,7 +52,7 @@ def drawn(nodes: Iterable[Node]) -> Iterator[Drawn]:
     for node in nodes:
         del indents[max(0, node.depth - 1) :]
         stroke, deeper = ("└ ", "  ") if node.is_last else ("├ ", "│ ")
-        yield Drawn(node, f"{''.join(indents)}{stroke}" if node.depth else "")
+        yield Drawn(node, f"{''.join(indents)}{stroke}" if node.depth else "", f"s:{node.spec.id}")
         indents += [deeper] * bool(node.depth)
 
 
@@ -67,7 +68,7 @@ def plan_page(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> P
     names = min(max(longest, 12), int(options.width * LONGEST))
     return table_page(
         [replace(column, width=names) if column.title == TITLE else column for column in COLUMNS],
-        [f"s:{row.node.spec.id}" for row in rows],
+        [row.key for row in rows],
         lambda index: _cells(rows[index], snapshot.standing(rows[index].node.spec.id), held),
         below=None if options.needle else _versions(run, snapshot, options),
         empty=options.no_rows("No plan yet: the planner is reading the repository."),
