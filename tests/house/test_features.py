@@ -146,6 +146,78 @@ def test_the_program_lands_an_epic_without_a_feature(feature: str, tmp_path: Pat
     copy.lands_the_tutorial(tmp_path)
 
 
+VERBS = '''"""The verb."""
+
+import typer
+
+
+def hello() -> None:
+    """Say hello."""
+    typer.echo("hello")
+'''
+TOOL = '''"""`hello`."""
+
+from agents.tools.tool import Arguments, ReadOnlyTool
+from fleet.ports.agents import Repository
+
+
+class Hello(ReadOnlyTool[Arguments]):
+    name = "hello"
+    description = "Says hello."
+    takes = Arguments
+
+    async def look(self, repository: Repository, arguments: Arguments) -> str:
+        return f"hello, {len(await repository.list_files(None))} files"
+'''
+ENTRY = '    "hello": Feature(verbs={"Look": {"hello": Verb("hello.verbs:hello", "machine", "Say hello.")}}),\n'
+RECIPES: dict[str, dict[str, dict[str, str]]] = {
+    "a feature": {
+        "fleet/features/hello/__init__.py": {"": '"""Says hello."""\n'},
+        "fleet/features/hello/verbs.py": {"": VERBS},
+        TABLE: {"FEATURES: dict[str, Feature] = {\n": ENTRY},
+    },
+    "a key of the program itself": {
+        "fleet/config/schema.py": {"class Landing(Section):\n": "    hello: int\n"},
+        "config.toml": {"[landing]\n": "# How often to say hello.\nhello = 3\n"},
+    },
+    "a tool of the planner": {
+        "agents/tools/hello.py": {"": TOOL},
+        "agents/tools/registry.py": {
+            "from agents.tools.edit import Bash, EditTool\n": "from agents.tools.hello import Hello\n",
+            "PLANNER_TOOLS: dict[str, type[ReadOnlyTool[Any]]] = {\n": '    "hello": Hello,\n',
+        },
+    },
+}
+"""By recipe of `docs/architecture.md`: for each file, what is added after which line; after nothing: the whole file."""
+ASKED = "from agents.tools.registry import PLANNER_TOOLS; print(PLANNER_TOOLS['hello'].description)"
+SEEN: dict[str, tuple[tuple[str, ...], str]] = {
+    "a feature": (("-m", "fleet", "hello"), "hello\n"),
+    "a key of the program itself": (("-m", "fleet", "config", "get", "landing.hello"), "3\n"),
+    "a tool of the planner": (("-c", ASKED), "Says hello.\n"),
+}
+"""What shows that it works."""
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_touches_the_files_it_names_and_works(recipe: str, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith(f"| {recipe} ✔ |"))
+    named = [name.replace("NAME", "hello") for name in re.findall(r"`([^`]+)`", row)]
+    copy = Copy(tmp_path / "fleet", [])
+    for name, additions in RECIPES[recipe].items():
+        path = copy.at / name
+        path.parent.mkdir(exist_ok=True)
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        for after, added in additions.items():
+            assert text.count(after) == 1
+            text = text.replace(after, after + added)
+        path.write_text(text, encoding="utf-8")
+        assert any(name == each or name.startswith(f"{each}/") for each in named), f"{name} is in no cell of {row}"
+    assert all(any(name.startswith(each) for name in RECIPES[recipe]) for each in named)
+    arguments, printed = SEEN[recipe]
+    assert copy.run(*arguments) == printed
+
+
 @pytest.mark.thorough
 def test_types_are_right_without_any_one_feature(tmp_path: Path) -> None:
     for feature in FEATURES:
