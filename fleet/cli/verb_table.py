@@ -46,8 +46,40 @@ KERNEL: dict[str, dict[str, Verb]] = {
     },
 }
 
+ORDER = (
+    *("plan", "run", "rehearse", "resume", "limits", "pause", "cancel"),
+    *("merge", "tend", "pr", "report", "trace", "audit", "commits"),
+    *("plans", "try", "init", "config", "explain-policy"),
+    *(
+        "doctor",
+        "clean",
+        "acp",
+        "mcp",
+        "node",
+        "nodes",
+        "metrics",
+        "notify",
+        "simulate",
+        "completion",
+        "help",
+        "version",
+    ),
+)
+"""How a group is listed where features add verbs to it; others come last."""
+
+
+def _listed(title: str) -> dict[str, Verb]:
+    """The verbs of a group, those of features included."""
+    verbs = dict(KERNEL[title])
+    for feature in FEATURES.values():
+        verbs.update(feature.verbs.get(title, {}))
+    return {
+        name: verbs[name] for name in sorted(verbs, key=lambda each: ORDER.index(each) if each in ORDER else len(ORDER))
+    }
+
+
 GROUPS: dict[str, dict[str, Verb]] = {
-    title: {**verbs, **{name: verb for each in FEATURES.values() for name, verb in each.verbs.get(title, {}).items()}}
+    title: _listed(title) if any(title in feature.verbs for feature in FEATURES.values()) else verbs
     for title, verbs in KERNEL.items()
 }
 
