@@ -266,7 +266,7 @@ class WatchedRun(FollowedRun):
             self.batches.append(step.batch(fact))
         about = getattr(fact, "subtask", None) or getattr(fact, "about", None)
         members = _members(fact)
-        lines = (event_text(step.after, fact) or "").splitlines()
+        lines = (event_text(step.run, fact) or "").splitlines()
         for place, line in enumerate(lines):
             self._event_count += 1
             key = f"e{self._event_count}:{about if step.has_subtask(about) else ''}"

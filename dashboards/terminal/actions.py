@@ -280,7 +280,7 @@ class Actions(App[None]):
     def _review(self, snapshot: RunSnapshot, part: tuple[SubtaskId, ...] | None = None) -> str:
         """What waits for approval, wrapped for a dialog."""
         width = text_width(self.size.width)
-        return "\n".join(piece for line in review_lines(snapshot.state, part) for piece in wrapped(line, width))
+        return "\n".join(piece for line in review_lines(snapshot.review, part) for piece in wrapped(line, width))
 
     def _part(self, snapshot: RunSnapshot) -> tuple[SubtaskId, ...] | None:
         """The marked subtasks that wait for approval, or the one under the cursor, unless that is all of them."""

@@ -313,9 +313,9 @@ def _first(snapshot: RunSnapshot, width: int, note: str) -> Line:
         marks.append((("NO SANDBOX", "bad"),))
     if note:
         marks.append(((note, "accent"),))
-    if figures.is_rehearsal:
+    if figures.rehearsal:
         marks.append((("REHEARSAL", "bold"),))
-    if figures.simulated and (figures.for_real or not figures.is_rehearsal):
+    if figures.simulated and (figures.for_real or not figures.rehearsal):
         marks.append((("simulated model", "bold"),))
     room = width - line_width(tuple(status)) - sum(line_width(mark) + 2 for mark in marks) - len("fleet   ")
     name = safe(figures.run, limit=max(NARROWEST_NAME, min(40, room)))

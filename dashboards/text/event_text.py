@@ -1,8 +1,10 @@
 """The text of events: the line a person reads when a fact happens. Knows nothing of terminals."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from dashboards.text.formats import clock_in, counted, duration, listed, untested
 from dashboards.text.incident_text import STRATEGIES
@@ -14,10 +16,10 @@ from fleet.core.facts.failures import how
 from fleet.core.plans.parameters import is_flat
 from fleet.core.plans.plan import PLANNER
 from fleet.core.policy.budget import outage_text
-from fleet.core.policy.requests import waiting_for_approval
-from fleet.core.state.state import Outage, Question, RunState
-from fleet.core.state.status import progress
-from fleet.read.question_view import reply_command
+
+if TYPE_CHECKING:
+    from fleet.read.question_view import QuestionLine
+    from fleet.read.run import RunSnapshot
 
 TITLE, TEXT = 70, 300
 SUBTASKS = 8  # named in a line
@@ -39,23 +41,23 @@ LIMITS = {
 }
 
 
-def event_lines(state: RunState, fact: f.Fact) -> Iterator[str]:
+def event_lines(run: RunSnapshot, fact: f.Fact) -> Iterator[str]:
     """The text of a fact with the time in the run at which it counted: a request may be older than what precedes it."""
-    yield from (f"{clock_in(state, state.last_at)}  {line}" for line in (event_text(state, fact) or "").splitlines())
+    yield from (f"{clock_in(run, run.last_at)}  {line}" for line in (event_text(run, fact) or "").splitlines())
 
 
-def event_text(state: RunState, fact: f.Fact) -> str | None:
-    """The line of `fact`; None for a fact that would only be noise. `state` is the one after the fact."""
+def event_text(run: RunSnapshot, fact: f.Fact) -> str | None:
+    """The line of `fact`; None for a fact that would only be noise. `run` is as it is after the fact."""
     if isinstance(fact, f.RunFact):
-        return _of_run(state, fact)
+        return _of_run(run, fact)
     if isinstance(fact, f.PlanFact):
-        return _of_plan(state, fact)
+        return _of_plan(run, fact)
     if isinstance(fact, f.AttemptFact):
-        return _of_attempt(state, fact)
+        return _of_attempt(run, fact)
     if isinstance(fact, f.LandingFact):
-        return _of_landing(state, fact)
+        return _of_landing(run, fact)
     if isinstance(fact, f.PeopleFact):
-        return _of_people(state, fact)
+        return _of_people(run, fact)
     if isinstance(fact, f.NodeFact):
         return _of_node(fact)
     if isinstance(fact, f.ReviewFact):
@@ -63,7 +65,7 @@ def event_text(state: RunState, fact: f.Fact) -> str | None:
     assert_never(fact)
 
 
-def _of_run(state: RunState, fact: f.RunFact) -> str | None:  # noqa: C901, PLR0912 - one case a fact
+def _of_run(run: RunSnapshot, fact: f.RunFact) -> str | None:  # noqa: C901, PLR0912 - one case a fact
     match fact:
         case f.ModelCalled() | f.CallsHeld() | f.CallLost():
             return None
@@ -74,13 +76,13 @@ def _of_run(state: RunState, fact: f.RunFact) -> str | None:  # noqa: C901, PLR0
             nth = NTH.get(fact.epoch - 1, f"{fact.epoch - 1}th")
             return f"resumed for the {nth} time{sandbox}" if fact.epoch > 1 else None
         case f.EngineStopped():
-            return f"stopped ({safe(fact.why)}); continue with: fleet resume {safe(state.run)}"
+            return f"stopped ({safe(fact.why)}); continue with: fleet resume {safe(run.run)}"
         case f.WarningNoted():
             return f"note: {safe(fact.text)}"
         case f.BaseChecked():
             return _base(fact)
         case f.EvidenceRead():
-            return _evidence(state, fact)
+            return _evidence(run, fact)
         case f.SetupRan():
             return _setup(fact)
         case f.CallRefused() | f.BudgetRanLow():
@@ -99,7 +101,7 @@ def _of_run(state: RunState, fact: f.RunFact) -> str | None:  # noqa: C901, PLR0
             assert_never(fact)
 
 
-def _of_plan(state: RunState, fact: f.PlanFact) -> str | None:
+def _of_plan(run: RunSnapshot, fact: f.PlanFact) -> str | None:
     match fact:
         case f.PlannerCalled():
             return "the planner is reading the repository" if fact.call == 1 else None
@@ -110,41 +112,41 @@ def _of_plan(state: RunState, fact: f.PlanFact) -> str | None:
         case f.PlanForecast():
             return None  # of an early version
         case f.PlanRevised():
-            return _revision(state, fact)
+            return _revision(run, fact)
         case f.PlanApproved() | f.PlanRejected():
-            return _verdict(state, fact)
+            return _verdict(run, fact)
         case _:
             assert_never(fact)
 
 
-def _of_attempt(state: RunState, fact: f.AttemptFact) -> str | None:
+def _of_attempt(run: RunSnapshot, fact: f.AttemptFact) -> str | None:
     match fact:
         case f.WorkerStarted():
             return None
         case f.RemedyChosen():
-            return _remedy(state, fact)
+            return _remedy(run, fact)
         case _:
-            return _attempt(state, fact)
+            return _attempt(run, fact)
 
 
-def _of_landing(state: RunState, fact: f.LandingFact) -> str | None:
+def _of_landing(run: RunSnapshot, fact: f.LandingFact) -> str | None:
     match fact:
         case f.BatchFormed() | f.Published():
             return None
         case f.BatchTested():
-            return _batch(state, fact)
+            return _batch(run, fact)
         case f.WorkLost():
-            return _lost(state, fact)
+            return _lost(run, fact)
         case f.PublishFailed():
-            return f"{safe(state.result_branch)} could not be updated: {safe(fact.why)}"
+            return f"{safe(run.result.branch)} could not be updated: {safe(fact.why)}"
         case _:
             assert_never(fact)
 
 
-def _of_people(state: RunState, fact: f.PeopleFact) -> str | None:
+def _of_people(run: RunSnapshot, fact: f.PeopleFact) -> str | None:
     match fact:
         case f.QuestionAsked():
-            return _question(list(state.questions.values())[-1])
+            return _question(run.latest_question())
         case f.QuestionAnswered():
             return f"{safe(fact.question)} answered by {safe(fact.by)}: {safe(fact.answer, limit=200)}"
         case f.RetryRequested():
@@ -194,9 +196,9 @@ def _started(fact: f.RunStarted) -> str:
     return f"run {safe(fact.run)} started on {safe(fact.base_name)} {safe(fact.base[:7])}{model}"
 
 
-def _evidence(state: RunState, fact: f.EvidenceRead) -> str:
+def _evidence(run: RunSnapshot, fact: f.EvidenceRead) -> str:
     lines = [f"estimate: {row}" for row in estimate_rows(fact.estimates)]
-    if any(ladder.first is None for ladder in state.policy.rungs.values()):
+    if run.chooses_rungs:
         lines.append(f"first rungs are chosen by what {counted(fact.runs, 'past run')} landed and cost")
     return "\n".join(lines)
 
@@ -222,7 +224,7 @@ def _rehearsal(fact: f.GateTried | f.RehearsalNoted | f.ResultScored) -> str | N
 
 
 def _attempt(
-    state: RunState,
+    run: RunSnapshot,
     fact: f.AttemptStarted | f.AttemptVerified | f.AttemptCommitted | f.AttemptUnchanged | f.AttemptFailed,
 ) -> str | None:
     subtask = safe(fact.subtask)
@@ -230,18 +232,15 @@ def _attempt(
         case f.AttemptStarted():
             attempt = "" if fact.strategy == "first" else f", attempt {fact.number} ({STRATEGIES[fact.strategy]})"
             started = "started planning" if fact.worker == PLANNER else "started"
-            spec = state.specs.get(fact.subtask)
-            return f"{subtask} {started}{attempt}: {safe(spec.title if spec else '', limit=TITLE)}"
+            return f"{subtask} {started}{attempt}: {safe(run.title(fact.subtask), limit=TITLE)}"
         case f.AttemptCommitted():
             return f"{subtask} reported done: {counted(len(fact.paths), 'file')} changed, checking"
         case f.AttemptUnchanged():
             return f"{subtask} reported done: no file changed, checking"
         case f.AttemptVerified():
             # without files to land, verified work is done; a change is reported when it lands
-            last = state.subtasks[fact.subtask].last
-            if last is None or not (last.worker == PLANNER or last.unchanged):
-                return None
-            return f"{subtask} is done: {safe(last.report.summary if last.report else '', limit=TEXT)}"
+            summary = run.finished(fact.subtask)
+            return f"{subtask} is done: {safe(summary, limit=TEXT)}" if summary is not None else None
         case f.AttemptFailed():
             how = "sent back" if fact.failure.kind == "integration" else f"failed, attempt {fact.number}"
             return f"{subtask} {how}: {_failure(fact.failure)}"
@@ -250,8 +249,7 @@ def _attempt(
 def _service(fact: f.ServiceChanged) -> str:
     if fact.condition == "up":
         return f"the models' service{f' for {safe(fact.scope)}' if fact.scope else ''} is back"
-    outage = Outage(condition=fact.condition, why=fact.why, since=fact.at)
-    return f"WAITING: {safe(outage_text(fact.scope, outage), limit=TEXT)}; calls wait, no work is lost"
+    return f"WAITING: {safe(outage_text(fact.scope, fact), limit=TEXT)}; calls wait, no work is lost"
 
 
 def waiting_line(why: str, seconds: float) -> str:
@@ -259,7 +257,7 @@ def waiting_line(why: str, seconds: float) -> str:
     return f"for {duration(max(0.0, seconds))}: {safe(why, limit=200)}; retrying periodically"
 
 
-def _lost(state: RunState, fact: f.WorkLost) -> str:
+def _lost(run: RunSnapshot, fact: f.WorkLost) -> str:
     parts = []
     if fact.commits:
         parts.append(f"{counted(len(fact.commits), 'commit')} can't be read")
@@ -268,15 +266,15 @@ def _lost(state: RunState, fact: f.WorkLost) -> str:
     if fact.anew:
         parts.append(f"will be redone{_listed(fact.anew)}")
     if fact.unpublished:
-        parts.append(f"{safe(state.result_branch)} is missing and will be restored")
+        parts.append(f"{safe(run.result.branch)} is missing and will be restored")
     return f"DAMAGE: {'; '.join(parts)}"
 
 
-def _verdict(state: RunState, fact: f.PlanApproved | f.PlanRejected) -> str:
+def _verdict(run: RunSnapshot, fact: f.PlanApproved | f.PlanRejected) -> str:
     """Names the subtasks, unless it is a person's verdict on all that were pending."""
     version, by, subtasks = fact.version, safe(fact.by), ""
     automatic = isinstance(fact, f.PlanApproved) and fact.automatic
-    if fact.subtasks is not None and (automatic or not set(waiting_for_approval(state)) <= set(fact.subtasks)):
+    if fact.subtasks is not None and (automatic or not set(run.waiting_for_approval) <= set(fact.subtasks)):
         subtasks = _listed(fact.subtasks)
     if isinstance(fact, f.PlanRejected):
         return f"plan version {version} rejected by {by}{subtasks}: {safe(fact.reason)}"
@@ -291,7 +289,7 @@ def _failure(failure: f.Failure) -> str:
     return f"{failure.kind}: {safe(failure.summary, limit=160)}"
 
 
-def _revision(state: RunState, fact: f.PlanRevised) -> str | None:
+def _revision(run: RunSnapshot, fact: f.PlanRevised) -> str | None:
     revision = fact.revision
     if not (revision.changes_plan or revision.ask or revision.finished):
         return None
@@ -308,16 +306,16 @@ def _revision(state: RunState, fact: f.PlanRevised) -> str | None:
     if revision.finished:
         parts.append("finished")
     area = f"{safe(fact.area)}: " if fact.area is not None else ""
-    line = f"{area}plan version {state.plan.version}: {', '.join(parts)} — {safe(revision.assessment, limit=160)}"
-    if state.plan.version == 1 and fact.area is None and is_flat(state.plan):
+    line = f"{area}plan version {run.plan.version}: {', '.join(parts)} — {safe(revision.assessment, limit=160)}"
+    if run.plan.version == 1 and fact.area is None and is_flat(run.plan):
         line += "; flat: one worker, no decomposition"
-    questions = state.open_questions()[-len(revision.ask) :] if revision.ask else ()
+    questions = run.question_lines()[-len(revision.ask) :] if revision.ask else ()
     return "\n".join([line, *map(_question, questions)])
 
 
-def _question(question: Question) -> str:
+def _question(question: QuestionLine) -> str:
     about = f" about {safe(question.about)}" if question.about else ""
-    return f"QUESTION {question.id}{about}: {safe(question.text, limit=TEXT)}  →  {safe(reply_command(question))}"
+    return f"QUESTION {question.id}{about}: {safe(question.question, limit=TEXT)}  →  {safe(question.command)}"
 
 
 def _setup(fact: f.SetupRan) -> str:
@@ -349,15 +347,14 @@ def _budget(fact: f.CallRefused | f.BudgetRanLow) -> str:
     return f"{safe(fact.why)}: the planner is informed"
 
 
-def _remedy(state: RunState, fact: f.RemedyChosen) -> str | None:
+def _remedy(run: RunSnapshot, fact: f.RemedyChosen) -> str | None:
     match fact.remedy:
         case "retry" if fact.climbs:
             return f"{safe(fact.subtask)} is tried again on the next rung of its worker's ladder"
         case "retry":
             return f"{safe(fact.subtask)} retries in {max(0.0, fact.not_before - fact.at):.1f} s"
         case "resolve":
-            failures = [attempt.failure for attempt in state.subtasks[fact.subtask].attempts if attempt.failure]
-            is_red = bool(failures) and failures[-1].kind == "integration"
+            is_red = run.latest_failure(fact.subtask) == "integration"
             return f"{safe(fact.subtask)} {'is red there' if is_red else 'conflicts'}: retrying on the new base"
         case "skip":
             return f"{safe(fact.subtask)} skipped, as its failure_action says"
@@ -365,15 +362,15 @@ def _remedy(state: RunState, fact: f.RemedyChosen) -> str | None:
             return None
 
 
-def _batch(state: RunState, fact: f.BatchTested) -> str | None:
+def _batch(run: RunSnapshot, fact: f.BatchTested) -> str | None:
     lines = []
     if fact.landed:
         names = ", ".join(safe(member.subtask) for member in fact.landed)
         more = untested(len(fact.landed), sum(member.tested for member in fact.landed))
-        lines.append(f"landed {names} ({progress(state)}){more}")
+        lines.append(f"landed {names} ({run.figures.landed}){more}")
     lines += [f"{safe(out.subtask)} sent back: {_failure(out.failure)}" for out in fact.ejected]
     if fact.red and not fact.ejected:
-        suspects = state.landing.suspects
+        suspects = run.queue.suspects
         if suspects:
             cause = f"bisecting {len(suspects)} suspects" if len(suspects) > 1 else f"caused by {safe(suspects[0])}"
             lines.append(f"batch {fact.number} is red: {cause}")

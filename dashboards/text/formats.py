@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from fleet.core.base.usage import Spend
-
 SPARKS = "▁▂▃▄▅▆▇█"
 
 
@@ -30,14 +28,33 @@ class Started(Protocol):
     def started_at(self) -> float: ...
 
 
-class Active(Protocol):
-    """What knows what an agent is doing."""
+class Agent(Protocol):
+    """An agent, as its last call left it."""
 
     @property
     def doing(self) -> str: ...
 
     @property
     def said(self) -> str: ...
+
+
+class Tokens(Protocol):
+    """Calls and their tokens."""
+
+    @property
+    def calls(self) -> int: ...
+
+    @property
+    def input(self) -> int: ...
+
+    @property
+    def output(self) -> int: ...
+
+    @property
+    def cache_read(self) -> int: ...
+
+    @property
+    def cache_write(self) -> int: ...
 
 
 def kind_mark(run: Kind) -> str:
@@ -111,11 +128,10 @@ def untested(commits: int, tested: int) -> str:
     return f"; {count(rest)} of them tested only together with the next" if rest > 0 else ""
 
 
-def tokens(spend: Spend) -> str:
-    usage = spend.usage
-    read = usage.input + usage.cache_read + usage.cache_write
-    cached = f", {usage.cache_read / read:.0%} from cache" if read else ""
-    return f"{count(read)} in{cached}, {count(usage.output)} out, {count(spend.calls)} calls"
+def tokens(used: Tokens) -> str:
+    read = used.input + used.cache_read + used.cache_write
+    cached = f", {used.cache_read / read:.0%} from cache" if read else ""
+    return f"{count(read)} in{cached}, {count(used.output)} out, {count(used.calls)} calls"
 
 
 def tool_call(doing: str) -> str:
@@ -123,7 +139,7 @@ def tool_call(doing: str) -> str:
     return doing.replace("str_replace_based_edit_tool", "edit")
 
 
-def activity_of(agent: Active) -> str:
+def activity_of(agent: Agent) -> str:
     """What an agent is doing, and what it said about it."""
     return f"{tool_call(agent.doing)}  {agent.said}".strip() if agent.doing else ""
 

@@ -8,14 +8,11 @@ from itertools import chain
 
 from dashboards.text.formats import counted, duration, listed, money
 from dashboards.text.safe import safe, safe_goal
-from fleet.core.base.ids import SubtaskId
 from fleet.core.facts.facts import Spread, SubtaskEstimate
 from fleet.core.plans.parameters import value_text
 from fleet.core.plans.plan import PLANNER, Plan, Subtask, plan_estimate, waves
-from fleet.core.policy.requests import is_unreviewed, objections, waiting_for_approval
-from fleet.core.state.state import Review, RunState, Version
 from fleet.read.estimate_view import EstimateView, plan_estimates
-from fleet.read.plan_views import plan_diff, spec_diff
+from fleet.read.plan_views import PendingSubtask, PlanReview, VersionChangesView
 
 TITLE = 70
 NOTES = 12  # notes on a plan
@@ -24,39 +21,41 @@ CHANGES = 8  # changes of a subtask
 INDENT = f"  {'':<20}   "
 
 
-def review_lines(state: RunState, only: Collection[str] | None = None) -> list[str]:
+def review_lines(review: PlanReview, only: Collection[str] | None = None) -> list[str]:
     """What a person needs in order to approve or reject everything that is pending, or the subtasks in `only`."""
-    pending, total = waiting_for_approval(state), len(state.plan.subtasks)
-    values = value_lines(state.values)
-    if not pending:
-        estimate = estimate_lines(state.plan)
-        return [*plan_lines(state.plan, state.plan_warnings), *estimate, *values, "Nothing is waiting for approval."]
-    specs = [state.spec(id_) for id_ in pending if only is None or id_ in only]
-    lines = [plan_head(state.plan), *_latest_version(state)]
-    for spec in specs:
-        lines += [*step_lines(spec), *(f"{INDENT}{line}" for line in _details(state, spec))]
-    lines += [
-        *note_lines(state.plan_warnings),
-        *estimate_lines(state.plan.model_copy(update={"subtasks": tuple(specs)})),
-    ]
-    if state.rollback is not None:
-        lines += [f"  {safe(step.id):<20} {safe(step.title, limit=TITLE)}" for step in state.rollback.subtasks]
-    lines += comparable_lines(plan_estimates(specs, state.past_estimates))
-    if len(specs) < len(pending):
-        scope = f"Selected: {len(specs)} of {len(pending)} pending subtasks; the others stay pending."
+    plan, total, values = review.plan, len(review.plan.subtasks), value_lines(review.values)
+    if not review.pending:
+        return [
+            *plan_lines(plan, review.warnings),
+            *estimate_lines(plan),
+            *values,
+            "Nothing is waiting for approval.",
+        ]
+    chosen = [each for each in review.pending if only is None or each.subtask.id in only]
+    specs = tuple(each.subtask for each in chosen)
+    lines = [plan_head(plan), *_latest_version(review)]
+    for each in chosen:
+        lines += [*step_lines(each.subtask), *(f"{INDENT}{line}" for line in _details(review, each))]
+    lines += [*note_lines(review.warnings), *estimate_lines(plan.model_copy(update={"subtasks": specs}))]
+    if review.rollback is not None:
+        lines += [f"  {safe(step.id):<20} {safe(step.title, limit=TITLE)}" for step in review.rollback.subtasks]
+    lines += comparable_lines(plan_estimates(specs, review.past_estimates))
+    pending = len(review.pending)
+    if len(chosen) < pending:
+        scope = f"Selected: {len(chosen)} of {pending} pending subtasks; the others stay pending."
     else:
-        rest = "nothing starts until then" if len(pending) == total else "the others keep running"
-        scope = f"Waiting for approval: {len(pending)} of {counted(total, 'subtask')}; {rest}."
+        rest = "nothing starts until then" if pending == total else "the others keep running"
+        scope = f"Waiting for approval: {pending} of {counted(total, 'subtask')}; {rest}."
     return [*lines, *values, scope]
 
 
-def waits_line(state: RunState) -> str:
+def waits_line(review: PlanReview) -> str:
     """What is pending and why, and the commands that decide; where no one can be asked."""
-    pending, run = waiting_for_approval(state), safe(state.run)
-    if is_unreviewed(state) and len(pending) == len(state.plan.subtasks):
+    run = safe(review.run)
+    if review.unreviewed and len(review.pending) == len(review.plan.subtasks):
         subject = "the plan"
     else:
-        reasons = {id_: _reason(state, state.spec(id_)) for id_ in pending}
+        reasons = {each.subtask.id: _reason(each) for each in review.pending}
         subject = listed([f"{safe(id_)} ({why})" if why else safe(id_) for id_, why in reasons.items()], NAMES)
     return f"WAITING for your approval: {subject}  →  fleet approve {run}, or fleet reject {run} -m WHY"
 
@@ -84,19 +83,16 @@ def value_lines(values: Mapping[str, object]) -> list[str]:
     return [f"Set: {safe(name)} = {safe(value_text(value), limit=200)}" for name, value in values.items()]
 
 
-def _latest_version(state: RunState) -> Iterator[str]:
+def _latest_version(review: PlanReview) -> Iterator[str]:
     """The reason of the latest version; until something of the plan is approved, also its changes."""
-    if not state.versions:
-        return
-    last = state.versions[-1]
-    yield f"  by {safe(last.by)}: {safe(last.why, limit=400)}"
-    if is_unreviewed(state) and len(state.versions) > 1:
-        changes = plan_diff(state.versions[-2].plan, last.plan)
-        yield from (f"    {safe(line, limit=240)}" for line in changes[:CHANGES])
+    if review.latest is not None:
+        yield f"  by {safe(review.latest.by)}: {safe(review.latest.why, limit=400)}"
+        yield from (f"    {safe(line, limit=240)}" for line in review.changes[:CHANGES])
 
 
-def _details(state: RunState, spec: Subtask) -> Iterator[str]:
+def _details(review: PlanReview, pending: PendingSubtask) -> Iterator[str]:
     """What a pending subtask may do, its changes since the last review, and why it needs approval."""
+    spec = pending.subtask
     facts = [f"risk {spec.risk}", f"worker {safe(spec.worker)}"]
     if spec.touches:
         facts.append(f"may change {listed([safe(pattern) for pattern in spec.touches], NAMES)}")
@@ -108,28 +104,19 @@ def _details(state: RunState, spec: Subtask) -> Iterator[str]:
     yield ", ".join(facts)
     if spec.goal.strip() not in {"", spec.title.strip()}:
         yield f"goal: {safe(spec.goal, limit=200)}"
-    review = _last_review(state, spec.id)
-    was_rejected = review is not None and review.rejected
-    before = (state.shelved if was_rejected else state.cleared).get(spec.id)
-    if before is not None and before != spec:
-        since = f"since it was {'rejected' if was_rejected else 'approved'}"
-        yield from (f"{since}: {safe(line, limit=240)}" for line in spec_diff(before, spec)[:CHANGES])
-    if why := _reason(state, spec):
+    since = f"since it was {pending.since}"
+    yield from (f"{since}: {safe(line, limit=240)}" for line in pending.changes[:CHANGES])
+    if why := _reason(pending):
         yield f"needs approval: {why}"
-    elif not is_unreviewed(state):
+    elif not review.unreviewed:
         yield "needs approval"
 
 
-def _reason(state: RunState, spec: Subtask) -> str:
+def _reason(pending: PendingSubtask) -> str:
     """Why a subtask needs approval; empty where that is not about this subtask."""
-    review = _last_review(state, spec.id)
-    if state.shelved.get(spec.id) == spec and review is not None and review.rejected:
+    if (review := pending.rejected) is not None:
         return f"was rejected in this form by {safe(review.by)}: {safe(review.why, limit=200)}"
-    return "; ".join(map(safe, objections(state, spec.id)))
-
-
-def _last_review(state: RunState, id_: SubtaskId) -> Review | None:
-    return next((review for review in reversed(state.reviews) if id_ in review.subtasks), None)
+    return "; ".join(map(safe, pending.objections))
 
 
 # ---- plans and versions ---------------------------------------------------------------------------------------------
@@ -164,11 +151,11 @@ def note_lines(warnings: Sequence[str]) -> list[str]:
     return [*(f"  note: {safe(text, limit=240)}" for text in warnings[:NOTES]), *more]
 
 
-def version_lines(version: Version, changes: Sequence[str]) -> list[str]:
+def version_lines(version: VersionChangesView) -> list[str]:
     """A version of a plan with its author, its reason and its changes."""
     author = f"{version.by} of {version.area}" if version.area is not None else version.by
-    head = f"version {version.plan.version}, by {safe(author)}: {safe(version.why, limit=400)}"
-    return [head, *(f"  {safe(line, limit=300)}" for line in changes or ("(only the worker)",))]
+    head = f"version {version.version}, by {safe(author)}: {safe(version.why, limit=400)}"
+    return [head, *(f"  {safe(line, limit=300)}" for line in version.changes or ("(only the worker)",))]
 
 
 # ---- plan graph ------------------------------------------------------------------------------------------------------

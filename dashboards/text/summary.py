@@ -1,6 +1,6 @@
 """The end of a run on one screen: the subtasks, the incidents, the totals, and the commands that come next."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
 
@@ -16,16 +16,9 @@ from dashboards.text.incident_text import base_lines, outcome, refusal_commands
 from dashboards.text.review_text import reviews_line
 from dashboards.text.safe import safe, safe_goal
 from fleet.core.facts.facts import Role
-from fleet.core.policy.budget import outage_text
-from fleet.core.policy.requests import open_for_approval
-from fleet.core.state.state import Incident, RunState
-from fleet.core.state.status import phase, progress
-from fleet.read.base_view import base_view
-from fleet.read.estimate_view import remaining_view
-from fleet.read.incident_view import rate_of
-from fleet.read.question_view import reply_command, reviews_view
-from fleet.read.run_view import commits_tested, run_word, spend_by_role
-from fleet.read.subtask_view import subtask_rows
+from fleet.read.incident_rows import IncidentRow
+from fleet.read.run import RunSnapshot
+from fleet.read.run_view import StatusView, SubtaskLine
 
 TITLE = 58
 ROLES: dict[Role, str] = {
@@ -38,106 +31,103 @@ ROLES: dict[Role, str] = {
 STATUS_SIGNS = {"merged": "✔", "split": "┬", "dropped": "-", "failed": "✘", "blocked": "✘", "escalated": "?"}
 
 
-def summary_lines(state: RunState, now: float, *, alive: bool = False) -> list[str]:
-    label = kind_mark(state)
-    lines = [
-        f"{run_word(state, now, alive=alive).upper()}  {safe(state.run)}{label}",
-        safe_goal(state.plan.goal or state.goal, limit=110),
-    ]
-    if state.ending_why:
-        lines.append(safe(state.ending_why, limit=400))
-    lines += ["", "Subtasks", *_subtask_lines(state, now)]
-    if state.incidents:
-        lines += ["", "Failures and recovery", *map(_incident_line, state.incidents)]
-    commands = next_commands(state)
-    width = max(len(command) for command, _ in commands)
-    steps = [f"  {command:<{width}}  {purpose}" for command, purpose in commands]
-    return [*lines, "", "Totals", *total_lines(state, now), "", "Next steps", *steps]
+def summary_lines(run: RunSnapshot) -> list[str]:
+    status = run.status
+    lines = [f"{status.state.upper()}  {safe(run.run)}{kind_mark(status)}", safe_goal(status.goal, limit=110)]
+    if status.why:
+        lines.append(safe(status.why, limit=400))
+    lines += ["", "Subtasks", *_subtask_lines(run.subtasks)]
+    if incidents := sorted(run.incidents(), key=lambda each: each.number):
+        lines += ["", "Failures and recovery", *map(_incident_line, incidents)]
+    return [*lines, "", "Totals", *total_lines(run), "", "Next steps", *_step_lines(next_commands(run))]
 
 
-def refusal_lines(state: RunState, logs: str) -> list[str]:
+def refusal_lines(run: RunSnapshot, logs: str) -> list[str]:
     """A run that ended before anything was done: what failed, what to do about it, and what to look at."""
-    run, view = safe(state.run), base_view(state)
-    commands = refusal_commands(view, run)
+    steps = _step_lines(refusal_commands(run.base_check, safe(run.run)))
+    base = (f"  {line}" for line in base_lines(run.base_check, logs=logs))
+    return [f"REFUSED  {safe(run.run)}", *base, "", "Next steps", *steps]
+
+
+def _step_lines(commands: Sequence[tuple[str, str]]) -> list[str]:
     width = max(len(command) for command, _ in commands)
-    steps = [f"  {command:<{width}}  {purpose}" for command, purpose in commands]
-    base = (f"  {line}" for line in base_lines(view, logs=logs))
-    return [f"REFUSED  {run}", *base, "", "Next steps", *steps]
+    return [f"  {command:<{width}}  {purpose}" for command, purpose in commands]
 
 
-def _subtask_lines(state: RunState, now: float) -> Iterator[str]:
-    rows = subtask_rows(state, now)
-    width = min(TITLE, max((len(safe(spec.title, limit=TITLE)) for spec, _, _ in rows), default=0))
-    for spec, subtask, status in rows:
-        note = f"  {len(subtask.attempts)} attempts" if len(subtask.attempts) > 1 else ""
-        if subtask.parts:
-            note = f"  into {', '.join(map(safe, subtask.parts))}"
-        note += "  no file changed" if subtask.unchanged else ""
-        sha = f"  {safe(subtask.landed[:7])}" if subtask.landed and not subtask.unchanged else ""
-        title = f"{safe(spec.id):<18} {safe(spec.title, limit=TITLE):<{width}}"
-        yield f"  {STATUS_SIGNS.get(status, '·')} {title} {status}{sha}{note}"
+def _subtask_lines(rows: Sequence[SubtaskLine]) -> Iterator[str]:
+    width = min(TITLE, max((len(safe(row.title, limit=TITLE)) for row in rows), default=0))
+    for row in rows:
+        note = f"  {row.attempts} attempts" if row.attempts > 1 else ""
+        if row.parts:
+            note = f"  into {', '.join(map(safe, row.parts))}"
+        note += "  no file changed" if row.unchanged else ""
+        sha = f"  {safe(row.landed[:7])}" if row.landed and not row.unchanged else ""
+        title = f"{safe(row.id):<18} {safe(row.title, limit=TITLE):<{width}}"
+        yield f"  {STATUS_SIGNS.get(row.status, '·')} {title} {row.status}{sha}{note}"
 
 
-def _incident_line(incident: Incident) -> str:
-    first = incident.troubles[0]
-    more = f" (+{len(incident.troubles) - 1} more)" if len(incident.troubles) > 1 else ""
+def _incident_line(incident: IncidentRow) -> str:
+    first, *others = incident.summaries
+    more = f" (+{len(others)} more)" if others else ""
     sign = "·" if incident.recovered is None else "✔" if incident.recovered else "✘"
-    how = outcome(incident.recovered, incident.strategy)
-    return f"  {sign} {safe(incident.subtask):<18} {incident.kind}: {safe(first.summary, limit=60)}{more}  →  {how}"
+    what, how = safe(first, limit=60), outcome(incident.recovered, incident.strategy)
+    return f"  {sign} {safe(incident.subtask):<18} {incident.kind}: {what}{more}  →  {how}"
 
 
-def total_lines(state: RunState, now: float) -> Iterator[str]:
+def total_lines(run: RunSnapshot) -> Iterator[str]:
     """The figures of a run, one a line."""
-    incidents, landed = rate_of(state.incidents), state.commits
-    batches = f"{counted(state.landing.batches, 'batch')} ({state.landing.red} red)"
+    status = run.status
+    incidents, landing, landed = status.incidents, status.landing, status.commits
+    batches = f"{counted(landing.batches, 'batch')} ({landing.red} red)"
     yield f"  recovered without a human  {rate(incidents.recovered, incidents.closed)}"
-    yield f"  commits landed             {landed} in {batches}{untested(landed, commits_tested(state))}"
-    if (reviews := reviews_view(state)) is not None:
-        yield f"  reviews                    {reviews_line(reviews)}"
-    yield f"  agents at once             {state.peak} at the peak, {state.policy.workers} allowed"
-    yield f"  attempts                   {state.attempts}"
-    for role, spend in spend_by_role(state).items():
-        yield f"  {ROLES[role]:<26} {tokens(spend)}, {money(spend.dollars)}"
-    yield f"  cost                       {_cost(state)}"
-    yield f"  time                       {duration(state.seconds(now))}"
-    if state.red_base and landed:
-        gate = ", ".join(safe(check.command, limit=70) for check in state.red_base)
+    yield f"  commits landed             {landed} in {batches}{untested(landed, status.commits_tested)}"
+    if status.reviewed is not None:
+        yield f"  reviews                    {reviews_line(status.reviewed)}"
+    yield f"  agents at once             {status.agents.peak} at the peak, {status.agents.limit} allowed"
+    yield f"  attempts                   {status.attempts}"
+    for role, used in status.tokens.items():
+        yield f"  {ROLES[role]:<26} {tokens(used)}, {money(status.cost_by_role[role])}"
+    yield f"  cost                       {_cost(status)}"
+    yield f"  time                       {duration(run.figures.seconds)}"
+    if status.never_green and landed:
+        gate = ", ".join(safe(command, limit=70) for command in status.never_green)
         yield f"  gate                       NEVER GREEN: {gate}; red on the base and on everything that landed"
-    yield from (f"  WAITING                    {safe(outage_text(*out), limit=200)}" for out in state.service.items())
-    if state.gate_command == "":
+    yield from (f"  WAITING                    {safe(outage.said, limit=200)}" for outage in run.outages)
+    if status.gate == "":
         yield "  gate                       NONE: only the subtasks' own checks were run"
-    if state.sandbox == "none":
+    if status.sandbox == "none":
         yield "  sandbox                    NONE: commands ran with your permissions"
 
 
-def _cost(state: RunState) -> str:
-    cost, doubt = money(state.spent.dollars), state.doubt
-    if state.commits and state.spent.dollars:
-        cost += f", {money(state.spent.dollars / state.commits)} per landed subtask"
-    if state.simulated:
+def _cost(status: StatusView) -> str:
+    cost, doubt = money(status.cost_dollars), status.cost_in_doubt
+    if status.commits and status.cost_dollars:
+        cost += f", {money(status.cost_dollars / status.commits)} per landed subtask"
+    if status.simulated:
         cost += " (simulated: priced as if real)"
     if doubt.calls:
         cost += f", and up to {money(doubt.dollars)} more for {counted(doubt.calls, 'interrupted call')}"
     return cost
 
 
-def next_commands(state: RunState) -> list[tuple[str, str]]:
+def next_commands(it: RunSnapshot) -> list[tuple[str, str]]:
     """Commands to type next, each with its purpose."""
-    run, branch = safe(state.run), safe(state.result_branch)
+    run, status = safe(it.run), it.status
     commands = [(f"fleet show SUBTASK --run {run}", "attempts, checks and failures of one subtask")]
-    if state.published:
+    if status.result_branch is not None:
+        changes = f"git log --oneline {safe(status.base[:7])}..{safe(status.result_branch)}"
         commands = [
-            (f"git log --oneline {safe(state.base[:7])}..{branch}", "the result branch in your repository"),
+            (changes, "the result branch in your repository"),
             (f"fleet merge {run}", "take it into the branch you are on"),
             *commands,
         ]
-    if state.relanding is not None:
-        result, into = safe(state.relanding.run), safe(state.relanding.branch)
+    if it.relanding is not None:
+        result, into = safe(it.relanding.run), safe(it.relanding.branch)
         commands = [(f"fleet merge {result} --into {into}", "take what has landed, or go on landing it"), *commands]
-    if state.ending != "landed":
-        if pending := open_for_approval(state):
+    if status.state != "landed":
+        if pending := status.waiting_for_approval:
             commands.append((f"fleet approve {run}", f"approve {safe(', '.join(pending), limit=60)}"))
-        commands += [(f"{safe(reply_command(q))} --run {run}", safe(q.text, limit=70)) for q in state.open_questions()]
+        commands += [(f"{safe(q.command)} --run {run}", safe(q.question, limit=70)) for q in status.questions]
         commands.append((f"fleet resume {run}", "continue the run"))
     return commands
 
@@ -178,37 +168,34 @@ class LiveScreen:
     def event(self, line: str) -> None:
         self._live.console.print(Text(line), soft_wrap=True)
 
-    def show(self, state: RunState, now: float) -> None:
+    def show(self, run: RunSnapshot) -> None:
         self._ticks += 1
-        self._live.update(self._screen(state, now), refresh=True)
+        self._live.update(self._screen(run), refresh=True)
 
-    def _screen(self, state: RunState, now: float) -> RenderableType:
-        landed = progress(state)
+    def _screen(self, run: RunSnapshot) -> RenderableType:
+        figures = run.figures
+        landed = figures.landed
         spinner = SPINNER[self._ticks % len(SPINNER)]
-        mark = kind_mark(state)
-        unsafe = "  NO SANDBOX" if state.sandbox == "none" else ""
-        head = Text(f"{spinner} {safe(state.run)}  {run_word(state, now, alive=True)}{mark}{unsafe}", style="bold")
+        unsafe = "  NO SANDBOX" if figures.sandbox == "none" else ""
+        head = Text(f"{spinner} {safe(run.run)}  {run.word}{kind_mark(figures)}{unsafe}", style="bold")
         bar = Table.grid(padding=(0, 1))
         bar.add_row(ProgressBar(total=max(1, landed.total), completed=landed.done, width=40), Text(f"{landed} landed"))
-        rows: list[RenderableType] = [head, bar, Text(_totals(state, now)), *self._agents(state, now)]
-        for scope, outage in state.service.items():
-            waits = waiting_line(outage_text(scope, outage), now - outage.since)
-            rows.append(Text(f"! {waits}", style="bold yellow"))
-        for q in state.open_questions()[:QUESTIONS]:
-            text = f"? {q.id}: {safe(q.text, limit=240)}  →  {safe(reply_command(q))}"
+        rows: list[RenderableType] = [head, bar, Text(_totals(run)), *self._agents(run)]
+        rows += [Text(f"! {waiting_line(out.said, out.seconds)}", style="bold yellow") for out in run.outages]
+        for q in run.question_lines()[:QUESTIONS]:
+            text = f"? {q.id}: {safe(q.question, limit=240)}  →  {safe(q.command)}"
             rows.append(Text(text, style="bold yellow"))
         return Group(*rows)
 
-    def _agents(self, state: RunState, now: float) -> Iterable[Text]:
-        planning = state.planning
-        if planning.open is not None:
-            text = f"  {'planner':<18} {safe(planning.why)}  {safe(activity_of(planning), limit=100)}"
+    def _agents(self, run: RunSnapshot) -> Iterable[Text]:
+        if (call := run.planner) is not None:
+            text = f"  {'planner':<18} {safe(call.why)}  {safe(activity_of(call), limit=100)}"
             yield _one_line(text, style="cyan")
-        busy = list(state.underway())
-        for subtask, attempt in busy[:AGENTS]:
+        busy = run.underway
+        for attempt in busy[:AGENTS]:
             activity = f"turn {attempt.turn}  {safe(activity_of(attempt), limit=100)}" if attempt.turn else ""
-            age = duration(now - attempt.started_at)
-            yield _one_line(f"  {safe(subtask.id, limit=18):<18} {phase(attempt):<9}{age:>6}  {activity}")
+            age = duration(run.now - attempt.started_at)
+            yield _one_line(f"  {safe(attempt.subtask, limit=18):<18} {attempt.phase:<9}{age:>6}  {activity}")
         if len(busy) > AGENTS:
             yield Text(f"  … and {len(busy) - AGENTS} more")
 
@@ -217,10 +204,11 @@ def _one_line(text: str, *, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def _totals(state: RunState, now: float) -> str:
-    recovered, left = rate_of(state.incidents), remaining_view(state, now, alive=True)
+def _totals(run: RunSnapshot) -> str:
+    figures, left = run.figures, run.remaining
+    recovered = figures.recovered
     soon = f", about {duration(left.seconds)} left" if left is not None else ""
     return (
-        f"agents {state.working()}/{state.policy.workers}   recovered {rate(recovered.recovered, recovered.closed)}   "
-        f"{money(state.spent.dollars)}   {duration(state.seconds(now))}{soon}"
+        f"agents {figures.working}/{figures.workers}   recovered {rate(recovered.recovered, recovered.closed)}   "
+        f"{money(figures.spent.dollars)}   {duration(figures.seconds)}{soon}"
     )

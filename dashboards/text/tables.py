@@ -11,12 +11,11 @@ from dashboards.text.plan_review import estimate_rows
 from dashboards.text.review_text import ends_text, needs_text, question_lines, reviews_line
 from dashboards.text.safe import safe, safe_block, safe_goal
 from fleet.core.facts.facts import CheckRun, RungChoice, RungOption, RungReason
-from fleet.core.state.state import TestedBatch
 from fleet.read.nodes_view import NodeUseView
 from fleet.read.policy_document import PolicyView, RungView
 from fleet.read.question_view import InstructionView
 from fleet.read.run_view import LimitsView, RunView, StatusView
-from fleet.read.subtask_view import AttemptView, SubtaskView
+from fleet.read.subtask_view import AttemptView, BatchView, SubtaskView
 
 NAMES = 8  # subtasks in a line
 MOST_NODES = 20  # rows of a status
@@ -258,7 +257,7 @@ def _check_line(check: CheckRun) -> str:
     return f"  {verdict}    {safe(check.command)}  {duration(check.seconds)}{node}{log}"
 
 
-def _batch_line(batch: TestedBatch) -> str:
+def _batch_line(batch: BatchView) -> str:
     """A batch that the subtask was tested in, and its result."""
     size = "alone" if len(batch.members) == 1 else f"of {len(batch.members)}"
     result = f"landed {len(batch.landed)}" if batch.landed else "red" if batch.red else "nothing landed"

@@ -29,7 +29,8 @@ class RunFigures:
     """How long engines worked on it."""
     sandbox: str
     simulated: bool
-    is_rehearsal: bool
+    rehearsal: bool
+    """Whether it is about history."""
     for_real: bool
     """Whether it is a rehearsal in which planner and workers did history's commits again."""
     is_over: bool
@@ -66,7 +67,7 @@ def run_figures(state: RunState, now: float, *, alive: bool) -> RunFigures:
         seconds=state.seconds(now),
         sandbox=state.sandbox,
         simulated=state.simulated,
-        is_rehearsal=state.rehearsal is not None,
+        rehearsal=state.rehearsal is not None,
         for_real=state.for_real,
         is_over=state.ended,
         is_paused=state.paused,

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import JsonValue
 
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import RunId, SubtaskId
+from fleet.core.facts.facts import SubtaskEstimate
 from fleet.core.plans.parameters import Parameter
 from fleet.core.plans.plan import PLANNER, Plan, Subtask
-from fleet.core.state.state import RunState, Version
+from fleet.core.policy.requests import is_unreviewed, objections, waiting_for_approval
+from fleet.core.state.state import Review, RunState, Version
 from fleet.core.state.subtasks import SubtaskState
 
 
@@ -202,13 +205,88 @@ def _short(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
-def version_diffs(versions: Sequence[Version], first: int, last: int) -> Iterator[tuple[Version, tuple[str, ...]]]:
+def version_diffs(versions: Sequence[Version], first: int, last: int) -> Iterator[VersionChangesView]:
     """Each version after `first` up to `last`, with its changes to the one before it."""
     before = Plan()
     for version in versions:
         if first < version.plan.version <= last:
-            yield version, plan_diff(before.model_copy(update={"goal": version.plan.goal}), version.plan)
+            changes = plan_diff(before.model_copy(update={"goal": version.plan.goal}), version.plan)
+            yield VersionChangesView(version.plan.version, version.by, version.area, version.why, changes)
         before = version.plan
+
+
+# ---- review of a plan ------------------------------------------------------------------------------------------------
+# What of a plan waits for approval, and what a person needs to know to decide.
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSubtask:
+    """A subtask that waits for approval."""
+
+    subtask: Subtask
+    rejected: Review | None
+    """The last review, if it rejected the subtask in this form."""
+    objections: tuple[str, ...]
+    """The rules that do not approve it."""
+    since: Literal["approved", "rejected"]
+    """What the last review did, to which `changes` refers."""
+    changes: tuple[str, ...]
+    """Its changes since then, one line each."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReview:
+    """What of the plan of a run waits for approval."""
+
+    run: RunId
+    plan: Plan
+    warnings: tuple[str, ...]
+    """The linter's warnings about the plan."""
+    values: Mapping[str, JsonValue]
+    """The values of its parameters."""
+    unreviewed: bool
+    """Whether nothing of the plan was approved yet."""
+    pending: tuple[PendingSubtask, ...]
+    latest: Version | None
+    """The latest version of the plan."""
+    changes: tuple[str, ...]
+    """Its changes, until something of the plan is approved."""
+    rollback: Plan | None
+    """The plan that undoes it."""
+    past_estimates: tuple[SubtaskEstimate, ...]
+    """What landed subtasks of earlier runs cost and took."""
+
+
+def plan_review(state: RunState) -> PlanReview:
+    unreviewed, latest = is_unreviewed(state), state.versions[-1] if state.versions else None
+    changes: tuple[str, ...] = ()
+    if latest is not None and unreviewed and len(state.versions) > 1:
+        changes = plan_diff(state.versions[-2].plan, latest.plan)
+    return PlanReview(
+        run=state.run,
+        plan=state.plan,
+        warnings=tuple(state.plan_warnings),
+        values=state.values,
+        unreviewed=unreviewed,
+        pending=tuple(_pending(state, state.spec(id_)) for id_ in waiting_for_approval(state)),
+        latest=latest,
+        changes=changes,
+        rollback=state.rollback,
+        past_estimates=state.past_estimates,
+    )
+
+
+def _pending(state: RunState, spec: Subtask) -> PendingSubtask:
+    review = next((review for review in reversed(state.reviews) if spec.id in review.subtasks), None)
+    was_rejected = review is not None and review.rejected
+    before = (state.shelved if was_rejected else state.cleared).get(spec.id)
+    return PendingSubtask(
+        subtask=spec,
+        rejected=review if was_rejected and state.shelved.get(spec.id) == spec else None,
+        objections=tuple(objections(state, spec.id)),
+        since="rejected" if was_rejected else "approved",
+        changes=spec_diff(before, spec) if before is not None and before != spec else (),
+    )
 
 
 # ---- saved plan ------------------------------------------------------------------------------------------------------

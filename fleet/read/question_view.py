@@ -30,6 +30,17 @@ class TriedView:
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionLine:
+    """A question to a human, in short."""
+
+    id: QuestionId
+    about: SubtaskId | None
+    question: str
+    command: str
+    """What to type; `TEXT` stands for the answer."""
+
+
+@dataclass(frozen=True, slots=True)
 class QuestionView:
     """A question to a human."""
 
@@ -91,6 +102,10 @@ def question_view(state: RunState, question: Question, now: float, *, alive: boo
         paths=attempts[-1].paths[:PATHS] if attempts else (),
         evidence=question.evidence or _evidence(state, question),
     )
+
+
+def question_line(question: Question) -> QuestionLine:
+    return QuestionLine(question.id, question.about, question.text, reply_command(question))
 
 
 def ends_in(state: RunState, now: float) -> float | None:

@@ -5,17 +5,18 @@ when it is asked for, and kept for this moment.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from fleet.core.base.ids import QuestionId, SubtaskId
-from fleet.core.facts.facts import Failure
-from fleet.core.plans.plan import Plan
-from fleet.core.policy.requests import Request, awaits_approval, request_problem, waiting_for_approval
+from fleet.core.base.ids import QuestionId, RunId, SubtaskId
+from fleet.core.facts.facts import Failure, FailureKind, Relanding
+from fleet.core.plans.plan import PLANNER, Plan
+from fleet.core.policy.requests import Request, awaits_approval, is_being_revised, request_problem, waiting_for_approval
 from fleet.core.state.state import RunState
 from fleet.core.state.status import Phase, Status, phase, split_or_dropped, status_of
 from fleet.core.state.subtasks import Set
 from fleet.read.agent_rows import AgentOrder, AgentRow, agent_rows
+from fleet.read.base_view import BaseView, base_view
 from fleet.read.costs import CostBook, CostView, cost_view
 from fleet.read.estimate_view import RemainingView, remaining_view
 from fleet.read.figures import Ending, RunFigures, run_ending, run_figures
@@ -35,9 +36,23 @@ from fleet.read.plan_graph import (
     standing,
     waiting_in,
 )
-from fleet.read.question_view import QuestionView, question_view, when_read
+from fleet.read.plan_views import PlanReview, plan_review
+from fleet.read.question_view import QuestionLine, QuestionView, question_line, question_view, when_read
 from fleet.read.queue import MergeQueue, ResultBranch, merge_queue, result_branch
-from fleet.read.run_view import RunStatus, StatusView, run_word, status_view
+from fleet.read.run_view import (
+    AttemptLine,
+    PlannerCall,
+    RunStatus,
+    ServiceView,
+    StatusView,
+    SubtaskLine,
+    attempts_underway,
+    outages,
+    planner_call,
+    run_word,
+    status_view,
+    subtask_lines,
+)
 from fleet.read.state_map import State, SubtaskMap, state_sets, subtask_map
 from fleet.read.subtask_view import AttemptView, SubtaskView, attempt_view, subtask_view
 
@@ -52,8 +67,17 @@ class RunSnapshot:
     """Whether a process runs it."""
 
     @property
+    def run(self) -> RunId:
+        return self.state.run
+
+    @property
     def started_at(self) -> float:
         return self.state.started_at
+
+    @property
+    def last_at(self) -> float:
+        """When something last happened."""
+        return self.state.last_at
 
     @cached_property
     def word(self) -> RunStatus:
@@ -78,6 +102,16 @@ class RunSnapshot:
         """What is left of it, if it continues as it did so far; None where that says nothing."""
         return remaining_view(self.state, self.now, alive=self.alive)
 
+    @cached_property
+    def base_check(self) -> BaseView:
+        """Set-up and gate on the base."""
+        return base_view(self.state)
+
+    @property
+    def relanding(self) -> Relanding | None:
+        """The result that is landed again, if that is what it does."""
+        return self.state.relanding
+
     # ---- people
 
     @cached_property
@@ -94,6 +128,19 @@ class RunSnapshot:
     def waiting_for_approval(self) -> tuple[SubtaskId, ...]:
         return waiting_for_approval(self.state)
 
+    @property
+    def asks_about_plan(self) -> bool:
+        """Whether a person has to decide now: after the rules have, and not while the planner revises."""
+        state = self.state
+        if state.engine_since is None or state.ended or state.cancelled or state.draining:
+            return False
+        return self.awaits_approval and not is_being_revised(state)
+
+    @cached_property
+    def review(self) -> PlanReview:
+        """What of its plan waits for approval."""
+        return plan_review(self.state)
+
     @cached_property
     def metrics(self) -> MetricFigures:
         """What metrics show of it."""
@@ -109,6 +156,14 @@ class RunSnapshot:
         subtask = self.state.subtasks.get(id_)
         return self._question(subtask.question) if subtask is not None and subtask.question is not None else None
 
+    def question_lines(self) -> list[QuestionLine]:
+        """The open questions in short."""
+        return [question_line(question) for question in self.state.open_questions()]
+
+    def latest_question(self) -> QuestionLine:
+        """The question that was asked last."""
+        return question_line(list(self.state.questions.values())[-1])
+
     def _question(self, id_: QuestionId) -> QuestionView:
         return question_view(self.state, self.state.questions[id_], self.now, alive=self.alive)
 
@@ -121,6 +176,26 @@ class RunSnapshot:
     def agents(self, order: AgentOrder = "busy", *, is_reversed: bool = False) -> Sequence[AgentRow]:
         """The agents at work. A run without a process has none."""
         return agent_rows(self.state, order, is_reversed=is_reversed) if self.alive else ()
+
+    @property
+    def planner(self) -> PlannerCall | None:
+        """The call of its planner that is under way."""
+        return planner_call(self.state)
+
+    @property
+    def underway(self) -> Sequence[AttemptLine]:
+        """The attempts under way."""
+        return tuple(attempts_underway(self.state))
+
+    @cached_property
+    def outages(self) -> tuple[ServiceView, ...]:
+        """Outages of the model service, whether a process waits or not."""
+        return outages(self.state, self.now)
+
+    @property
+    def chooses_rungs(self) -> bool:
+        """Whether the first rung of a ladder is chosen by what it cost so far."""
+        return any(ladder.first is None for ladder in self.state.policy.rungs.values())
 
     @cached_property
     def nodes(self) -> Sequence[NodeUseView]:
@@ -168,6 +243,11 @@ class RunSnapshot:
         """What waits for each open subtask. It depends on the plan and on which subtasks are closed."""
         return waiting_in(self.state)
 
+    @cached_property
+    def subtasks(self) -> tuple[SubtaskLine, ...]:
+        """In plan order."""
+        return subtask_lines(self.state, self.now)
+
     def status_of(self, id_: SubtaskId) -> Status:
         return status_of(self.state, id_, self.now)
 
@@ -208,6 +288,23 @@ class RunSnapshot:
     def subtask(self, id_: SubtaskId) -> SubtaskView:
         return subtask_view(self.state, self.state.spec(id_), self.now)
 
+    def title(self, id_: SubtaskId) -> str:
+        """The title of a subtask; empty if the plan has none of this name."""
+        spec = self.state.specs.get(id_)
+        return spec.title if spec is not None else ""
+
+    def finished(self, id_: SubtaskId) -> str | None:
+        """The report on verified work that has no file to land, in a sentence; None if it has one."""
+        last = self.state.subtasks[id_].last
+        if last is None or not (last.worker == PLANNER or last.unchanged):
+            return None
+        return last.report.summary if last.report is not None else ""
+
+    def latest_failure(self, id_: SubtaskId) -> FailureKind | None:
+        """The class of the last failure of a subtask, settled or not."""
+        failures = [attempt.failure for attempt in self.state.subtasks[id_].attempts if attempt.failure]
+        return failures[-1].kind if failures else None
+
     def failure_of(self, id_: SubtaskId) -> Failure | None:
         """The last failure of a subtask, until a new attempt or a decision settles it."""
         subtask = self.state.subtasks.get(id_)
@@ -242,3 +339,13 @@ class RunSnapshot:
     def costs(self, book: CostBook, *, most: int) -> CostView:
         """Its costs, with a book that is kept from one moment to the next; at most so many subtasks are named."""
         return cost_view(self.state, self.now, book, alive=self.alive, most=most)
+
+
+def at_moment(run: RunSnapshot, now: float) -> RunSnapshot:
+    """The same run later, with nothing recorded since."""
+    return replace(run, now=now)
+
+
+def just_after(state: RunState) -> RunSnapshot:
+    """A run at the moment of its last fact."""
+    return RunSnapshot(state, state.last_at, alive=True)

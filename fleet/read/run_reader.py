@@ -8,7 +8,7 @@ from fleet.core.facts.facts import BatchTested, Fact
 from fleet.core.history.evolve import FactSource, Follower
 from fleet.core.state.state import RunState
 from fleet.read.queue import PastBatch, past_batch
-from fleet.read.run import RunSnapshot
+from fleet.read.run import RunSnapshot, just_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,11 @@ class Step:
     before: RunState | None
     fact: Fact
     after: RunState
+
+    @property
+    def run(self) -> RunSnapshot:
+        """The run after it."""
+        return just_after(self.after)
 
     @property
     def at(self) -> float:

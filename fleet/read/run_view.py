@@ -1,6 +1,6 @@
 """A run for scripts and people: its status, and its incidents."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,13 +8,15 @@ from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.base.usage import Cost, Spend
 from fleet.core.facts.facts import Ending, Role, ServiceCondition, SubtaskEstimate
 from fleet.core.plans.parameters import is_flat
+from fleet.core.plans.plan import Subtask
 from fleet.core.policy.budget import outage_text, over_budget, run_budgets
 from fleet.core.policy.endings import is_idle, planner_is_lost
 from fleet.core.policy.landing import is_full
 from fleet.core.policy.planner_view import ROUNDED
 from fleet.core.policy.requests import awaits_approval, objections, open_for_approval
 from fleet.core.state.state import Outage, Review, RunState
-from fleet.core.state.status import Phase, Progress, Status, is_refused, progress, status_counts
+from fleet.core.state.status import Phase, Progress, Status, is_refused, phase, progress, status_counts, statuses
+from fleet.core.state.subtasks import SubtaskState
 from fleet.read.base_view import BaseView, base_view
 from fleet.read.estimate_view import RemainingView, remaining_view, run_estimates
 from fleet.read.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views
@@ -105,6 +107,43 @@ class ServiceView:
     seconds: float
     said: str
     """The same in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerCall:
+    """A call of the planner that is under way."""
+
+    why: str
+    doing: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLine:
+    """An attempt under way, in short."""
+
+    subtask: SubtaskId
+    phase: Phase
+    turn: int
+    doing: str
+    said: str
+    started_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskLine:
+    """A subtask in short."""
+
+    id: SubtaskId
+    title: str
+    status: Status
+    attempts: int
+    parts: tuple[SubtaskId, ...]
+    """The parts it was split into."""
+    landed: Sha | None
+    """The commit that landed; null if none did."""
+    unchanged: bool
+    """Whether it is done, and no file changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +329,7 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
         for_real=state.for_real,
         sandbox=state.sandbox,
         seconds=round(state.seconds(now), 3),
-        service=tuple(_service(scope, outage, now) for scope, outage in state.service.items()) if alive else (),
+        service=outages(state, now) if alive else (),
         questions=tuple(question_view(state, question, now, alive=alive) for question in state.open_questions()),
         needs=kinds_of(needed(state, now, alive=alive)),
         ends_in_s=ends_in(state, now) if alive else None,
@@ -355,6 +394,28 @@ def tokens_view(spend: Spend) -> TokensView:
     return TokensView(spend.calls, usage.input, usage.output, usage.cache_read, usage.cache_write)
 
 
+def planner_call(state: RunState) -> PlannerCall | None:
+    planning = state.planning
+    return PlannerCall(planning.why, planning.doing, planning.said) if planning.open is not None else None
+
+
+def attempts_underway(state: RunState) -> Iterator[AttemptLine]:
+    for subtask, attempt in state.underway():
+        what = attempt.turn, attempt.doing, attempt.said
+        yield AttemptLine(subtask.id, phase(attempt), *what, attempt.started_at)
+
+
+def subtask_lines(state: RunState, now: float) -> tuple[SubtaskLine, ...]:
+    """In plan order."""
+    status = statuses(state, now)
+    return tuple(_subtask_line(spec, state.subtasks[spec.id], status[spec.id]) for spec in state.plan.subtasks)
+
+
+def _subtask_line(spec: Subtask, subtask: SubtaskState, status: Status) -> SubtaskLine:
+    attempts, unchanged = len(subtask.attempts), subtask.unchanged
+    return SubtaskLine(spec.id, spec.title, status, attempts, subtask.parts, subtask.landed, unchanged)
+
+
 def _planner_health(state: RunState, now: float) -> PlannerHealth:
     planning = state.planning
     failing = planning.last_failure
@@ -364,6 +425,10 @@ def _planner_health(state: RunState, now: float) -> PlannerHealth:
         last_failure=failing.summary if failing is not None else None,
         next_try_s=round(max(0.0, planning.not_before - now), 1) if failing is not None else None,
     )
+
+
+def outages(state: RunState, now: float) -> tuple[ServiceView, ...]:
+    return tuple(_service(scope, outage, now) for scope, outage in state.service.items())
 
 
 def _service(scope: str, outage: Outage, now: float) -> ServiceView:

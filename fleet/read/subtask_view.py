@@ -7,11 +7,14 @@ from fleet.core.facts.facts import CheckRun, Failure, Report, RungChoice, Strate
 from fleet.core.plans.plan import Effort, Subtask
 from fleet.core.state.machines import machine_problem
 from fleet.core.state.state import RunState, TestedBatch
-from fleet.core.state.status import Status, status_of, statuses
-from fleet.core.state.subtasks import Attempt, SubtaskState
+from fleet.core.state.status import Status, status_of
+from fleet.core.state.subtasks import Attempt
 from fleet.read.incident_view import IncidentView, incident_view
 from fleet.read.question_view import InstructionView, instruction_views
 from fleet.read.run_view import TokensView, tokens_view
+
+BatchView = TestedBatch
+"""A tested batch, in whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +158,3 @@ def attempt_view(attempt: Attempt, now: float, logs: str = "") -> AttemptView:
 
 def _check(check: CheckRun, logs: str) -> CheckRun:
     return check.model_copy(update={"log": f"{logs}{check.log}"}) if check.log and logs else check
-
-
-def subtask_rows(state: RunState, now: float) -> list[tuple[Subtask, SubtaskState, Status]]:
-    status = statuses(state, now)
-    return [(spec, state.subtasks[spec.id], status[spec.id]) for spec in state.plan.subtasks]

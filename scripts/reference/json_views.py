@@ -108,7 +108,8 @@ PART_NAMES = frozenset(module.__name__ for module in PARTS)
 NOT_VIEWS = frozenset(
     {
         *(attribution.Attributed, attribution.Revert, attribution.FleetCommits, estimate_view.LandedSubtask),
-        *(plan_views.SavedPlan, causes.Cause),
+        *(plan_views.SavedPlan, plan_views.PlanReview, plan_views.PendingSubtask, causes.Cause),
+        *(question_view.QuestionLine, run_view.PlannerCall, run_view.AttemptLine, run_view.SubtaskLine),
     }
 )
 ERRORS = frozenset({question_view.ErrorView, question_view.FailedView})

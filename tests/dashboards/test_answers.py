@@ -22,7 +22,7 @@ from dashboards.text.tables import runs_lines, status_lines, subtask_lines
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.read.base_view import dump_view
-from fleet.read.run import RunSnapshot
+from fleet.read.run import RunSnapshot, just_after
 from fleet.read.run_view import status_view
 from fleet.read.subtask_view import subtask_view
 from tests.dashboards.feeds import MemoryFeed
@@ -50,7 +50,7 @@ def finished() -> Story:
 
 @pytest.mark.parametrize("alive", [True, False])
 def test_the_summary_of_a_hostile_run_is_harmless(*, alive: bool) -> None:
-    assert problems(summary_lines(hostile_run(), NOW, alive=alive)) == []
+    assert problems(summary_lines(RunSnapshot(hostile_run(), NOW, alive))) == []
 
 
 @pytest.mark.parametrize("alone", [False, True])
@@ -71,11 +71,11 @@ def test_commits_that_were_not_tested_by_themselves_are_counted_in_every_view_of
     page = landing_page(watched, RunSnapshot(story.state, story.now, alive=True), PageOptions())
     places = {
         "status": "\n".join(status_lines(status_view(story.state, story.now, alive=True))),
-        "summary": "\n".join(summary_lines(story.state, story.now)),
+        "summary": "\n".join(summary_lines(RunSnapshot(story.state, story.now, alive=False))),
         "report": markdown(document(data)),
         "page": "".join(text for text, _ in page.draw(0, 0)),
         "lines": "\n".join(
-            line for fact in story.facts if (line := event_text.event_text(story.state, fact)) is not None
+            line for fact in story.facts if (line := event_text.event_text(just_after(story.state), fact)) is not None
         ),
     }
     wanted = "1 of them tested only together with the next"
@@ -87,7 +87,7 @@ def test_after_a_relanding_the_result_is_taken_under_the_name_of_the_run_that_ma
     told = Story(Policy(publishes=False), plan_of("api"), relanding=relanding)
     told.work_is_done("api")
     told.batch_lands()
-    steps = "\n".join(summary_lines(told.state, told.now)).partition("Next steps")[2]
+    steps = "\n".join(summary_lines(RunSnapshot(told.state, told.now, alive=False))).partition("Next steps")[2]
     assert "fleet merge r --into main" in steps
     assert "git log" not in steps
 
@@ -173,7 +173,7 @@ def test_money(dollars: float | None, text: str) -> None:
 def test_views_of_a_large_run_are_short() -> None:
     """Bounded by work, not by time: a thousand subtasks are a thousand lines and no more."""
     story = Story(Policy(workers=1), plan_of(*(f"s{number}" for number in range(1000))))
-    assert len(summary_lines(story.state, time.time())) < 1040
+    assert len(summary_lines(RunSnapshot(story.state, time.time(), alive=False))) < 1040
     assert len(json.dumps(dump_view(status_view(story.state, 0, alive=True)))) < 5000
 
 

@@ -3,10 +3,6 @@
 READS_STATE = {
     "dashboards/report/pictures.py",
     "dashboards/report/report_data.py",
-    "dashboards/text/event_text.py",
-    "dashboards/text/plan_review.py",
-    "dashboards/text/summary.py",
-    "dashboards/text/tables.py",
     "dashboards/web/inbox.py",
     "dashboards/web/run_page.py",
     "dashboards/web/site.py",
@@ -17,7 +13,6 @@ READS_STATE = {
     "fleet/cli/completion.py",
     "fleet/cli/live/display.py",
     "fleet/cli/live/engine.py",
-    "fleet/cli/live/run_display.py",
     "fleet/cli/live/terminal_data.py",
     "fleet/cli/plan_editor.py",
     "fleet/cli/verbs/begin.py",

@@ -129,13 +129,13 @@ def ending_rows(snapshot: RunSnapshot, ending: Ending, width: int) -> Rows:
     if (base := ending.refusal) is not None:
         lines = [*(f"  | {safe(line, limit=200)}" for line in base.causes), *(f"  → {line}" for line in base.advice)]
         return rows + [("", ((part, ""),)) for line in lines for part in wrapped(safe(line, limit=600), width - 4)]
-    commands = next_commands(snapshot.state)
+    commands = next_commands(snapshot)
     longest = max(len(command) for command, _ in commands)
     take = " (m does it)" if snapshot.figures.is_published else ""
     rows += [BLANK, ("", heading("NEXT STEPS", f"take the result{take}" if take else ""))]
     rows += [("", ((f"  {command:<{longest}}  ", "bold"), (purpose, "dim"))) for command, purpose in commands]
     rows += [BLANK, ("", heading("TOTALS", "7 shows the costs, 5 the failures"))]
-    return rows + [("", ((line, ""),)) for line in total_lines(snapshot.state, snapshot.now)]
+    return rows + [("", ((line, ""),)) for line in total_lines(snapshot)]
 
 
 # ---- subtasks --------------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def _cells(run: FollowedRun) -> Sequence[Span]:
     figures, count = snapshot.figures, len(needs_at(run, snapshot))
     return (
         (safe(figures.run), ""),
-        ("rehearsal", "bold") if figures.is_rehearsal else marked(snapshot.word),
+        ("rehearsal", "bold") if figures.rehearsal else marked(snapshot.word),
         (f"! {count}" if count else "", "attention"),
         (f"{figures.landed.done}/{figures.landed.total}", ""),
         (str(figures.working) if run.alive else "", ""),

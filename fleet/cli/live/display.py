@@ -22,6 +22,7 @@ from fleet.core.facts import facts as f
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
 from fleet.errors import FleetError
+from fleet.read.run import RunSnapshot, just_after
 from fleet.read.run_view import status_view
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
@@ -72,7 +73,7 @@ def work_and_show(fleet: Fleet, folder: RunFolder, display: Display) -> f.Ending
             state = run_async(lambda: run_engine(fleet, folder, exporter, STOPS, events))
     except FleetError as error:
         if refuse_unstarted(folder, error) and not display.as_json:
-            show(["", *refusal_lines(folder.state(), f"{folder.path}/")])
+            show(["", *refusal_lines(just_after(folder.state()), f"{folder.path}/")])
         raise
     return _conclude(fleet, folder, state, as_json=display.as_json)
 
@@ -117,12 +118,12 @@ def _conclude(fleet: Fleet, folder: RunFolder, state: RunState, *, as_json: bool
     if as_json:
         show_json(status_view(state, now, alive=False))
     elif is_refused(state):
-        show(["", *refusal_lines(state, f"{folder.path}/")])
+        show(["", *refusal_lines(just_after(state), f"{folder.path}/")])
         workers = (subtask.failure for subtask in state.subtasks.values() if subtask.failure is not None)
         failure = state.planning.last_failure or next(workers, None)
         raise FleetError(fleet.explained(failure) if failure is not None else state.ending_why)
     else:
-        show(["", *summary_lines(state, now)])
+        show(["", *summary_lines(RunSnapshot(state, now, alive=False))])
     return state.ending
 
 

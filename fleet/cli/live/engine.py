@@ -32,12 +32,13 @@ from fleet.config.layer import WHOLE
 from fleet.config.load import Loaded
 from fleet.core.base.hours import BY_HOURS, Hours, read_hours
 from fleet.core.facts.facts import DrainRequested, EngineStarted, Fact, Paused, RunEnded, Unpaused
-from fleet.core.history.evolve import Follower
+from fleet.core.history.evolve import Follower, OnFact
 from fleet.core.plans.limits import Choices
 from fleet.core.policy.requests import Request
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError
 from fleet.features.table import FEATURES, load_part
+from fleet.read.run import just_after
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder
 
@@ -77,12 +78,16 @@ async def run_engine(
         if exporter is not None:
             tasks.start_soon(exporter.watch_loop)
         tasks.start_soon(keep_hours, fleet.config.run.not_between, folder)
-        on_fact = display.take if display is not None else None
+        on_fact = _shown_by(display) if display is not None else None
         state = await fleet.run(folder, stop=stop, watcher=exporter, on_fact=on_fact)
         tasks.cancel_scope.cancel()
     if display is not None:
         display.refresh()
     return state
+
+
+def _shown_by(display: RunDisplay) -> OnFact:
+    return lambda _, fact, after: display.take(fact, just_after(after))
 
 
 @asynccontextmanager

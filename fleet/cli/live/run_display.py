@@ -18,16 +18,8 @@ from fleet.cli.verbosity import is_quiet, show_note
 from fleet.config.environment import user
 from fleet.core.base.ids import SubtaskId
 from fleet.core.facts import facts as f
-from fleet.core.history.evolve import Step
-from fleet.core.policy.requests import (
-    Request,
-    awaits_approval,
-    is_being_revised,
-    is_unreviewed,
-    request_problem,
-    waiting_for_approval,
-)
-from fleet.core.state.state import RunState
+from fleet.core.policy.requests import Request
+from fleet.read.run import RunSnapshot, at_moment
 from fleet.runs.run_folder import RunFolder
 
 TICK_S = 0.25
@@ -41,7 +33,7 @@ class Screen:
     event: Callable[[str], None]
     decision: Callable[[str], None]
     """Where a line goes that a person decides by; -q leaves it."""
-    show: Callable[[RunState, float], None]
+    show: Callable[[RunSnapshot], None]
     still: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
@@ -74,24 +66,24 @@ class RunDisplay:
         self._folder, self._screen, self._interactive = folder, screen, interactive
         self._skipped = shown
         """How many facts that the journal begins with are not shown."""
-        self._new: list[Step] = []
+        self._new: list[tuple[f.Fact, RunSnapshot]] = []
         """Recorded, not shown yet."""
-        self._state: RunState | None = None
-        """The state after what is shown."""
+        self._run: RunSnapshot | None = None
+        """The run after what is shown."""
         self._pending: tuple[SubtaskId, ...] = ()
         """The subtasks last shown as waiting for approval."""
 
-    def take(self, _: RunState | None, fact: f.Fact, after: RunState) -> None:
+    def take(self, fact: f.Fact, after: RunSnapshot) -> None:
         """Keep a fact for the next refresh. The engine calls this, so nothing is printed here."""
         if self._skipped:
-            self._skipped, self._state = self._skipped - 1, after
+            self._skipped, self._run = self._skipped - 1, after
         else:
             self._new.append((fact, after))
 
     async def follow(self) -> None:
         while True:
             self.refresh()
-            if self._interactive and self._state is not None and _needs_answer(self._state):
+            if self._interactive and self._run is not None and self._run.asks_about_plan:
                 with self._screen.still():
                     await self._ask()
             await anyio.sleep(TICK_S)
@@ -99,35 +91,35 @@ class RunDisplay:
     def refresh(self) -> None:
         """Show the facts that were recorded since the last refresh, and the state."""
         self._show_new()
-        if self._state is not None:
+        if self._run is not None:
             if not self._interactive:
-                self._show_pending(self._state)
-            self._screen.show(self._state, time.time())
+                self._show_pending(self._run)
+            self._screen.show(at_moment(self._run, time.time()))
 
-    def _show_pending(self, state: RunState) -> None:
+    def _show_pending(self, run: RunSnapshot) -> None:
         """Without a terminal to ask on: print what needs approval each time something is added to it."""
-        pending = waiting_for_approval(state) if _needs_answer(state) else ()
+        pending = run.waiting_for_approval if run.asks_about_plan else ()
         if set(pending) - set(self._pending):
-            self._screen.decision(f"{clock_in(state, state.last_at)}  {waits_line(state)}")
+            self._screen.decision(f"{clock_in(run, run.last_at)}  {waits_line(run.review)}")
         self._pending = pending
 
     def _show_new(self) -> None:
         new, self._new = self._new, []
-        for fact, self._state in new:
-            for line in event_lines(self._state, fact):
+        for fact, self._run in new:
+            for line in event_lines(self._run, fact):
                 self._screen.event(line)
 
     async def _ask(self) -> None:
         """Show the plan and ask until it is approved or rejected, here or elsewhere. Nothing starts before that."""
         is_asked = False
         version_shown: tuple[int, tuple[SubtaskId, ...]] | None = None
-        while (state := self._state) is not None and _needs_answer(state):
-            if version_shown != (current := (state.plan.version, waiting_for_approval(state))):
+        while (run := self._run) is not None and run.asks_about_plan:
+            if version_shown != (current := (run.plan.version, run.waiting_for_approval)):
                 version_shown, is_asked = current, False
-                for line in review_lines(state):
+                for line in review_lines(run.review):
                     self._screen.decision(line)
             if not is_asked:
-                question = "Run this plan?" if is_unreviewed(state) else "Approve these subtasks?"
+                question = "Run this plan?" if run.review.unreviewed else "Approve these subtasks?"
                 sys.stdout.write(f"{question} Type yes or no (or: only ID…, reject WHY), then Enter: ")
                 sys.stdout.flush()
                 is_asked = True
@@ -135,22 +127,15 @@ class RunDisplay:
                 await anyio.wait_readable(sys.stdin)
                 answer = sys.stdin.readline()
                 is_asked = not answer  # after the end of input, an answer can only come from elsewhere
-                _send_answer(self._folder, state, answer.strip())
+                _send_answer(self._folder, run, answer.strip())
             await anyio.sleep(TICK_S)
             self._show_new()
 
 
-def _needs_answer(state: RunState) -> bool:
-    """Whether a person has to decide now: after the rules have, and not while the planner revises."""
-    if state.engine_since is None or state.ended or state.cancelled or state.draining:
-        return False
-    return awaits_approval(state) and not is_being_revised(state)
-
-
-def _send_answer(folder: RunFolder, state: RunState, answer: str) -> None:
+def _send_answer(folder: RunFolder, run: RunSnapshot, answer: str) -> None:
     """Send what was typed as a request. Anything else than a clear answer is asked again."""
     request: Request | None = None
-    now, by, version = time.time(), user(), state.plan.version
+    now, by, version = time.time(), user(), run.plan.version
     word, _, rest = answer.partition(" ")
     word, rest = word.lower(), rest.strip()
     if answer.lower() in YES:
@@ -160,13 +145,13 @@ def _send_answer(folder: RunFolder, state: RunState, answer: str) -> None:
         request = f.PlanApproved(at=now, version=version, by=by, subtasks=subtasks)
     elif word == "reject" and rest:
         request = f.PlanRejected(at=now, version=version, by=by, reason=rest)
-    elif answer.lower() in NO and is_unreviewed(state):
+    elif answer.lower() in NO and run.review.unreviewed:
         request = f.CancelRequested(at=now, by=by)
     elif answer.lower() in NO:  # a run that is at work is not cancelled because of some subtasks
         sys.stdout.write("Give a reason, and the planner revises the plan: reject WHY\n")
     if request is None:
         return
-    if (problem := request_problem(state, request)) is not None:
+    if (problem := run.problem_of(request)) is not None:
         sys.stdout.write(f"{problem}\n")
     else:
         send_requests(folder, request)

@@ -30,7 +30,7 @@ from fleet.core.history.evolve import Follower
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError, UsageError
 from fleet.read.base_view import dump_view
-from fleet.read.plan_views import VersionChangesView, version_diffs
+from fleet.read.plan_views import version_diffs
 from fleet.read.run_view import LogView, StatusView, run_view, status_view
 from fleet.read.subtask_view import DiffView, subtask_view
 from fleet.runs.journal import Journal
@@ -190,9 +190,9 @@ def _show_versions(state: RunState, versions: str, *, as_json: bool) -> None:
     if not diffs:
         raise UsageError(f"{state.run} has no such versions", hint=f"its plan is at version {state.plan.version}")
     if as_json:
-        common.show_json([VersionChangesView(v.plan.version, v.by, v.area, v.why, tuple(lines)) for v, lines in diffs])
+        common.show_json(diffs)
     else:
-        common.show(line for version, lines in diffs for line in version_lines(version, lines))
+        common.show(line for version in diffs for line in version_lines(version))
 
 
 def diff(

@@ -30,6 +30,7 @@ from fleet.core.policy.requests import objections, waiting_for_approval
 from fleet.core.state.state import RunState
 from fleet.core.state.status import split_or_dropped
 from fleet.errors import UsageError
+from fleet.read.plan_views import plan_review
 from fleet.read.question_view import ReviewView, when_read
 from fleet.runs.run_folder import RunFolder
 
@@ -90,7 +91,7 @@ def approve(
     approved = PlanApproved(at=time.time(), version=state.plan.version, by=user(), subtasks=subtasks)
     common.check_request(state, approved)
     if not as_json:
-        common.show(review_lines(state, only))
+        common.show(review_lines(plan_review(state), only))
     if not (yes or as_json or dry_run) and not _says_yes(approved):
         typer.echo(f"{folder.run}: nothing was approved or changed; the plan stays pending")
         raise typer.Exit(NOT_APPROVED)

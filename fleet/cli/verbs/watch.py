@@ -27,7 +27,7 @@ from fleet.core.history.evolve import Follower
 from fleet.core.state.state import RunState
 from fleet.errors import UsageError
 from fleet.read.program_view import WebView
-from fleet.read.run_view import status_view
+from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.run_folder import RunFolder
 
 TICK_S = 0.25
@@ -83,8 +83,8 @@ async def _print_feed(feed: FactFeed, *, as_json: bool) -> None:
             break
         await anyio.sleep(TICK_S)
     if state is not None and not as_json:
-        now = time.time()
-        closing = summary_lines(state, now) if state.ended else status_lines(status_view(state, now, alive=False))
+        run = RunSnapshot(state, time.time(), alive=False)
+        closing = summary_lines(run) if run.ending is not None else status_lines(run.status)
         common.show(["", *closing])
 
 
@@ -93,7 +93,7 @@ def _print_json(_: RunState | None, fact: Fact, __: RunState) -> None:
 
 
 def _print_event(_: RunState | None, fact: Fact, state: RunState) -> None:
-    common.show(event_lines(state, fact))
+    common.show(event_lines(just_after(state), fact))
 
 
 # ---- web -------------------------------------------------------------------------------------------------------------

@@ -230,7 +230,7 @@ def question(state: RunState, scope: str, outage: Outage, now: float) -> f.Quest
     )
 
 
-def outage_text(scope: str, outage: Outage) -> str:
+def outage_text(scope: str, outage: Outage | f.ServiceChanged) -> str:
     service = f"the models' service, for {scope}," if scope else "the models' service"
     return f"{service} {_CONDITIONS[outage.condition]} ({outage.why})"
 

@@ -60,6 +60,7 @@ from fleet.features.serve_acp.shown import (
 )
 from fleet.features.serve_acp.slash_commands import by, parsed
 from fleet.ports.worktrees import EffectError
+from fleet.read.run import just_after
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import FirstFact, RunFolder, git_folder, root_of, runs_by_start
 
@@ -116,7 +117,7 @@ class Turn:
 
     def _note(self, _before: RunState | None, fact: f.Fact, state: RunState) -> None:
         if fact.at >= self.since:
-            self._lines += event_lines(state, fact)
+            self._lines += event_lines(just_after(state), fact)
 
     async def _show(self, state: RunState) -> None:
         """Send what is new since the last look."""

@@ -23,6 +23,8 @@ from fleet.core.state.state import Question, RunState
 from fleet.core.state.status import Status, statuses
 from fleet.errors import UsageError
 from fleet.features.serve_acp.slash_commands import COMMANDS
+from fleet.read.plan_views import plan_review
+from fleet.read.run import RunSnapshot
 from fleet.runs.run_folder import FirstFact
 
 TITLE = 200
@@ -53,12 +55,12 @@ def _status(status: Status) -> PlanEntryStatus:
 
 def ending_text(state: RunState, now: float, *, alive: bool) -> str:
     """How a run is or has ended, and the commands that take its result."""
-    return as_code("\n".join(summary_lines(state, now, alive=alive)))
+    return as_code("\n".join(summary_lines(RunSnapshot(state, now, alive))))
 
 
 def review_text(state: RunState, ids: Sequence[SubtaskId]) -> str:
     """What a person reads before an approval."""
-    return as_code("\n".join(review_lines(state, ids)))
+    return as_code("\n".join(review_lines(plan_review(state), ids)))
 
 
 def question_text(question: Question) -> str:

@@ -12,6 +12,7 @@ from dashboards.text.plan_review import plan_lines
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.state.state import RunState
+from fleet.read.run import just_after
 from tests.dashboards.hostile import every_fact, hostile_run, hostile_story, problems
 from tests.fleet.core.pretend import KINDS
 from tests.fleet.core.story import Story, plan_of
@@ -34,7 +35,7 @@ def event_texts() -> list[tuple[str, str | None]]:
     lines: list[tuple[str, str | None]] = []
     for fact in every_fact():
         state = evolve(state, fact)
-        lines.append((fact.kind, event_text(state, fact)))
+        lines.append((fact.kind, event_text(just_after(state), fact)))
     return lines
 
 
@@ -46,21 +47,25 @@ def test_every_kind_of_fact_has_a_line_or_is_noise() -> None:
 
 
 def test_a_line_of_a_hostile_run_is_as_harmless_as_any_other() -> None:
-    lines = [line for state, fact in hostile_story() for line in (event_text(state, fact) or "").split("\n")]
+    lines = [
+        line for state, fact in hostile_story() for line in (event_text(just_after(state), fact) or "").split("\n")
+    ]
     assert problems(lines) == []
 
 
 def test_hostile_text_makes_no_line_of_its_own() -> None:
     """Else a worker could write what looks like the fleet's own words."""
     counted = [(kind, (line or "").count("\n")) for kind, line in event_texts()]
-    assert [(fact.kind, (event_text(state, fact) or "").count("\n")) for state, fact in hostile_story()] == counted
+    assert [
+        (fact.kind, (event_text(just_after(state), fact) or "").count("\n")) for state, fact in hostile_story()
+    ] == counted
 
 
 @given(st.text(), st.sampled_from(KINDS))
 def test_a_failure_in_any_words_is_one_harmless_line(text: str, kind: f.FailureKind) -> None:
     story = Story(plan=plan_of("a"))
     fact = f.AttemptFailed(at=0, subtask="a", number=1, failure=f.Failure(kind=kind, summary=text, evidence=text))
-    line = event_text(evolve(story.state, fact), fact)
+    line = event_text(just_after(evolve(story.state, fact)), fact)
     assert line is not None
     assert problems([line]) == []
     assert len(line) < 300
@@ -78,7 +83,7 @@ def test_a_huge_text_is_a_short_line(huge: str) -> None:
     state = story.state
     for fact in facts:
         state = evolve(state, fact)
-        assert len(event_text(state, fact) or "") < 5000
+        assert len(event_text(just_after(state), fact) or "") < 5000
 
 
 def test_a_plan_for_review_is_as_harmless_as_its_plan_is_hostile() -> None:
@@ -108,7 +113,7 @@ def test_a_gate_that_is_excused_on_the_base_is_not_called_green() -> None:
         criterion="gate", command="make test", passed=False, exit_code=1, excused="it is red in history, too"
     )
     fact = f.BaseChecked(at=0, base="base", checks=(check,))
-    assert event_text(story.state, fact) == "the gate is red on the base; it is red in history, too"
+    assert event_text(just_after(story.state), fact) == "the gate is red on the base; it is red in history, too"
 
 
 def test_the_times_of_events_never_go_back_though_a_request_is_older_than_what_it_follows() -> None:
@@ -118,4 +123,4 @@ def test_the_times_of_events_never_go_back_though_a_request_is_older_than_what_i
     state = story.state
     asked_before = f.Unpaused(at=7, by="ada")
     state = evolve(state, asked_before)
-    assert list(event_lines(state, asked_before)) == ["  1:05  unpaused by ada"]
+    assert list(event_lines(just_after(state), asked_before)) == ["  1:05  unpaused by ada"]

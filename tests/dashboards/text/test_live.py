@@ -11,6 +11,7 @@ from dashboards.text.summary import AGENTS, LiveScreen
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.state.state import RunState
+from fleet.read.run import RunSnapshot
 from tests.dashboards.hostile import HOSTILE, hostile_story, problems
 from tests.fleet.core.story import Story, plan_of
 
@@ -42,7 +43,7 @@ def frames(state: RunState, size: tuple[int, int], count: int = 3) -> tuple[list
     with LiveScreen(terminal) as live:
         for tick in range(count):
             terminal.file = StringIO()
-            live.show(state, state.last_at + tick)
+            live.show(RunSnapshot(state, state.last_at + tick, alive=True))
         last = written(terminal)
     return ESCAPE.sub("", last).lstrip("\r").split("\n"), last
 
@@ -76,7 +77,7 @@ def test_each_frame_goes_back_over_the_one_before_and_no_further(crowd: RunState
     with LiveScreen(terminal) as live:
         for tick in range(5):
             terminal.file = StringIO()
-            live.show(crowd, crowd.last_at + tick)
+            live.show(RunSnapshot(crowd, crowd.last_at + tick, alive=True))
             written_.append(written(terminal))
     for before, after in pairwise(written_[1:]):
         assert len(UP.findall(after)) == before.count("\n")
@@ -139,7 +140,7 @@ def test_markup_in_what_an_agent_does_is_shown_and_not_obeyed() -> None:
 def test_the_screen_is_gone_when_it_is_left(crowd: RunState) -> None:
     terminal = console(80, 24)
     with LiveScreen(terminal) as live:
-        live.show(crowd, 0)
+        live.show(RunSnapshot(crowd, 0, alive=True))
         shown = written(terminal)
     rest = written(terminal).removeprefix(shown)
     assert "agents" not in ESCAPE.sub("", rest).split("\r")[-1]

@@ -3,6 +3,7 @@
 from dashboards.text.plan_review import review_lines, waits_line
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
+from fleet.read.plan_views import plan_review
 from tests.dashboards.hostile import HOSTILE, problems
 from tests.fleet.core.story import WHO, Story, plan_of
 
@@ -12,7 +13,7 @@ def test_what_waits_is_named_with_its_reason_and_what_decides_it() -> None:
     story.happens(f.PlanApproved(at=0, version=0, by=WHO))
     story.attempt_fails("a")
     story.planner_answers(revise=[{"id": "a", "risk": "high"}])
-    assert waits_line(story.state) == (
+    assert waits_line(plan_review(story.state)) == (
         "WAITING for your approval: a (its risk is high)  →  fleet approve r, or fleet reject r -m WHY"
     )
 
@@ -20,7 +21,7 @@ def test_what_waits_is_named_with_its_reason_and_what_decides_it() -> None:
 def test_a_part_is_shown_alone_and_what_undoes_the_plan_is_shown_with_it() -> None:
     plan = plan_of("a", "b").model_copy(update={"rollback_plan": "back"})
     story = Story(Policy(review=True, reviewing="human"), plan, rollback=plan_of("undo"))
-    lines = review_lines(story.state, ["b"])
+    lines = review_lines(plan_review(story.state), ["b"])
     assert not any("Build a" in line for line in lines)
     assert lines[-4:] == [
         "Rollback: back",
@@ -31,7 +32,7 @@ def test_a_part_is_shown_alone_and_what_undoes_the_plan_is_shown_with_it() -> No
 
 
 def test_a_run_without_pending_subtasks_says_so() -> None:
-    assert review_lines(Story(plan=plan_of("a")).state)[-1] == "Nothing is waiting for approval."
+    assert review_lines(plan_review(Story(plan=plan_of("a")).state))[-1] == "Nothing is waiting for approval."
 
 
 def test_hostile_text_steers_no_terminal() -> None:
@@ -39,4 +40,4 @@ def test_hostile_text_steers_no_terminal() -> None:
     story = Story(Policy(review=True, reviewing="human"), plan)
     story.happens(f.PlanRejected(at=0, version=0, by=HOSTILE, reason=HOSTILE))
     story.planner_answers(revise=[{"id": "a", "goal": f"other {HOSTILE}"}], assessment=HOSTILE)
-    assert problems([*review_lines(story.state), waits_line(story.state)]) == []
+    assert problems([*review_lines(plan_review(story.state)), waits_line(plan_review(story.state))]) == []

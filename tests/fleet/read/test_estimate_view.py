@@ -21,6 +21,7 @@ from fleet.read.estimate_view import (
     remaining_view,
     run_estimates,
 )
+from fleet.read.plan_views import plan_review
 from fleet.read.run_view import status_view
 from tests.fleet.core.story import Story, plan_of
 
@@ -150,7 +151,7 @@ def test_status_review_and_report_show_the_estimate_or_why_there_is_none() -> No
     story = Story(Policy(review=True), plan_of("a"))
     for said in (UNKNOWN, TEXT):
         assert f"  estimate   {said}" in status_lines(status_view(story.state, story.now, alive=True))
-        assert f"Estimate: {said}" in review_lines(story.state)
+        assert f"Estimate: {said}" in review_lines(plan_review(story.state))
         data = report_data(story.facts, story.now, alive=True)
         assert data is not None
         assert "Estimate for what is open" in markdown(document(data))

@@ -54,9 +54,9 @@ def test_versions_are_compared_one_by_one_with_who_made_them_and_why() -> None:
     story.attempt_fails("a")
     story.planner_answers(assessment="too large", split=[{"id": "a", "why": "x", "into": [subtask("b")]}])
     first, second = version_diffs(story.state.versions, 0, 2)
-    assert (first[0].why, first[1]) == ("first steps", ("+ a: Build a",))
-    assert (second[0].by, second[0].why, second[1]) == ("planner", "too large", ("+ b: Build b",))
-    assert [version.plan.version for version, _ in version_diffs(story.state.versions, 1, 9)] == [2]
+    assert (first.why, first.changes) == ("first steps", ("+ a: Build a",))
+    assert (second.by, second.why, second.changes) == ("planner", "too large", ("+ b: Build b",))
+    assert [version.version for version in version_diffs(story.state.versions, 1, 9)] == [2]
 
 
 def test_a_parameter_without_a_default_is_required() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fleet.cli.live.run_display import RunDisplay, Screen
 from fleet.core.facts import facts as f
-from fleet.core.state.state import RunState
+from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.core.story import Story, plan_of
 
@@ -13,17 +13,16 @@ def lines_of(folder: Path, shown: int) -> tuple[list[str], list[float]]:
     """The lines of a display that skips `shown` facts, and the times of the states that it showed."""
     lines, times = list[str](), list[float]()
 
-    def show(state: RunState, _: float) -> None:
-        times.append(state.last_at)
+    def show(run: RunSnapshot) -> None:
+        times.append(run.last_at)
 
     display = RunDisplay(RunFolder(folder), Screen(lines.append, lines.append, show), shown, interactive=True)
     display.refresh()
     story = Story(plan=plan_of("one"))
-    before = story.state
     for at in (1.0, 2.0):
         story.happens(f.WarningNoted(at=at, text=f"number {at:.0f}"))
         printed = len(lines)
-        display.take(before, story.facts[-1], story.state)
+        display.take(story.facts[-1], just_after(story.state))
         assert len(lines) == printed, "nothing is printed while the engine records"
         display.refresh()
     display.refresh()
