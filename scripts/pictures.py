@@ -21,7 +21,6 @@ from textual.widgets import Input
 
 from dashboards.report.document import document
 from dashboards.report.page import page
-from dashboards.report.report_data import report_data
 from dashboards.terminal.app import FleetApp
 from fleet.cli.live.terminal_data import FolderFeed, FolderLibrary, read_only
 from fleet.config import environment
@@ -29,6 +28,7 @@ from fleet.core.facts.facts import Fact
 from fleet.core.history.evolve import evolve
 from fleet.core.state.state import RunState
 from fleet.core.state.status import progress
+from fleet.read.report_data import report_data
 from scripts.web_pictures import Runs, capture_web, renamed
 from tests.tools import environment as browser_environment
 from tests.tools import tool

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from dashboards.report import blocks
 from dashboards.report.blocks import Block, Cell, Code, Document, Paragraph, Section, Table
 from dashboards.report.pictures import plan_graph
-from dashboards.report.report_data import LandedSubtask, ReportData, proof_blocks, talk_blocks
 from dashboards.text.formats import count, counted, duration, money, rate, untested
 from dashboards.text.incident_text import STRATEGIES, base_lines, headline, refusal_commands, story_lines
 from dashboards.text.plan_review import estimate_rows
@@ -15,6 +14,7 @@ from dashboards.text.safe import safe
 from fleet.core.plans.limits import Reviewing
 from fleet.read.nodes_view import NodeUseView
 from fleet.read.question_view import ReviewsView
+from fleet.read.report_data import LandedSubtask, Proof, ReportData, Saying, Talk
 from fleet.read.run_view import RunStatus
 
 SHORT = 10  # characters of a commit
@@ -382,3 +382,71 @@ def review_blocks(view: ReviewsView | None) -> Iterator[Block]:
         yield Table("Findings", HEAD, rows, frozenset({1}))
     if (more := view.findings - len(rows)) > 0:
         yield Paragraph(f"{counted(more, 'more finding')}; `fleet show SUBTASK` prints those of a subtask.")
+
+
+# ---- proof -----------------------------------------------------------------------------------------------------------
+# How what landed was proven: the gate, and each subtask's criteria, which ran again on the merged tree.
+
+
+def proof_blocks(proof: Proof, *, batches: int, red: int, commits: int, tested: int) -> Iterator[Block]:
+    if not commits and not proof.criteria:
+        return
+    gate = f"the project's gate ({proof.gate}) and " if proof.gate else ""
+    none = "" if proof.gate else " There is no gate: nothing but these criteria was run."
+    yield Paragraph(
+        f"Before a commit landed, {gate}its criteria ran on a clean checkout of the merged tree, in "
+        f"{counted(batches, 'batch')}, "
+        f"{red} of them red and sent back. {counted(commits, 'commit')}{untested(commits, tested)}.{none}"
+    )
+    rows: list[list[Cell]] = [
+        [
+            Code(each.subtask),
+            each.criterion,
+            Code(each.command) if each.command is not None else "a check of the configuration",
+            "failed" if each.failed_before else "passed: a guard",
+        ]
+        for each in proof.criteria
+    ]
+    if rows:
+        yield Table(
+            "Criteria, all of them green when their commit landed", ("subtask", "criterion", "command", "before"), rows
+        )
+
+
+# ---- said ------------------------------------------------------------------------------------------------------------
+# What agents said while they worked. It is models' text.
+
+
+TEXT = 300  # characters of one
+
+
+def talk_blocks(talks: Sequence[Talk], left_out: int) -> Iterator[Block]:
+    if not talks:
+        return
+    yield Paragraph(
+        "The last summaries of what each agent was thinking, in its model's own words; no verdict rests on them."
+    )
+    for talk in talks:
+        yield blocks.Log(_title(talk), [*_earlier(talk), *map(_line, talk.sayings)])
+    if left_out:
+        yield Paragraph(
+            f"{counted(left_out, 'more agent')} said something; `fleet logs SUBTASK` prints a conversation."
+        )
+
+
+def _title(talk: Talk) -> str:
+    name = safe(talk.subtask) if talk.subtask is not None else "the run"
+    attempt = f"attempt {talk.number}"
+    what = {"worker": attempt, "resolver": attempt, "reviewer": f"review of {attempt}"}.get(
+        talk.role, f"planner, call {talk.number}"
+    )
+    return f"{name}: {what}, {safe(talk.model, limit=80)}"
+
+
+def _earlier(talk: Talk) -> Iterator[str]:
+    if talk.earlier:
+        yield f"… {talk.earlier} before"
+
+
+def _line(saying: Saying) -> str:
+    return f"{duration(saying.at_s):>12}  {safe(saying.text, limit=TEXT)}"

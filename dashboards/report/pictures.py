@@ -1,8 +1,7 @@
-"""The data of two pictures: every attempt on a time line, and the plan as a graph."""
+"""The pictures of a report: the plan as a graph, charts, and bars on a time line."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import chain
 from math import isqrt
@@ -12,46 +11,13 @@ from dashboards.report.blocks import Bar, Bars, Chart, Graph, Lanes, Node, Point
 from dashboards.text.formats import counted, duration, money
 from dashboards.text.safe import safe
 from fleet.core.base.ids import SubtaskId
-from fleet.core.plans.plan import waves
-from fleet.core.state.state import RunState
-from fleet.core.state.status import Status, status_of
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptSpan:
-    """An attempt on the time line."""
-
-    number: int
-    from_s: float
-    to_s: float | None
-    landed: bool | None
-    """Null while it is under way, and if it was stopped."""
-
-
-@dataclass(frozen=True, slots=True)
-class SubtaskSpans:
-    """All attempts at a subtask."""
-
-    id: SubtaskId
-    attempts: tuple[AttemptSpan, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PlanNode:
-    """A subtask in the graph of the plan."""
-
-    id: SubtaskId
-    title: str
-    needs: tuple[SubtaskId, ...]
-    area: SubtaskId | None
-    """The area whose planner made it."""
-    status: Status
-
+from fleet.read.report_data import PlanNode
+from fleet.read.run_view import SubtaskStatus
 
 LABELLED = 60  # nodes with labels and lines; of a larger plan, areas stand for their subtasks
 DRAWN = 1_000  # nodes that are drawn at all; of a larger plan the graph shows how far each wave is
 ROWS = 40  # for the waves of such a plan
-TONES: dict[Status, str] = {
+TONES: dict[SubtaskStatus, str] = {
     "merged": "good",
     "failed": "bad",
     "blocked": "bad",
@@ -61,43 +27,6 @@ TONES: dict[Status, str] = {
     "landing": "busy",
 }
 """How the status of a subtask looks in the graph; all others are `rest`."""
-
-
-def attempt_spans(state: RunState, seconds_at: Callable[[float], float]) -> list[SubtaskSpans]:
-    """In the order in which work on them began. Times are seconds at work."""
-    spans = [
-        SubtaskSpans(
-            subtask.id,
-            tuple(
-                AttemptSpan(
-                    attempt.number,
-                    seconds_at(attempt.started_at),
-                    seconds_at(attempt.ended_at) if attempt.ended_at is not None else None,
-                    True if attempt.landed else False if attempt.failure is not None else None,
-                )
-                for attempt in subtask.attempts
-            ),
-        )
-        for subtask in state.subtasks.values()
-        if subtask.attempts
-    ]
-    return sorted(spans, key=lambda each: each.attempts[0].from_s)
-
-
-def plan_waves(state: RunState, now: float) -> Sequence[Sequence[PlanNode]]:
-    """The subtasks in waves: each needs only those of earlier ones."""
-    return [[PlanNode(*rest, status_of(state, rest[0], now)) for rest in wave] for wave in wave_parts(state)]
-
-
-WaveParts = Sequence[Sequence[tuple[SubtaskId, str, tuple[SubtaskId, ...], SubtaskId | None]]]
-
-
-def wave_parts(state: RunState) -> WaveParts:
-    """The nodes without their status: they change with the plan only."""
-    return [
-        [(id_, state.specs[id_].title, state.specs[id_].depends_on, state.subtasks[id_].area) for id_ in wave]
-        for wave in waves(state.plan)
-    ]
 
 
 def _no_link(_: SubtaskId) -> str:

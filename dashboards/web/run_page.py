@@ -12,7 +12,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from dashboards.past import Past
-from dashboards.report.pictures import DRAWN, PlanNode, graph, plan_graph, wave_graph, wave_parts
+from dashboards.report.pictures import DRAWN, graph, plan_graph, wave_graph
 from dashboards.run_follower import WatchedRun
 from dashboards.text.event_text import transcript_lines
 from dashboards.text.plan_review import estimate_rows
@@ -35,6 +35,7 @@ from fleet.core.state.state import Incident, RunState
 from fleet.core.state.status import Phase, Status, phase, statuses
 from fleet.core.state.subtasks import Attempt, SubtaskState, union
 from fleet.read.incident_view import incident_view
+from fleet.read.report_data import PlanNode, wave_parts
 from fleet.read.run_view import StatusView, status_view
 from fleet.read.state_map import State, state_sets, subtask_map
 from fleet.read.subtask_view import subtask_view

@@ -18,7 +18,6 @@ from markupsafe import Markup
 from dashboards.address import Address, AllowedHosts
 from dashboards.report.document import document
 from dashboards.report.page import page as report_page
-from dashboards.report.report_data import report_data
 from dashboards.run_follower import Library, WatchedRun
 from dashboards.web import inbox
 from dashboards.web.access import (
@@ -43,6 +42,7 @@ from fleet.core.base.output import parse_json
 from fleet.core.state.state import RunState
 from fleet.core.state.status import statuses
 from fleet.errors import FleetError
+from fleet.read.report_data import report_data
 
 LARGEST_BODY = 4 * 1024 * 1024  # a plan of 10,000 subtasks fits
 STATIC = Path(__file__).parent / "static"

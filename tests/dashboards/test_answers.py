@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from dashboards.report.document import document
 from dashboards.report.page import markdown
-from dashboards.report.report_data import report_data
 from dashboards.run_follower import WatchedRun
 from dashboards.terminal.lines import PageOptions
 from dashboards.terminal.pages.landing_page import landing_page
@@ -22,6 +21,7 @@ from dashboards.text.tables import runs_lines, status_lines, subtask_lines
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.read.base_view import dump_view
+from fleet.read.report_data import report_data
 from fleet.read.run import RunSnapshot, just_after
 from fleet.read.run_view import status_view
 from fleet.read.subtask_view import subtask_view

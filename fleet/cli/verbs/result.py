@@ -10,12 +10,12 @@ import typer
 from dashboards.report.document import document
 from dashboards.report.page import markdown as as_markdown
 from dashboards.report.page import page
-from dashboards.report.report_data import ReportData, report_data
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Force, Repo, RunArgument, RunName, reading
 from fleet.cli.verbosity import show_note
 from fleet.errors import FleetError, UsageError
 from fleet.read.base_view import dump_view
+from fleet.read.report_data import ReportData, report_data
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 

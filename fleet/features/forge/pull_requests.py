@@ -14,7 +14,6 @@ from pathlib import Path
 from dashboards.report.blocks import Block, Document, Paragraph, Section
 from dashboards.report.document import document
 from dashboards.report.page import markdown
-from dashboards.report.report_data import LandedSubtask, ReportData, report_data
 from dashboards.text.formats import listed
 from dashboards.text.safe import safe
 from fleet.core.base.ids import Sha, SubtaskId, run_refs
@@ -26,6 +25,7 @@ from fleet.features.forge.open import open_forge
 from fleet.features.forge.place import Kind, Place, issue_reference, place_of_remote
 from fleet.features.forge.program import ForgeError, redact
 from fleet.features.forge.pulls_view import Done, PullsView, PullView
+from fleet.read.report_data import LandedSubtask, ReportData, report_data
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder

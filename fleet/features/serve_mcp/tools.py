@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dashboards.report.report_data import ReportData
 from fleet.features.serve_mcp import arguments as a
 from fleet.features.serve_mcp.desk import Desk
 from fleet.read.base_view import View, shape_of
 from fleet.read.question_view import RequestView, ReviewView
+from fleet.read.report_data import ReportData
 from fleet.read.run_view import StatusView
 from fleet.read.subtask_view import DiffView
 

@@ -7,9 +7,9 @@ import pytest
 
 from dashboards.report.document import document
 from dashboards.report.page import page as written
-from dashboards.report.report_data import report_data
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
+from fleet.read.report_data import report_data
 from tests.dashboards.browser import Page, browser
 from tests.fleet.core.story import Story, plan_of
 

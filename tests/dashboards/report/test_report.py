@@ -13,10 +13,10 @@ from dashboards.report.blocks import Bar, Bars, Chart, Code, Document, Section, 
 from dashboards.report.document import document
 from dashboards.report.page import FOLDED, OPEN, SHOWN, markdown, page
 from dashboards.report.pictures import MOST_POINTS, bars, chart, columns, thinned
-from dashboards.report.report_data import ReportData, report_data
 from dashboards.text.formats import sparkline
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
+from fleet.read.report_data import ReportData, report_data
 from tests.dashboards.hostile import HOSTILE
 from tests.effort import examples
 from tests.fleet.core.pretend import Pretend

@@ -1,10 +1,10 @@
 """What agents said is in the report: the last of it, in few words, and as text whatever it is."""
 
-from dashboards.report.document import document
+from dashboards.report.document import TEXT, document
 from dashboards.report.page import markdown, page
-from dashboards.report.report_data import LAST, MOST_AGENTS, TEXT, ReportData, report_data
 from fleet.core.base.usage import Usage
 from fleet.core.facts import facts as f
+from fleet.read.report_data import LAST, MOST_AGENTS, ReportData, report_data
 from tests.dashboards.hostile import HOSTILE, problems
 from tests.fleet.core.story import Story, plan_of
 

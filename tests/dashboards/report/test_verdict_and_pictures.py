@@ -3,9 +3,10 @@
 import pytest
 
 from dashboards.report.blocks import Chart
-from dashboards.report.pictures import PlanNode, chart, graph, plan_graph
+from dashboards.report.pictures import chart, graph, plan_graph
 from fleet.core.base.ids import SubtaskId
 from fleet.core.state.status import Status
+from fleet.read.report_data import PlanNode
 from tests.fleet.core.pretend import ids
 
 

@@ -12,11 +12,11 @@ from anyio import to_thread
 
 from dashboards.report.blocks import Document
 from dashboards.report.document import document
-from dashboards.report.report_data import ReportData
 from dashboards.web.run_page import MOST_LINES, diff_files
 from fleet.core.facts import facts as f
 from fleet.core.facts.facts import Fact
 from fleet.core.plans.limits import Policy
+from fleet.read.report_data import ReportData
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import hostile_story, problems
 from tests.dashboards.web.site import PATCH, client, site, story, unapproved

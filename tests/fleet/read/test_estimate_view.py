@@ -4,7 +4,6 @@ import pytest
 
 from dashboards.report.document import document
 from dashboards.report.page import markdown
-from dashboards.report.report_data import report_data
 from dashboards.text.plan_review import UNKNOWN, comparable_lines, review_lines
 from dashboards.text.tables import status_lines
 from fleet.core.base.usage import Usage
@@ -22,6 +21,7 @@ from fleet.read.estimate_view import (
     run_estimates,
 )
 from fleet.read.plan_views import plan_review
+from fleet.read.report_data import report_data
 from fleet.read.run_view import status_view
 from tests.fleet.core.story import Story, plan_of
 

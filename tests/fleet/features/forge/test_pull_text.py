@@ -1,8 +1,8 @@
 """The title of a pull request, which becomes the message of a commit where it is squashed."""
 
-from dashboards.report.report_data import report_data
 from fleet.core.facts.facts import IssueSource
 from fleet.features.forge.pull_requests import Layer, pull_title
+from fleet.read.report_data import report_data
 from tests.fleet.core.story import Story
 
 

@@ -5,36 +5,23 @@ Times are seconds at work: hours without an engine do not count, so a resumed ru
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dashboards.report.blocks import Block, Cell, Code, Log, Paragraph, Point, Table
-from dashboards.report.pictures import PlanNode, SubtaskSpans, attempt_spans, plan_waves
-from dashboards.text.formats import counted, duration, untested
-from dashboards.text.safe import safe
 from fleet.core.base.ids import Sha, SubtaskId
-from fleet.core.base.usage import Spend
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Reviewing
+from fleet.core.plans.plan import waves
 from fleet.core.policy.requests import objections, open_for_approval, rules_text
 from fleet.core.state.state import STRATEGIES, Incident, Review, RunState
-from fleet.core.state.status import OVER, Progress, Status, progress, statuses
+from fleet.core.state.status import OVER, Progress, Status, progress, status_of, statuses
 from fleet.read.base_view import BaseView, base_view
-from fleet.read.estimate_view import run_estimates
-from fleet.read.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views, rate_of
-from fleet.read.needs import NeedKind, kinds_of, needed
-from fleet.read.nodes_view import NodeUseView, node_views
-from fleet.read.question_view import (
-    InstructionView,
-    QuestionView,
-    ReviewsView,
-    ends_in,
-    instruction_views,
-    question_view,
-    reviews_view,
-)
-from fleet.read.run_view import RunStatus, commits_tested, run_word, spend_by_role
+from fleet.read.incident_view import IncidentCounts, IncidentView, incident_views, rate_of
+from fleet.read.needs import NeedKind
+from fleet.read.nodes_view import NodeUseView
+from fleet.read.question_view import InstructionView, QuestionView, ReviewsView, instruction_views
+from fleet.read.run_view import RunStatus, StatusView, TokensView, status_view
 
 # ---- proof -----------------------------------------------------------------------------------------------------------
 # How what landed was proven: the gate, and each subtask's criteria, which ran again on the merged tree.
@@ -72,41 +59,86 @@ def proof_of(state: RunState) -> Proof:
     return Proof(state.gate_command, criteria)
 
 
-def proof_blocks(proof: Proof, *, batches: int, red: int, commits: int, tested: int) -> Iterator[Block]:
-    if not commits and not proof.criteria:
-        return
-    gate = f"the project's gate ({proof.gate}) and " if proof.gate else ""
-    none = "" if proof.gate else " There is no gate: nothing but these criteria was run."
-    yield Paragraph(
-        f"Before a commit landed, {gate}its criteria ran on a clean checkout of the merged tree, in "
-        f"{counted(batches, 'batch')}, "
-        f"{red} of them red and sent back. {counted(commits, 'commit')}{untested(commits, tested)}.{none}"
-    )
-    rows: list[list[Cell]] = [
-        [
-            Code(each.subtask),
-            each.criterion,
-            Code(each.command) if each.command is not None else "a check of the configuration",
-            "failed" if each.failed_before else "passed: a guard",
-        ]
-        for each in proof.criteria
-    ]
-    if rows:
-        yield Table(
-            "Criteria, all of them green when their commit landed", ("subtask", "criterion", "command", "before"), rows
+# ---- pictures --------------------------------------------------------------------------------------------------------
+# The data of two pictures: every attempt on a time line, and the plan as a graph.
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSpan:
+    """An attempt on the time line."""
+
+    number: int
+    from_s: float
+    to_s: float | None
+    landed: bool | None
+    """Null while it is under way, and if it was stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskSpans:
+    """All attempts at a subtask."""
+
+    id: SubtaskId
+    attempts: tuple[AttemptSpan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanNode:
+    """A subtask in the graph of the plan."""
+
+    id: SubtaskId
+    title: str
+    needs: tuple[SubtaskId, ...]
+    area: SubtaskId | None
+    """The area whose planner made it."""
+    status: Status
+
+
+def attempt_spans(state: RunState, seconds_at: Callable[[float], float]) -> list[SubtaskSpans]:
+    """In the order in which work on them began. Times are seconds at work."""
+    spans = [
+        SubtaskSpans(
+            subtask.id,
+            tuple(
+                AttemptSpan(
+                    attempt.number,
+                    seconds_at(attempt.started_at),
+                    seconds_at(attempt.ended_at) if attempt.ended_at is not None else None,
+                    True if attempt.landed else False if attempt.failure is not None else None,
+                )
+                for attempt in subtask.attempts
+            ),
         )
+        for subtask in state.subtasks.values()
+        if subtask.attempts
+    ]
+    return sorted(spans, key=lambda each: each.attempts[0].from_s)
 
 
-# ---- report data -----------------------------------------------------------------------------------------------------
+def plan_waves(state: RunState, now: float) -> Sequence[Sequence[PlanNode]]:
+    """The subtasks in waves: each needs only those of earlier ones."""
+    return [[PlanNode(*rest, status_of(state, rest[0], now)) for rest in wave] for wave in wave_parts(state)]
+
+
+WaveParts = Sequence[Sequence[tuple[SubtaskId, str, tuple[SubtaskId, ...], SubtaskId | None]]]
+
+
+def wave_parts(state: RunState) -> WaveParts:
+    """The nodes without their status: they change with the plan only."""
+    return [
+        [(id_, state.specs[id_].title, state.specs[id_].depends_on, state.subtasks[id_].area) for id_ in wave]
+        for wave in waves(state.plan)
+    ]
 
 
 # ---- said ------------------------------------------------------------------------------------------------------------
 # What agents said while they worked, in a report: the last summaries of each one's thinking. They are models' text.
 
 
+Point = tuple[float, float]
+"""A time in seconds at work, and a value."""
 MOST_AGENTS = 200  # conversations in a report
 LAST = 6  # sayings of each that are kept
-TEXT = 300  # characters of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +165,13 @@ class Talk:
     """How many more it said before."""
 
 
-@dataclass(slots=True)
 class _Heard:
-    model: str
-    count: int = 0
-    sayings: deque[Saying] = field(default_factory=lambda: deque(maxlen=LAST))
+    def __init__(self, model: str) -> None:
+        self.model, self.count = model, 0
+        self.sayings: deque[Saying] = deque(maxlen=LAST)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Talks:
     """Collects what is said. Of very many agents, the first ones are kept."""
 
@@ -169,41 +200,6 @@ class Talks:
         ]
 
 
-def talk_blocks(talks: Sequence[Talk], left_out: int) -> Iterator[Block]:
-    if not talks:
-        return
-    yield Paragraph(
-        "The last summaries of what each agent was thinking, in its model's own words; no verdict rests on them."
-    )
-    for talk in talks:
-        yield Log(_title(talk), [*_earlier(talk), *map(_line, talk.sayings)])
-    if left_out:
-        yield Paragraph(
-            f"{counted(left_out, 'more agent')} said something; `fleet logs SUBTASK` prints a conversation."
-        )
-
-
-def _title(talk: Talk) -> str:
-    name = safe(talk.subtask) if talk.subtask is not None else "the run"
-    attempt = f"attempt {talk.number}"
-    what = {"worker": attempt, "resolver": attempt, "reviewer": f"review of {attempt}"}.get(
-        talk.role, f"planner, call {talk.number}"
-    )
-    return f"{name}: {what}, {safe(talk.model, limit=80)}"
-
-
-def _earlier(talk: Talk) -> Iterator[str]:
-    if talk.earlier:
-        yield f"… {talk.earlier} before"
-
-
-def _line(saying: Saying) -> str:
-    return f"{duration(saying.at_s):>12}  {safe(saying.text, limit=TEXT)}"
-
-
-# ---- report data -----------------------------------------------------------------------------------------------------
-
-
 # ---- timeline --------------------------------------------------------------------------------------------------------
 # The lines of a report over the time at work: agents, landed work, cost.
 
@@ -215,7 +211,7 @@ STEPS = (
 """The facts that may change a line of the timeline."""
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """Lines over the time at work."""
 
@@ -427,7 +423,7 @@ def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportDa
     return _report_data(state, told, now if alive else state.last_at, alive=alive) if state is not None else None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Told:
     """What only the facts say. Times are in seconds at work."""
 
@@ -452,62 +448,63 @@ class _Told:
 
 
 def _report_data(state: RunState, told: _Told, now: float, *, alive: bool) -> ReportData:
-    counts, dollars = incident_counts(state.incidents), state.spent.dollars
+    status = status_view(state, now, alive=alive)
+    counts, dollars = status.incidents, status.cost_dollars
     return ReportData(
-        run=state.run,
-        state=run_word(state, now, alive=alive),
-        why=state.ending_why,
-        goal=state.plan.goal or state.goal,
+        run=status.run,
+        state=status.state,
+        why=status.why,
+        goal=status.goal,
         synthesis=state.planning.synthesis,
-        repository=state.repository,
-        base=state.base,
+        repository=status.repository,
+        base=status.base,
         base_name=state.base_name,
-        tip=state.tip,
-        branch=state.result_branch if state.published else None,
-        simulated=state.simulated,
-        rehearsal=state.rehearsal is not None,
-        for_real=state.for_real,
-        sandbox=state.sandbox,
-        started_at=state.started_at,
+        tip=status.tip,
+        branch=status.result_branch,
+        simulated=status.simulated,
+        rehearsal=status.rehearsal,
+        for_real=status.for_real,
+        sandbox=status.sandbox,
+        started_at=status.started_at,
         seconds=state.seconds(now),
         resumes=max(0, state.epoch - 1),
         versions=len(state.versions),
-        attempts=state.attempts,
-        peak=state.peak,
-        workers=state.policy.workers,
-        progress=progress(state),
-        commits=state.commits,
-        commits_tested=commits_tested(state),
-        batches=state.landing.batches,
-        red_batches=state.landing.red,
+        attempts=status.attempts,
+        peak=status.agents.peak,
+        workers=status.agents.limit,
+        progress=status.landed,
+        commits=status.commits,
+        commits_tested=status.commits_tested,
+        batches=status.landing.batches,
+        red_batches=status.landing.red,
         recovered=counts.recovered,
         closed=counts.closed,
         dollars=dollars,
-        dollars_a_landed=dollars / state.commits if dollars is not None and state.commits else None,
+        dollars_a_landed=dollars / status.commits if dollars is not None and status.commits else None,
         landed=_landed(state, told.landed_at),
         proof=proof_of(state),
         open=_open(state, now),
-        questions=[question_view(state, question, now, alive=alive) for question in state.open_questions()],
-        reviewed=_reviewed(state),
-        warnings=state.warnings,
-        nodes=node_views(state, alive=alive),
-        red_base=[check.command for check in state.red_base],
+        questions=status.questions,
+        reviewed=_reviewed(state, status),
+        warnings=status.warnings,
+        nodes=status.nodes,
+        red_base=status.never_green,
         base_check=base_view(state),
         instructions={each.id: instruction_views(each) for each in state.subtasks.values() if each.instructions},
         tried=_tried(state, counts),
         kinds=[ClassCounts(kind, row.opened, row.recovered, row.unrecovered) for kind, row in counts.by_class.items()],
-        spending=[_spending(role, spend) for role, spend in spend_by_role(state).items()],
+        spending=[_spending(role, used, status.cost_by_role[role]) for role, used in status.tokens.items()],
         incidents=[_span(incident, told.clock) for incident in state.incidents],
         stories=incident_views(state, now),
         timeline=told.timeline,
-        estimates=run_estimates(state),
-        reviews=reviews_view(state),
+        estimates=status.estimates,
+        reviews=status.reviewed,
         talks=told.talks.talks(),
         talks_left_out=len(told.talks.left_out),
         spans=attempt_spans(state, lambda at: _seconds_at(at, told.clock)),
         waves=plan_waves(state, now),
-        needs=kinds_of(needed(state, now, alive=alive)),
-        ends_in_s=ends_in(state, now) if alive else None,
+        needs=status.needs,
+        ends_in_s=status.ends_in_s,
     )
 
 
@@ -561,12 +558,12 @@ def _why(state: RunState, id_: SubtaskId, unapproved: Container[SubtaskId]) -> s
     return "; ".join(("waits for approval", *objections(state, id_))) if id_ in unapproved else ""
 
 
-def _reviewed(state: RunState) -> ReviewSummary:
+def _reviewed(state: RunState, status: StatusView) -> ReviewSummary:
     return ReviewSummary(
         by=state.policy.reviewing,
         rules=rules_text(state.policy.rules),
-        words=state.reviews,
-        waiting={id_: objections(state, id_) for id_ in open_for_approval(state)},
+        words=status.reviews,
+        waiting=status.waiting_for_approval,
     )
 
 
@@ -585,10 +582,9 @@ def _tried(state: RunState, counts: IncidentCounts) -> list[StrategyCounts]:
     ]
 
 
-def _spending(role: str, spend: Spend) -> Spending:
-    usage = spend.usage
-    read = usage.input + usage.cache_read + usage.cache_write
-    return Spending(role, spend.calls, read, usage.cache_read, usage.output, spend.dollars)
+def _spending(role: str, used: TokensView, dollars: float | None) -> Spending:
+    read = used.input + used.cache_read + used.cache_write
+    return Spending(role, used.calls, read, used.cache_read, used.output, dollars)
 
 
 def _span(incident: Incident, clock: Sequence[Point]) -> IncidentSpan:
