@@ -44,7 +44,8 @@ from fleet.engine.commands.briefs import planner_notes
 from fleet.engine.commands.perform import Performer
 from fleet.engine.loop import Engine, SystemClock, reconcile
 from fleet.errors import FleetError, UsageError
-from fleet.features.table import FEATURES, Feature, load_part
+from fleet.features.parts import load_part
+from fleet.features.table import FEATURES, Feature
 from fleet.ports.agents import PlannerBrief, Watcher
 from fleet.ports.nodes import OpenCalls
 from fleet.runs.journal import Journal, held

@@ -20,7 +20,8 @@ from fleet.config.schema import Config
 from fleet.config.toml import key_lines, parse_toml, read_text, shown_key
 from fleet.core.base.ids import did_you_mean
 from fleet.core.base.output import parse_json
-from fleet.features.table import FEATURES, load_part
+from fleet.features.parts import load_part
+from fleet.features.table import FEATURES
 
 Key = tuple[str, ...]
 

@@ -5,8 +5,7 @@ A feature is the folder of its name beside this file. Without the folder and its
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Any, Literal
+from typing import Literal
 
 About = Literal["run", "part", "repository", "machine"]
 """What a verb is about, which decides the options it has in common with others (docs/reference/command-line.md).
@@ -172,9 +171,3 @@ FEATURES: dict[str, Feature] = {
         beside="traces.sender:sending_traces",
     ),
 }
-
-
-def load_part(place: str) -> Any:
-    """What is at `feature.module:name`."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(f"fleet.features.{module}"), name)

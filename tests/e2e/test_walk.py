@@ -31,7 +31,7 @@ MOST_STATIONS = 12
 OPTIONAL = re.compile(r"\b(features|nodes?|ray|forges?|tend|tending|rehearse|mcp|acp|traces|otlp|notif\w+|web)\b")
 """Modules of features that the epic does not use have such a word in their name."""
 ALWAYS = {
-    "fleet.features.table": "it names the features, and imports none",
+    "fleet.features.parts": "it imports what an entry of the table names",
     "fleet.engine.local_node": "this machine carries out orders, as a node does",
     "fleet.ports.nodes": "the orders that both carry out",
 }

@@ -37,7 +37,8 @@ from fleet.core.plans.limits import Choices
 from fleet.core.policy.requests import Request
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError
-from fleet.features.table import FEATURES, load_part
+from fleet.features.parts import load_part
+from fleet.features.table import FEATURES
 from fleet.read.run import just_after
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder

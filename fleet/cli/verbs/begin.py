@@ -50,7 +50,8 @@ from fleet.core.plans.parameters import flat_plan
 from fleet.core.plans.plan import PLANNER
 from fleet.core.state.state import RunState
 from fleet.errors import UsageError
-from fleet.features.table import FEATURES, load_part
+from fleet.features.parts import load_part
+from fleet.features.table import FEATURES
 from fleet.read.estimate_view import EstimateView, estimate_view, plan_estimates
 from fleet.read.run_view import limits_view
 from fleet.runs.journal import Holder, locked_message

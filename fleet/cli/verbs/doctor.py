@@ -36,7 +36,8 @@ from fleet.config.schema import as_policy
 from fleet.core.base.ids import RunId, result_branch
 from fleet.core.plans.limits import parse_rung
 from fleet.errors import FleetError
-from fleet.features.table import FEATURES, load_part
+from fleet.features.parts import load_part
+from fleet.features.table import FEATURES
 from fleet.ports.worktrees import EffectError
 from fleet.read.program_view import Finding
 from fleet.runs.run_folder import make_state_dir

@@ -15,7 +15,8 @@ from fleet.errors import FleetError, UsageError
 from fleet.features.forge.forge import Forge, Pull
 from fleet.features.forge.open import open_forge
 from fleet.features.forge.place import Place, place_of_remote, pull_reference
-from fleet.features.table import FEATURES, Feature, load_part
+from fleet.features.parts import load_part
+from fleet.features.table import FEATURES, Feature
 from fleet.read.merge_view import MergeView
 from fleet.runs.crash_points import reached
 from fleet.runs.run_folder import FirstFact, RunFolder, runs_by_start
