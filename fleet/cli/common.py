@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from types import FrameType
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import anyio
 import typer
@@ -23,10 +23,10 @@ from fleet.cli.verbosity import is_quiet, show_note
 from fleet.config.environment import current
 from fleet.config.load import Loaded, load_config
 from fleet.config.schema import State
-from fleet.core.base.ids import SubtaskId, did_you_mean
+from fleet.core.base.ids import RunId, SubtaskId, did_you_mean
 from fleet.core.facts.facts import Fact
 from fleet.core.plans.limits import Reviewing
-from fleet.core.plans.plan import Subtask
+from fleet.core.plans.plan import Plan, Subtask
 from fleet.core.policy.requests import Request, request_problem
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError, UsageError, first_error
@@ -186,7 +186,17 @@ def _whose(run: FirstFact) -> str:
     )
 
 
-def find_subtask(state: RunState, id_: str) -> Subtask:
+class Planned(Protocol):
+    """A run with its plan."""
+
+    @property
+    def run(self) -> RunId: ...
+
+    @property
+    def plan(self) -> Plan: ...
+
+
+def find_subtask(state: Planned, id_: str) -> Subtask:
     spec = state.plan.subtask(SubtaskId(id_))
     if spec is None:
         raise UsageError(
@@ -195,7 +205,7 @@ def find_subtask(state: RunState, id_: str) -> Subtask:
     return spec
 
 
-def _subtasks_of(state: RunState) -> str:
+def _subtasks_of(state: Planned) -> str:
     """A hint with the names of a small plan."""
     ids = state.plan.ids
     if len(ids) > NAMED_SUBTASKS:

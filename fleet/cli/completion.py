@@ -14,8 +14,8 @@ from fleet.config.environment import current
 from fleet.config.load import load_config
 from fleet.core.base.ids import is_slug
 from fleet.core.history.evolve import evolve
-from fleet.core.state.state import RunState
 from fleet.errors import FleetError
+from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, find_run, git_folder, runs_by_start
 
@@ -48,14 +48,14 @@ def run_names(context: typer.Context) -> list[str]:
 
 def subtask_ids(context: typer.Context) -> list[str]:
     """The subtasks of the run that `--run` names, or of the latest."""
-    state = _state(context)
-    return [id_ for id_ in state.plan.ids if is_slug(id_)] if state is not None else []
+    run = _run(context)
+    return [id_ for id_ in run.plan.ids if is_slug(id_)] if run is not None else []
 
 
 def question_ids(context: typer.Context) -> list[str]:
     """The open questions of the run, the latest first."""
-    state = _state(context)
-    return [question.id for question in reversed(state.open_questions())] if state is not None else []
+    run = _run(context)
+    return [question.id for question in reversed(run.question_lines())] if run is not None else []
 
 
 def _runs(context: typer.Context) -> list[RunFolder]:
@@ -72,13 +72,13 @@ def _state_dir() -> Path:
     return Path(load_config(environ=current(), repository=None).config.state.dir)
 
 
-def _state(context: typer.Context) -> RunState | None:
-    """The state after the few facts that name subtasks and questions."""
+def _run(context: typer.Context) -> RunSnapshot | None:
+    """The run after the few facts that name subtasks and questions."""
     named: Any = context.params.get("named")
-    state: RunState | None = None
+    run: RunSnapshot | None = None
     with suppress(FleetError, OSError, LookupError, ValueError):
         folder = find_run(_state_dir(), named) if named else _runs(context)[0]
         with Journal(folder.journal) as journal:
             for fact in journal.facts_of(*_KINDS):
-                state = evolve(state, fact)
-    return state
+                run = just_after(evolve(run.state if run is not None else None, fact))
+    return run

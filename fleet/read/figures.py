@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from fleet.core.base.ids import RunId
 from fleet.core.base.usage import Spend
+from fleet.core.facts import facts as f
 from fleet.core.state.state import RunState, listed
 from fleet.core.state.status import Progress, is_refused, progress
 from fleet.read.base_view import BaseView, base_view
@@ -35,6 +36,8 @@ class RunFigures:
     """Whether it is a rehearsal in which planner and workers did history's commits again."""
     is_over: bool
     is_paused: bool
+    rests: bool
+    """Whether it is paused for the hours in which it starts nothing."""
     is_published: bool
     """Whether something landed that can be taken."""
     subtasks: int
@@ -71,6 +74,7 @@ def run_figures(state: RunState, now: float, *, alive: bool) -> RunFigures:
         for_real=state.for_real,
         is_over=state.ended,
         is_paused=state.paused,
+        rests=state.rests,
         is_published=bool(state.published),
         subtasks=len(state.subtasks),
         landed=progress(state),
@@ -94,8 +98,9 @@ def run_figures(state: RunState, now: float, *, alive: bool) -> RunFigures:
 class Ending:
     """How a run ended."""
 
+    ending: f.Ending
     word: str
-    """`landed`, `partial` and so on; `refused` if it ended before anything was done."""
+    """The same; `refused` if it ended before anything was done."""
     why: str
     is_good: bool
     """Whether everything landed."""
@@ -109,4 +114,4 @@ def run_ending(state: RunState) -> Ending | None:
         return None
     refusal = base_view(state) if is_refused(state) else None
     word = "refused" if refusal is not None else state.ending
-    return Ending(word, state.ending_why, state.ending == "landed", refusal)
+    return Ending(state.ending, word, state.ending_why, state.ending == "landed", refusal)

@@ -12,6 +12,7 @@ from fleet.core.plans.parameters import Parameter
 from fleet.core.plans.plan import PLANNER, Plan, Subtask
 from fleet.core.policy.requests import is_unreviewed, objections, waiting_for_approval
 from fleet.core.state.state import Review, RunState, Version
+from fleet.core.state.status import split_or_dropped
 from fleet.core.state.subtasks import SubtaskState
 
 
@@ -287,6 +288,13 @@ def _pending(state: RunState, spec: Subtask) -> PendingSubtask:
         since="rejected" if was_rejected else "approved",
         changes=spec_diff(before, spec) if before is not None and before != spec else (),
     )
+
+
+def remaining_plan(state: RunState) -> Plan:
+    """The plan without what was split or dropped."""
+    over = split_or_dropped(state)
+    subtasks = tuple(subtask for subtask in state.plan.subtasks if subtask.id not in over)
+    return state.plan.model_copy(update={"subtasks": subtasks})
 
 
 # ---- saved plan ------------------------------------------------------------------------------------------------------

@@ -36,19 +36,21 @@ from fleet.read.plan_graph import (
     standing,
     waiting_in,
 )
-from fleet.read.plan_views import PlanReview, plan_review
+from fleet.read.plan_views import PlanReview, VersionChangesView, plan_review, version_diffs
 from fleet.read.question_view import QuestionLine, QuestionView, question_line, question_view, when_read
 from fleet.read.queue import MergeQueue, ResultBranch, merge_queue, result_branch
 from fleet.read.run_view import (
     AttemptLine,
     PlannerCall,
     RunStatus,
+    RunView,
     ServiceView,
     StatusView,
     SubtaskLine,
     attempts_underway,
     outages,
     planner_call,
+    run_view,
     run_word,
     status_view,
     subtask_lines,
@@ -89,6 +91,11 @@ class RunSnapshot:
         return status_view(self.state, self.now, alive=self.alive)
 
     @cached_property
+    def story(self) -> RunView:
+        """It with the story of every incident."""
+        return run_view(self.state, self.now, alive=self.alive)
+
+    @cached_property
     def figures(self) -> RunFigures:
         return run_figures(self.state, self.now, alive=self.alive)
 
@@ -96,6 +103,12 @@ class RunSnapshot:
     def ending(self) -> Ending | None:
         """None while it has not ended."""
         return run_ending(self.state)
+
+    @property
+    def refused_for(self) -> Failure | None:
+        """If it was refused, the failure for which it was: of its planner, or else of a worker."""
+        workers = (subtask.failure for subtask in self.state.subtasks.values() if subtask.failure is not None)
+        return self.state.planning.last_failure or next(workers, None)
 
     @cached_property
     def remaining(self) -> RemainingView | None:
@@ -106,6 +119,12 @@ class RunSnapshot:
     def base_check(self) -> BaseView:
         """Set-up and gate on the base."""
         return base_view(self.state)
+
+    @property
+    def gate_commands(self) -> frozenset[str]:
+        """The commands of the gate, now and on the base."""
+        on_base = (check.command for check in self.state.base_checks)
+        return frozenset((self.state.gate_command or "", *on_base, *self.state.gate)) - {""}
 
     @property
     def relanding(self) -> Relanding | None:
@@ -235,6 +254,10 @@ class RunSnapshot:
         """The versions of the plan, the first one first."""
         return plan_versions(self.state)
 
+    def version_changes(self, first: int, last: int) -> tuple[VersionChangesView, ...]:
+        """Each version of its plan after `first` up to `last`, with its changes."""
+        return tuple(version_diffs(self.state.versions, first, last))
+
     def graph(self) -> list[Node]:
         """The plan as a graph. It depends on the plan alone."""
         return graph_in(self.state)
@@ -285,8 +308,21 @@ class RunSnapshot:
     def has_subtask(self, id_: str) -> bool:
         return id_ in self.state.subtasks
 
-    def subtask(self, id_: SubtaskId) -> SubtaskView:
-        return subtask_view(self.state, self.state.spec(id_), self.now)
+    def subtask(self, id_: SubtaskId, *, logs: str = "") -> SubtaskView:
+        """`logs` precedes the name of each log."""
+        return subtask_view(self.state, self.state.spec(id_), self.now, logs=logs)
+
+    def is_over(self, id_: SubtaskId, number: int | None = None) -> bool:
+        """Whether no worker says more about a subtask, or in one attempt at it."""
+        if self.state.ended:
+            return True
+        subtask = self.state.subtasks.get(id_)
+        if subtask is None:
+            return False
+        if number is None:
+            return subtask.closed
+        named = (attempt for attempt in subtask.attempts if attempt.number == number)
+        return any(attempt.commit is not None or attempt.ended_at is not None for attempt in named)
 
     def title(self, id_: SubtaskId) -> str:
         """The title of a subtask; empty if the plan has none of this name."""

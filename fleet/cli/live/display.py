@@ -3,7 +3,7 @@
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
@@ -19,11 +19,8 @@ from fleet.cli.live.terminal_data import library_of, start_pages
 from fleet.cli.verbosity import is_normal, show_note
 from fleet.config import environment
 from fleet.core.facts import facts as f
-from fleet.core.state.state import RunState
-from fleet.core.state.status import is_refused
 from fleet.errors import FleetError
 from fleet.read.run import RunSnapshot, just_after
-from fleet.read.run_view import status_view
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 
@@ -70,12 +67,12 @@ def work_and_show(fleet: Fleet, folder: RunFolder, display: Display) -> f.Ending
     try:
         with open_exporter(fleet, folder) as exporter, opened as screen:
             events = RunDisplay(folder, screen, shown, interactive=display.interactive)
-            state = run_async(lambda: run_engine(fleet, folder, exporter, STOPS, events))
+            run = run_async(lambda: run_engine(fleet, folder, exporter, STOPS, events))
     except FleetError as error:
         if refuse_unstarted(folder, error) and not display.as_json:
             show(["", *refusal_lines(just_after(folder.state()), f"{folder.path}/")])
         raise
-    return _conclude(fleet, folder, state, as_json=display.as_json)
+    return _conclude(fleet, folder, run, as_json=display.as_json)
 
 
 def _detach(fleet: Fleet, folder: RunFolder, display: Display) -> int:
@@ -85,7 +82,7 @@ def _detach(fleet: Fleet, folder: RunFolder, display: Display) -> int:
     if display.web:
         start_pages(folder)
     if display.as_json:
-        show_json(status_view(folder.state(), time.time(), alive=folder.alive))
+        show_json(RunSnapshot(folder.state(), time.time(), folder.alive).status)
     else:
         typer.echo(f"{folder.run}: running in the background; `fleet watch {folder.run}` shows it")
     return CONTINUES
@@ -103,7 +100,7 @@ def _on_full_screen(fleet: Fleet, folder: RunFolder) -> f.Ending | int | None:
             return CONTINUES
         if error := background.last_words():
             raise FleetError(error)
-    return _conclude(fleet, folder, folder.state(), as_json=False)
+    return _conclude(fleet, folder, just_after(folder.state()), as_json=False)
 
 
 def _facts_shown(folder: RunFolder) -> int:
@@ -112,19 +109,17 @@ def _facts_shown(folder: RunFolder) -> int:
         return journal.length if journal.facts_of("engine_started") else 0
 
 
-def _conclude(fleet: Fleet, folder: RunFolder, state: RunState, *, as_json: bool) -> f.Ending | None:
+def _conclude(fleet: Fleet, folder: RunFolder, run: RunSnapshot, *, as_json: bool) -> f.Ending | None:
     """Print how a run ended. Of one that was refused, the reason is raised after what led to it."""
-    now = time.time()
+    run = replace(run, now=time.time(), alive=False)
     if as_json:
-        show_json(status_view(state, now, alive=False))
-    elif is_refused(state):
-        show(["", *refusal_lines(just_after(state), f"{folder.path}/")])
-        workers = (subtask.failure for subtask in state.subtasks.values() if subtask.failure is not None)
-        failure = state.planning.last_failure or next(workers, None)
-        raise FleetError(fleet.explained(failure) if failure is not None else state.ending_why)
+        show_json(run.status)
+    elif run.word == "refused":
+        show(["", *refusal_lines(run, f"{folder.path}/")])
+        raise FleetError(fleet.explained(run.refused_for) if run.refused_for is not None else run.status.why)
     else:
-        show(["", *summary_lines(RunSnapshot(state, now, alive=False))])
-    return state.ending
+        show(["", *summary_lines(run)])
+    return run.ending.ending if run.ending is not None else None
 
 
 def has_full_screen() -> bool:

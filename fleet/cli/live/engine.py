@@ -35,11 +35,10 @@ from fleet.core.facts.facts import DrainRequested, EngineStarted, Fact, Paused, 
 from fleet.core.history.evolve import Follower, OnFact
 from fleet.core.plans.limits import Choices
 from fleet.core.policy.requests import Request
-from fleet.core.state.state import RunState
 from fleet.errors import FleetError
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES
-from fleet.read.run import just_after
+from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder
 
@@ -59,7 +58,7 @@ async def run_engine(
     exporter: Exporter | None,
     stops: Sequence[signal.Signals],
     display: RunDisplay | None = None,
-) -> RunState:
+) -> RunSnapshot:
     """Run the engine, and show what it does. The first signal of `stops` drains it, the second one stops it."""
     stop = CancelScope()
 
@@ -84,7 +83,7 @@ async def run_engine(
         tasks.cancel_scope.cancel()
     if display is not None:
         display.refresh()
-    return state
+    return just_after(state)
 
 
 def _shown_by(display: RunDisplay) -> OnFact:
@@ -233,7 +232,7 @@ async def keep_hours(
         return
     unpaused_at = -math.inf
 
-    def note(_: RunState | None, fact: Fact, __: RunState) -> None:
+    def note(_: object, fact: Fact, __: object) -> None:
         nonlocal unpaused_at
         if isinstance(fact, Unpaused) and fact.by != BY_HOURS:
             unpaused_at = fact.at
@@ -244,7 +243,7 @@ async def keep_hours(
             follower.catch_up(journal)
             is_asked = any(isinstance(request, Paused | Unpaused) for _, request in journal.requests())
             if follower.state is not None and not is_asked:
-                request = due(follower.state, hours, clock(), unpaused_at)
+                request = due(just_after(follower.state), hours, clock(), unpaused_at)
                 if request is not None:
                     send_requests(folder, request)
             await anyio.sleep(look_s)
@@ -255,12 +254,12 @@ def _has_rested(folder: RunFolder) -> bool:
         return any(isinstance(fact, Paused) and fact.by == BY_HOURS for fact in journal.facts_of("paused"))
 
 
-def due(state: RunState, hours: Hours | None, now: datetime, unpaused_at: float) -> Request | None:
+def due(run: RunSnapshot, hours: Hours | None, now: datetime, unpaused_at: float) -> Request | None:
     """What is to be requested: a pause in these hours, its end outside of them."""
     since = hours.since(now) if hours is not None else None
     if since is None:
-        return Unpaused(at=time.time(), by=BY_HOURS) if state.rests else None
-    if state.paused or unpaused_at >= since.timestamp():
+        return Unpaused(at=time.time(), by=BY_HOURS) if run.figures.rests else None
+    if run.figures.is_paused or unpaused_at >= since.timestamp():
         return None
     return Paused(at=time.time(), by=BY_HOURS)
 

@@ -17,10 +17,9 @@ from fleet.cli import common
 from fleet.cli.common import AsJson
 from fleet.cli.live.kept_metrics import keep_metrics
 from fleet.core.base.ids import RunId
-from fleet.core.state.state import RunState
-from fleet.core.state.status import is_refused
 from fleet.errors import FleetError
 from fleet.read.program_view import CleanView, LeftoverView, PartView
+from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.run_folder import RunFolder, all_runs, root_of
 from worktrees.base.fs import size_of
 from worktrees.leases.gc import Leftovers, Part, StoreUse, clean_run, remove_lost_store, remove_store, stores
@@ -215,11 +214,8 @@ def _is_included(folder: RunFolder, options: CleanOptions) -> bool:
     """Whether the options ask for the folders of runs that ended like this one."""
     if not options.runs and not options.ended:
         return False
-    try:
-        state = folder.state()
-    except FleetError:
-        return False
-    return state.ending == "landed" or is_refused(state) or (options.ended and state.ending is not None)
+    run = _run(folder)
+    return run is not None and run.ending is not None and (options.ended or run.word in {"landed", "refused"})
 
 
 def _known(state_dir: Path) -> set[RunId]:
@@ -229,9 +225,9 @@ def _known(state_dir: Path) -> set[RunId]:
 
 async def _of_branches(folders: Iterable[RunFolder], state_dir: Path) -> list[Leftover]:
     """The result branches of the repositories that runs worked in, and of the one that this is called in."""
-    states = {folder.run: state for folder in folders if (state := _state(folder)) is not None}
-    busy = {run for run, state in states.items() if not state.ended}
-    places = dict.fromkeys(Path(state.repository) for state in states.values())
+    runs = {folder.run: run for folder in folders if (run := _run(folder)) is not None}
+    busy = {name for name, run in runs.items() if run.ending is None}
+    places = dict.fromkeys(Path(run.figures.repository) for run in runs.values())
     if (here := root_of(common.HERE)) is not None:
         places[here.resolve()] = None
     found = [branch for place in places for branch in await result_branches(place, state_dir, busy)]
@@ -249,9 +245,10 @@ async def _of_branches(folders: Iterable[RunFolder], state_dir: Path) -> list[Le
     ]
 
 
-def _state(folder: RunFolder) -> RunState | None:
+def _run(folder: RunFolder) -> RunSnapshot | None:
+    """None if it can't be read."""
     try:
-        return folder.state()
+        return just_after(folder.state())
     except FleetError:
         return None
 

@@ -27,12 +27,11 @@ from fleet.config import environment
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
 from fleet.core.history.evolve import Follower
-from fleet.core.state.state import RunState
 from fleet.errors import FleetError, UsageError
 from fleet.read.base_view import dump_view
-from fleet.read.plan_views import version_diffs
-from fleet.read.run_view import LogView, StatusView, run_view, status_view
-from fleet.read.subtask_view import DiffView, subtask_view
+from fleet.read.run import RunSnapshot, just_after
+from fleet.read.run_view import LogView, StatusView, status_view
+from fleet.read.subtask_view import DiffView
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, all_runs, find_run, git_folder, is_same_repository, readable_runs, runs_dir
 from worktrees.leases.gc import stored_diff
@@ -104,7 +103,11 @@ def status(
     if watch:
         watch_status(folder, as_json=as_json)
         return
-    common.show_view(status_view(read_state(folder), time.time(), alive=folder.alive), status_lines, as_json=as_json)
+    common.show_view(_read(folder).status, status_lines, as_json=as_json)
+
+
+def _read(folder: RunFolder) -> RunSnapshot:
+    return RunSnapshot(read_state(folder), time.time(), folder.alive)
 
 
 def show_subtask(
@@ -140,55 +143,53 @@ def show_subtask(
     """
     if versions is not None and incident is not None:
         raise UsageError("--versions and --incident show different things", hint="use one of them")
-    folder, state, id_ = _find(subtask, named, repo)
-    now = time.time()
+    folder, run, id_ = _find(subtask, named, repo)
     if versions is not None:
-        _show_versions(state, versions, as_json=as_json)
+        _show_versions(run, versions, as_json=as_json)
     elif incident is not None:
-        _show_incident(state, incident, as_json=as_json)
+        _show_incident(run, incident, as_json=as_json)
     elif id_ is None:
         lines = partial(run_lines, logs=f"{folder.path}/")
-        common.show_view(run_view(state, now, alive=folder.alive), lines, as_json=as_json)
+        common.show_view(run.story, lines, as_json=as_json)
     else:
-        view = subtask_view(state, common.find_subtask(state, id_), now, logs=f"{folder.path}/")
+        view = run.subtask(common.find_subtask(run, id_).id, logs=f"{folder.path}/")
         common.show_view(view, subtask_lines, as_json=as_json)
 
 
-def _find(name: str | None, run: str | None, repo: Path) -> tuple[RunFolder, RunState, str | None]:
-    """The run with its state, and the id of a subtask in it: a name is a subtask of the latest run, or else a run."""
+def _find(name: str | None, run: str | None, repo: Path) -> tuple[RunFolder, RunSnapshot, str | None]:
+    """The run, and the id of a subtask in it: a name is a subtask of the latest run, or else a run."""
     state_dir = common.state_dir()
     if name is None or run is not None or "/" in name or not RunFolder(runs_dir(state_dir) / name).journal.is_file():
         folder = common.run_to_read(None, run, repo)
-        return folder, read_state(folder), name
+        return folder, _read(folder), name
     found = find_run(state_dir, name)
     with suppress(FleetError):  # there is no latest run, or it can't be read
         latest = common.run_to_read(None, None, repo)
-        state = read_state(latest)
-        if state.plan.subtask(SubtaskId(name)) is not None:
-            return latest, state, name
+        seen = _read(latest)
+        if seen.plan.subtask(SubtaskId(name)) is not None:
+            return latest, seen, name
         if latest == found:
-            return found, state, None
-    return found, read_state(found), None
+            return found, seen, None
+    return found, _read(found), None
 
 
-def _show_incident(state: RunState, number: int, *, as_json: bool) -> None:
-    incidents = run_view(state, time.time(), alive=False).incidents
-    incident = next((incident for incident in incidents if incident.number == number), None)
-    if incident is None:
+def _show_incident(run: RunSnapshot, number: int, *, as_json: bool) -> None:
+    incidents = run.incidents()
+    if all(incident.number != number for incident in incidents):
         numbers = f"it has {len(incidents)}, numbered from 1" if incidents else "nothing failed in it"
-        raise UsageError(f"{state.run} has no incident {number}: {numbers}")
-    common.show_view(incident, story_lines, as_json=as_json)
+        raise UsageError(f"{run.run} has no incident {number}: {numbers}")
+    common.show_view(run.incident(number), story_lines, as_json=as_json)
 
 
-def _show_versions(state: RunState, versions: str, *, as_json: bool) -> None:
+def _show_versions(run: RunSnapshot, versions: str, *, as_json: bool) -> None:
     bounds = re.fullmatch(r"(\d+)\.\.(\d+)", versions)
     if bounds is None or int(bounds[1]) >= int(bounds[2]):
         raise UsageError(
             f"--versions {versions}: write two versions, the older one first, such as 1..3 (0 is before any plan)"
         )
-    diffs = list(version_diffs(state.versions, int(bounds[1]), int(bounds[2])))
+    diffs = run.version_changes(int(bounds[1]), int(bounds[2]))
     if not diffs:
-        raise UsageError(f"{state.run} has no such versions", hint=f"its plan is at version {state.plan.version}")
+        raise UsageError(f"{run.run} has no such versions", hint=f"its plan is at version {run.plan.version}")
     if as_json:
         common.show_json(diffs)
     else:
@@ -221,12 +222,10 @@ def diff(
 
 async def change_of(folder: RunFolder, subtask: str, attempt: int | None) -> DiffView:
     """What an attempt changed; without a number the last one with a commit."""
-    state = read_state(folder)
-    spec = common.find_subtask(state, subtask)
+    run = _read(folder)
+    spec = common.find_subtask(run, subtask)
     commits = [
-        (a.number, a.base, a.commit)
-        for a in state.subtasks[spec.id].attempts
-        if a.commit and attempt in {None, a.number}
+        (a.number, a.base, a.commit) for a in run.subtask(spec.id).attempts if a.commit and attempt in {None, a.number}
     ]
     if not commits:
         raise UsageError(f"{subtask} has no commit yet", hint=f"`fleet show {subtask}` shows its attempts")
@@ -260,7 +259,7 @@ async def _watch(folder: RunFolder, journal: Journal, pause: Pause, *, in_place:
         state = follower.state
         will_change = alive and (state is None or not state.ended)
         if state is not None and (has_news or in_place or not will_change):
-            view = status_view(state, time.time(), alive=alive)
+            view = RunSnapshot(state, time.time(), alive).status
             if as_json:
                 sys.stdout.write(json.dumps(dump_view(view), ensure_ascii=False) + "\n")
             elif in_place:
@@ -317,14 +316,14 @@ def logs(
       fleet logs gate --run RUN
     """
     folder = common.run_to_read(None, named, repo)
-    state = read_state(folder)
-    if subtask in CHECK_LOGS and state.plan.subtask(SubtaskId(subtask)) is None:
+    run = _read(folder)
+    if subtask in CHECK_LOGS and run.plan.subtask(SubtaskId(subtask)) is None:
         if follow:
             raise UsageError(f"--follow shows conversations, and {subtask} has none", hint=f"`fleet logs {subtask}`")
-        common.show_view(check_log(folder, state, subtask), log_lines, as_json=as_json)
+        common.show_view(check_log(folder, run, subtask), log_lines, as_json=as_json)
         return
     if subtask != PLANNER:
-        common.find_subtask(state, subtask)
+        common.find_subtask(run, subtask)
     if follow:
         with Journal(folder.journal) as journal:
             followed = FollowedLog(folder, journal, subtask, attempt)
@@ -392,19 +391,12 @@ class FollowedLog:
         """The entries since the last call, and whether there will be more."""
         is_alive = self._folder.alive  # before reading, so that everything written until then is read
         self._follower.catch_up(self._journal)
-        will_grow = is_alive and not self._is_over(self._follower.state)
+        will_grow = is_alive and not self._is_over()
         return list(self._new_entries()), will_grow
 
-    def _is_over(self, state: RunState | None) -> bool:
-        if state is None or state.ended:
-            return state is not None
-        subtask = state.subtasks.get(SubtaskId(self._subtask))
-        if subtask is None:
-            return False
-        if self._only is None:
-            return subtask.closed
-        named = (attempt for attempt in subtask.attempts if attempt.number == self._only)
-        return any(attempt.commit is not None or attempt.ended_at is not None for attempt in named)
+    def _is_over(self) -> bool:
+        state = self._follower.state
+        return state is not None and just_after(state).is_over(SubtaskId(self._subtask), self._only)
 
     def _new_entries(self) -> Iterator[dict[str, Any]]:
         numbers = _numbers(self._folder.transcripts, self._subtask)
@@ -454,9 +446,9 @@ CHECK_LOGS = frozenset({"gate", "setup"})
 LINES = 20_000  # of a log on a terminal; the middle is left out
 
 
-def check_log(folder: RunFolder, state: RunState, of: str) -> LogView:
+def check_log(folder: RunFolder, run: RunSnapshot, of: str) -> LogView:
     """The last log of the gate or the set-up command. Raises `UsageError` where there is none."""
-    paths = _logs_of_setup(folder) if of == "setup" else _logs_of_gate(folder, state)
+    paths = _logs_of_setup(folder) if of == "setup" else _logs_of_gate(folder, run)
     if not paths:
         why = "no set-up command ran in it" if of == "setup" else "its gate did not run"
         raise UsageError(f"{folder.run} has no log of the {of}: {why}", hint=f"`fleet show {folder.run}` says more")
@@ -472,9 +464,8 @@ def _logs_of_setup(folder: RunFolder) -> list[Path]:
     return list(folder.checks.glob(f"{LOG}-*.log"))
 
 
-def _logs_of_gate(folder: RunFolder, state: RunState) -> list[Path]:
-    commands = {state.gate_command or "", *(check.command for check in state.base_checks), *state.gate} - {""}
-    return [path for command in commands for path in folder.checks.glob(f"{log_stem('*', command)}-*.log")]
+def _logs_of_gate(folder: RunFolder, run: RunSnapshot) -> list[Path]:
+    return [path for command in run.gate_commands for path in folder.checks.glob(f"{log_stem('*', command)}-*.log")]
 
 
 def log_lines(view: LogView) -> Iterator[str]:

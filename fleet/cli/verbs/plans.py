@@ -39,7 +39,6 @@ from fleet.config.environment import current
 from fleet.config.toml import read_text
 from fleet.core.base.ids import did_you_mean
 from fleet.core.plans.parameters import parameter_lines, read_parameters
-from fleet.core.state.status import split_or_dropped
 from fleet.errors import UsageError
 from fleet.read.estimate_view import plan_estimates
 from fleet.read.plan_views import (
@@ -50,6 +49,7 @@ from fleet.read.plan_views import (
     graph_view,
     parameter_view,
     plan_diff,
+    remaining_plan,
     saved_plan,
 )
 from fleet.runs.run_folder import RunFolder
@@ -250,9 +250,7 @@ def _load(name: str, sets: list[str] | None, repo: Path) -> GivenPlan:
         return load_plan_argument(Wiring(common.configuration(repo).config, current()).known, str(source), sets, repo)
     _refuse_sets(name, sets)
     state = source.state()
-    over = split_or_dropped(state)
-    subtasks = tuple(subtask for subtask in state.plan.subtasks if subtask.id not in over)
-    return GivenPlan(state.plan.model_copy(update={"subtasks": subtasks}), state.values, state.rollback)
+    return GivenPlan(remaining_plan(state), state.values, state.rollback)
 
 
 def _refuse_sets(run: str, sets: list[str] | None) -> None:

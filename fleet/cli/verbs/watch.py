@@ -24,7 +24,6 @@ from fleet.cli.verbosity import show_note
 from fleet.config import environment
 from fleet.core.facts.facts import Fact
 from fleet.core.history.evolve import Follower
-from fleet.core.state.state import RunState
 from fleet.errors import UsageError
 from fleet.read.program_view import WebView
 from fleet.read.run import RunSnapshot, just_after
@@ -73,7 +72,8 @@ async def _print_events(folder: RunFolder, *, speed: float | None, as_json: bool
 
 
 async def _print_feed(feed: FactFeed, *, as_json: bool) -> None:
-    follower = Follower(_print_json if as_json else _print_event)
+    printed = _print_json if as_json else _print_event
+    follower = Follower(lambda _, fact, after: printed(fact, just_after(after)))
     while True:
         alive = feed.alive  # before reading, so that everything written until then is printed
         follower.catch_up(feed)
@@ -88,12 +88,12 @@ async def _print_feed(feed: FactFeed, *, as_json: bool) -> None:
         common.show(["", *closing])
 
 
-def _print_json(_: RunState | None, fact: Fact, __: RunState) -> None:
+def _print_json(fact: Fact, _: RunSnapshot) -> None:
     sys.stdout.write(fact.model_dump_json() + "\n")
 
 
-def _print_event(_: RunState | None, fact: Fact, state: RunState) -> None:
-    common.show(event_lines(just_after(state), fact))
+def _print_event(fact: Fact, run: RunSnapshot) -> None:
+    common.show(event_lines(run, fact))
 
 
 # ---- web -------------------------------------------------------------------------------------------------------------

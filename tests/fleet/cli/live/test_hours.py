@@ -10,6 +10,7 @@ import pytest
 from fleet.cli.live.engine import due, keep_hours
 from fleet.core.base.hours import BY_HOURS, Hours, read_hours
 from fleet.core.facts.facts import Paused, Unpaused
+from fleet.read.run import just_after
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.core.story import Story, plan_of
@@ -43,7 +44,7 @@ def asked(hour: float, *, by: str | None = None, unpaused: float = 0) -> type | 
     story = Story(plan=plan_of("one"))
     if by is not None:
         story.happens(Paused(at=0, by=by))
-    request = due(story.state, NIGHT, at(hour), at(unpaused).timestamp())
+    request = due(just_after(story.state), NIGHT, at(hour), at(unpaused).timestamp())
     return type(request) if request is not None else None
 
 
