@@ -40,7 +40,7 @@ from fleet.cli.common import (
 from fleet.cli.completion import repository_of, run_names
 from fleet.config.environment import current, editor, user
 from fleet.config.toml import read_text
-from fleet.core.facts.facts import PlanRevised
+from fleet.core.facts.facts import PlanGraded, PlanRevised
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.lint import grade_plan
 from fleet.core.plans.parameters import example_settings, read_parameters
@@ -75,6 +75,12 @@ def revision_from(state: RunState, path: Path, settings: Mapping[str, str] = _NO
 def edit_plan(state: RunState) -> PlanRevised | None:
     """The revision that a person makes in an editor; None if nothing changed."""
     return _edit(dump_plan(state.plan, toml=True), "plan.toml", lambda path: revision_from(state, path))
+
+
+def with_warnings(state: RunState) -> RunState:
+    """The state with the linter's warnings about its plan."""
+    warnings = grade_plan(state.plan, without=split_or_dropped(state)).all
+    return evolve(state, PlanGraded(at=state.last_at, version=state.plan.version, warnings=warnings))
 
 
 def edit_run(folder: RunFolder, *, as_json: bool) -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.facts.fact_parts import Instruction
-from fleet.core.facts.facts import FailureKind, Finding, FindingResult, Strategy
+from fleet.core.facts.facts import FailureKind, Finding, FindingResult, PlanApproved, PlanRejected, Strategy
 from fleet.core.policy.endings import ends_unanswered_at
+from fleet.core.policy.requests import objections, waiting_for_approval
 from fleet.core.state.state import Question, RunState
 from fleet.core.state.status import phase
 from fleet.core.state.subtasks import Attempt, Mark, SubtaskState
@@ -184,6 +185,22 @@ class ReviewView:
     """What the linter notes about the plan."""
     alive: bool
     """Whether a process runs the run; if not, `fleet resume` takes the request."""
+
+
+def review_view(state: RunState, verdict: PlanApproved | PlanRejected, *, done: bool, alive: bool) -> ReviewView:
+    """What a verdict is about, and what waits besides."""
+    pending = waiting_for_approval(state)
+    subtasks = tuple(id_ for id_ in pending if verdict.subtasks is None or id_ in verdict.subtasks)
+    return ReviewView(
+        run=state.run,
+        version=verdict.version,
+        by=verdict.by,
+        done=done,
+        subtasks=subtasks,
+        waiting={id_: tuple(objections(state, id_)) for id_ in pending if not done or id_ not in subtasks},
+        plan_warnings=state.plan_warnings,
+        alive=alive,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ READS_STATE = {
     "fleet/cli/live/terminal_data.py",
     "fleet/cli/plan_editor.py",
     "fleet/cli/verbs/begin.py",
-    "fleet/cli/verbs/review.py",
     "fleet/features/audit/audit.py",
     "fleet/features/audit/audit_view.py",
     "fleet/features/forge/pull_requests.py",

@@ -11,7 +11,15 @@ from dashboards.text.plan_review import review_lines
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName, Yes
 from fleet.cli.completion import question_ids, subtask_ids
-from fleet.cli.plan_editor import Sets, edit_plan, parse_settings, plan_library, plan_names, revision_from
+from fleet.cli.plan_editor import (
+    Sets,
+    edit_plan,
+    parse_settings,
+    plan_library,
+    plan_names,
+    revision_from,
+    with_warnings,
+)
 from fleet.config.environment import user
 from fleet.core.base.ids import SubtaskId
 from fleet.core.facts.facts import (
@@ -19,20 +27,14 @@ from fleet.core.facts.facts import (
     InstructionGiven,
     Paused,
     PlanApproved,
-    PlanGraded,
     PlanRejected,
     QuestionAnswered,
     RetryRequested,
 )
 from fleet.core.history.evolve import evolve
-from fleet.core.plans.lint import grade_plan
-from fleet.core.policy.requests import objections, waiting_for_approval
-from fleet.core.state.state import RunState
-from fleet.core.state.status import split_or_dropped
 from fleet.errors import UsageError
 from fleet.read.plan_views import plan_review
-from fleet.read.question_view import ReviewView, when_read
-from fleet.runs.run_folder import RunFolder
+from fleet.read.question_view import review_view, when_read
 
 Only = Annotated[
     list[str] | None,
@@ -86,7 +88,7 @@ def approve(
         path = plan_library(Path(state.repository)).plan(plan)
         revised = revision_from(state, path, parse_settings(sets))
     if revised is not None:
-        state = _with_warnings(evolve(state, revised))
+        state = with_warnings(evolve(state, revised))
     subtasks = tuple(only) if only else None
     approved = PlanApproved(at=time.time(), version=state.plan.version, by=user(), subtasks=subtasks)
     common.check_request(state, approved)
@@ -98,17 +100,11 @@ def approve(
     if not dry_run:
         common.send_requests(folder, *([revised] if revised is not None else []), approved)
     if as_json:
-        common.show_json(review_view(folder, state, approved, done=not dry_run))
+        common.show_json(review_view(state, approved, done=not dry_run, alive=folder.alive))
     elif not dry_run:
         common.confirm_request(
             folder, approved.kind, f"plan version {approved.version} approved{_named(subtasks)}", as_json=False
         )
-
-
-def _with_warnings(state: RunState) -> RunState:
-    """The state with the linter's warnings about its plan."""
-    warnings = grade_plan(state.plan, without=split_or_dropped(state)).all
-    return evolve(state, PlanGraded(at=state.last_at, version=state.plan.version, warnings=warnings))
 
 
 def _says_yes(approval: PlanApproved) -> bool:
@@ -121,22 +117,6 @@ def _says_yes(approval: PlanApproved) -> bool:
 
 def _named(ids: Sequence[str] | None) -> str:
     return f": {', '.join(ids)}" if ids else ""
-
-
-def review_view(folder: RunFolder, state: RunState, verdict: PlanApproved | PlanRejected, *, done: bool) -> ReviewView:
-    """What a verdict is about, and what waits besides."""
-    pending = waiting_for_approval(state)
-    subtasks = tuple(id_ for id_ in pending if verdict.subtasks is None or id_ in verdict.subtasks)
-    return ReviewView(
-        run=state.run,
-        version=verdict.version,
-        by=verdict.by,
-        done=done,
-        subtasks=subtasks,
-        waiting={id_: tuple(objections(state, id_)) for id_ in pending if not done or id_ not in subtasks},
-        plan_warnings=state.plan_warnings,
-        alive=folder.alive,
-    )
 
 
 def reject(
@@ -164,7 +144,7 @@ def reject(
     common.check_request(state, rejected)
     common.send_requests(folder, rejected)
     if as_json:
-        common.show_json(review_view(folder, state, rejected, done=True))
+        common.show_json(review_view(state, rejected, done=True, alive=folder.alive))
     else:
         message = f"plan version {rejected.version} rejected{_named(subtasks)}; the planner will revise it"
         common.confirm_request(folder, rejected.kind, message, as_json=False)

@@ -16,7 +16,6 @@ from fleet.cli.common import flags, limits_of
 from fleet.cli.live.engine import Background
 from fleet.cli.verbs.look import change_of
 from fleet.cli.verbs.result import report_of
-from fleet.cli.verbs.review import review_view
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded
 from fleet.core.facts.facts import Paused, PlanApproved, QuestionAnswered
@@ -29,7 +28,7 @@ from fleet.features.serve_mcp import arguments as a
 from fleet.read.base_view import View, dump_view
 from fleet.read.needs import needed
 from fleet.read.plan_views import RunPlanView
-from fleet.read.question_view import RequestView
+from fleet.read.question_view import RequestView, review_view
 from fleet.read.run_view import run_view, status_view
 from fleet.read.subtask_view import subtask_view
 from fleet.runs.journal import Journal
@@ -167,7 +166,7 @@ class Desk:
         approved = PlanApproved(at=time.time(), version=given.version, by=_by(), subtasks=ids)
         common.check_request(state, approved)
         common.send_requests(folder, approved)
-        return dump_view(review_view(folder, state, approved, done=True))
+        return dump_view(review_view(state, approved, done=True, alive=folder.alive))
 
     # ---- runs
 
