@@ -345,8 +345,8 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
         waiting_for_approval={id_: tuple(objections(state, id_)) for id_ in open_for_approval(state)},
         reviews=state.reviews,
         reviewed=reviews_view(state),
-        nodes=node_views(state, alive=alive),
-        waiting_for_machines=waiting_for_machines(state, now),
+        nodes=node_views(state, alive=alive) if state.nodes else (),
+        waiting_for_machines=waiting_for_machines(state, now) if has_machines(state) else {},
         planner=_planner_health(state, now),
         estimates=run_estimates(state),
         remaining=remaining_view(state, now, alive=alive),
@@ -362,6 +362,11 @@ def _landing_view(state: RunState) -> LandingView:
         testing=len(state.landing.open_batches),
         full=is_full(state),
     )
+
+
+def has_machines(state: RunState) -> bool:
+    """Whether a subtask may have to wait for a machine; else nothing about nodes is computed."""
+    return bool(state.policy.machines.workers or state.subtasks.plan.labelled)
 
 
 def run_view(state: RunState, now: float, *, alive: bool) -> RunView:
