@@ -9,17 +9,16 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from dashboards.run_follower import FollowedRun, WatchedRun
-from dashboards.subtask_map import Need, needs
+from dashboards.subtask_map import Need, needs_at
 from dashboards.web.followed import Reader, Shown, repository_name
 from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Plan, Subtask
 from fleet.core.plans.revision import Drop, Revision, revision_between
-from fleet.core.policy.requests import REQUEST, Request, objections, request_problem, waiting_for_approval
-from fleet.core.state.state import RunState
-from fleet.core.state.status import Progress, progress, split_or_dropped
-from fleet.read.question_view import QuestionView, question_view
-from fleet.read.run_view import run_word
+from fleet.core.policy.requests import REQUEST, Request
+from fleet.read.figures import RunFigures
+from fleet.read.question_view import QuestionView
+from fleet.read.run import RunSnapshot
 
 ANSWERED = 20
 MOST_APPROVALS = 100
@@ -49,8 +48,8 @@ class Item:
 
 
 def items_of(run: FollowedRun) -> list[Item]:
-    state = run.state
-    return [] if state is None else [_item(run, state, need) for need in needs(run)]
+    snapshot = run.snapshot
+    return [] if snapshot is None else [_item(run, snapshot, need) for need in needs_at(run, snapshot)]
 
 
 async def inbox_page(reader: Reader) -> Shown:
@@ -59,9 +58,8 @@ async def inbox_page(reader: Reader) -> Shown:
     answered = [
         (run.feed.run, question)
         for run in runs
-        if run.state is not None
-        for question in run.state.questions.values()
-        if question.answer is not None
+        if (snapshot := run.snapshot) is not None
+        for question in snapshot.answered_questions()
     ]
     parts = {
         "inbox": reader.part("needs", items=items, with_run=True, empty="Nothing waits for you."),
@@ -70,17 +68,17 @@ async def inbox_page(reader: Reader) -> Shown:
     return Shown("Inbox", parts)
 
 
-def _item(run: FollowedRun, state: RunState, need: Need) -> Item:
-    question = state.questions.get(QuestionId(need.key.removeprefix("q:"))) if need.key.startswith("q:") else None
-    waiting = waiting_for_approval(state) if need.key == "approve" else ()
-    shown = [Approval(state.spec(id_), objections(state, id_)) for id_ in waiting[:MOST_APPROVALS]]
+def _item(run: FollowedRun, snapshot: RunSnapshot, need: Need) -> Item:
+    question = snapshot.questions.get(QuestionId(need.key.removeprefix("q:"))) if need.key.startswith("q:") else None
+    waiting = snapshot.waiting_for_approval if need.key == "approve" else ()
+    shown = [Approval(snapshot.spec(id_), snapshot.objections_to(id_)) for id_ in waiting[:MOST_APPROVALS]]
     return Item(
         run=run.feed.run,
         repository=repository_name(run),
         need=need,
-        question=question_view(state, question, run.now, alive=run.alive) if question is not None else None,
-        asked_s=run.now - question.asked_at if question is not None else 0.0,
-        version=state.plan.version,
+        question=question,
+        asked_s=snapshot.now - question.asked_at if question is not None else 0.0,
+        version=snapshot.plan.version,
         approvals=shown,
         more_approvals=len(waiting) - len(shown),
     )
@@ -100,15 +98,10 @@ class Card:
 
     run: str
     repository: str
-    goal: str
     word: str
     lane: Lane
     needs: list[Need]
-    landed: Progress
-    agents: int
-    dollars: float | None
-    seconds: float
-    simulated: bool
+    figures: RunFigures
 
 
 async def board_page(reader: Reader) -> Shown:
@@ -124,33 +117,27 @@ async def board_page(reader: Reader) -> Shown:
 
 
 def _card(run: FollowedRun) -> Card | None:
-    state = run.state
-    if state is None or not run.loaded:
+    snapshot = run.snapshot
+    if snapshot is None or not run.loaded:
         return None
-    waiting = needs(run)
+    waiting = needs_at(run, snapshot)
     return Card(
         run=run.feed.run,
         repository=repository_name(run),
-        goal=state.plan.goal or state.goal,
-        word=run_word(state, run.now, alive=run.alive),
-        lane=_lane(run, waiting),
+        word=snapshot.word,
+        lane=_lane(snapshot, waiting),
         needs=waiting,
-        landed=progress(state),
-        agents=run.working,
-        dollars=state.spent.dollars,
-        seconds=state.seconds(run.now),
-        simulated=state.simulated,
+        figures=snapshot.figures,
     )
 
 
-def _lane(run: FollowedRun, waiting: list[Need]) -> Lane:
-    state = run.state
+def _lane(snapshot: RunSnapshot, waiting: list[Need]) -> Lane:
     if waiting:
         return "needs"
-    if state is None or state.ended:
+    if snapshot.figures.is_over:
         return "done"
-    is_landing = bool(state.landing.queue or state.landing.open_batches)
-    return "landing" if is_landing and not run.working and state.planning.open is None else "working"
+    is_landing = bool(snapshot.queue.entries or snapshot.queue.testing)
+    return "landing" if is_landing and not snapshot.figures.working and snapshot.planner is None else "working"
 
 
 # ---- decisions -------------------------------------------------------------------------------------------------------
@@ -190,14 +177,14 @@ class Comments(BaseModel):
     text: str = Field(default="", max_length=LONGEST_COMMENT)
 
 
-def decide(run: WatchedRun, state: RunState, kind: str, given: Mapping[str, Any], by: str) -> str | None:
+def decide(run: WatchedRun, snapshot: RunSnapshot, kind: str, given: Mapping[str, Any], by: str) -> str | None:
     """Make a request of what a browser sent, and send it; return what is wrong with it."""
     if kind == "resume":
         return "the run is running already" if run.alive else run.feed.resume()
     if kind == "drop":
-        return _drop(run, state, SubtaskId(str(given.get("subtask", ""))), str(given.get("why", "")), by)
+        return _drop(run, snapshot, SubtaskId(str(given.get("subtask", ""))), str(given.get("why", "")), by)
     if kind == "plan":
-        return _edit(run, state, str(given.get("plan", "")), given.get("version"), by)
+        return _edit(run, snapshot, str(given.get("plan", "")), given.get("version"), by)
     if kind not in FIELDS:
         return f"there is no request {kind!r}"
     said = {name: value for name, value in given.items() if name in FIELDS[kind] and value not in ("", None, [])}
@@ -209,66 +196,65 @@ def decide(run: WatchedRun, state: RunState, kind: str, given: Mapping[str, Any]
     except ValidationError as error:
         first = error.errors()[0]
         return f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}"
-    return _send(run, state, request)
+    return _send(run, snapshot, request)
 
 
-def comment(run: WatchedRun, state: RunState, subtask: SubtaskId, given: Any, by: str) -> str | None:
+def comment(run: WatchedRun, snapshot: RunSnapshot, subtask: SubtaskId, given: Any, by: str) -> str | None:
     """Send comments on lines: to the attempt under way, or with another one; return what is wrong with them."""
     try:
         sent = Comments.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    attempts = state.subtasks[subtask].attempts if subtask in state.subtasks else ()
-    if sent.attempt > len(attempts):
+    if sent.attempt > (snapshot.attempts_at(subtask) if snapshot.has_subtask(subtask) else 0):
         return f"{subtask} has no attempt {sent.attempt}"
     if not sent.comments and not sent.text.strip():
         return "there is no comment yet"
-    commit = attempts[sent.attempt - 1].commit or ""
+    commit = snapshot.attempt(subtask, sent.attempt).commit or ""
     lines = [f"Comments of a reviewer on attempt {sent.attempt}{f', commit {commit[:12]}' if commit else ''}:"]
     lines += [sent.text.strip()] if sent.text.strip() else []
     lines += [f"- {each.path}:{each.line} ({each.side} side): {each.text.strip()}" for each in sent.comments]
     said = "\n".join(lines)
     retried = f.RetryRequested(at=run.clock(), subtask=subtask, guidance=said, by=by)
-    if request_problem(state, retried) is None:
-        return _send(run, state, retried)
-    return _send(run, state, f.InstructionGiven(at=run.clock(), subtask=subtask, text=said, by=by))
+    if snapshot.problem_of(retried) is None:
+        return _send(run, snapshot, retried)
+    return _send(run, snapshot, f.InstructionGiven(at=run.clock(), subtask=subtask, text=said, by=by))
 
 
-def _send(run: WatchedRun, state: RunState, request: Request) -> str | None:
-    problem = request_problem(state, request)
+def _send(run: WatchedRun, snapshot: RunSnapshot, request: Request) -> str | None:
+    problem = snapshot.problem_of(request)
     if problem is None:
         run.feed.ask(request)
     return problem
 
 
-def _drop(run: WatchedRun, state: RunState, subtask: SubtaskId, why: str, by: str) -> str | None:
+def _drop(run: WatchedRun, snapshot: RunSnapshot, subtask: SubtaskId, why: str, by: str) -> str | None:
     if not why.strip():
         return "give a reason: it is recorded in the plan"
     revision = Revision(assessment=f"dropped by {by}: {why.strip()}", drop=(Drop(id=subtask, why=why.strip()),))
-    return _send(run, state, f.PlanRevised(at=run.clock(), call=None, by=by, revision=revision))
+    return _send(run, snapshot, f.PlanRevised(at=run.clock(), call=None, by=by, revision=revision))
 
 
-def _edit(run: WatchedRun, state: RunState, text: str, version: object, by: str) -> str | None:
-    if str(version) != str(state.plan.version):
-        return f"the plan is at version {state.plan.version} now, not {version}; your text is based on an older one"
+def _edit(run: WatchedRun, snapshot: RunSnapshot, text: str, version: object, by: str) -> str | None:
+    if str(version) != str(snapshot.plan.version):
+        return f"the plan is at version {snapshot.plan.version} now, not {version}; your text is based on an older one"
     with TemporaryDirectory(prefix="fleet-plan-") as folder:
         path = Path(folder) / "plan.toml"
         path.write_text(text.replace("\r\n", "\n"), encoding="utf-8")
         edited = run.feed.read_plan(path)
     if not isinstance(edited, Plan):
         return edited
-    revision = revision_between(state.plan, edited, why=f"edited by {by}", without=split_or_dropped(state))
+    revision = revision_between(snapshot.plan, edited, why=f"edited by {by}", without=snapshot.split_or_dropped)
     if isinstance(revision, str):
         return revision
     if not revision.changes_plan:
         return "the plan is unchanged"
-    return _send(run, state, f.PlanRevised(at=run.clock(), call=None, by=by, revision=revision))
+    return _send(run, snapshot, f.PlanRevised(at=run.clock(), call=None, by=by, revision=revision))
 
 
-def plan_text(run: WatchedRun, state: RunState) -> str:
+def plan_text(run: WatchedRun, snapshot: RunSnapshot) -> str:
     """The plan as its file."""
     with TemporaryDirectory(prefix="fleet-plan-") as folder:
         path = Path(folder) / "plan.toml"
-        run.feed.write_plan(state.plan, path)
+        run.feed.write_plan(snapshot.plan, path)
         return path.read_text(encoding="utf-8")

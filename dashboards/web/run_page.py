@@ -4,7 +4,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import groupby, islice
+from operator import or_
 from pathlib import Path
 from typing import Literal, get_args
 from urllib.parse import quote
@@ -30,15 +32,11 @@ from dashboards.web.inbox import items_of
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
 from fleet.core.facts.facts import CheckRun
-from fleet.core.plans.plan import waves
-from fleet.core.state.state import Incident, RunState
-from fleet.core.state.status import Phase, Status, phase, statuses
-from fleet.core.state.subtasks import Attempt, SubtaskState, union
-from fleet.read.incident_view import incident_view
-from fleet.read.report_data import PlanNode, wave_parts
-from fleet.read.run_view import StatusView, status_view
-from fleet.read.state_map import State, state_sets, subtask_map
-from fleet.read.subtask_view import subtask_view
+from fleet.read.report_data import PlanNode
+from fleet.read.run import RunSnapshot
+from fleet.read.run_view import SubtaskStatus
+from fleet.read.state_map import State
+from fleet.read.subtask_view import AttemptView
 
 MOST_CELLS = 400  # of the map, each a link; of a larger run it shows signs
 MOST_SIGNS = 1_500  # of which each stands for as many subtasks as it takes
@@ -62,46 +60,40 @@ class Cell:
     """A subtask on the map."""
 
     id: SubtaskId
-    status: Status
+    status: SubtaskStatus
     attempts: int
-
-
-@dataclass(frozen=True, slots=True)
-class AtWork:
-    """An attempt under way."""
-
-    subtask: SubtaskState
-    attempt: Attempt
-    phase: Phase
-    seconds: float
 
 
 async def run_page(reader: Reader, name: str) -> Shown:
     run = await opened(reader, name)
-    state = run.state
-    if state is None:
+    snapshot = run.snapshot
+    if snapshot is None:
         return Shown(name, {"head": reader.part("loading", run=name)})
-    view = status_view(state, run.now, alive=run.alive)
-    return Shown(f"{name}: {view.state}", dict(run_parts(reader, run, state, view)))
+    return Shown(f"{name}: {snapshot.word}", dict(run_parts(reader, run, snapshot)))
 
 
-def run_parts(reader: Reader, run: WatchedRun, state: RunState, view: StatusView) -> Iterator[tuple[str, Markup]]:
+def run_parts(reader: Reader, run: WatchedRun, snapshot: RunSnapshot) -> Iterator[tuple[str, Markup]]:
     """The parts of the page, also of a run as it was."""
-    name = run.feed.run
-    where = {} if is_wide(state) else statuses(state, run.now)
-    yield "head", reader.part("run_head", view=view, repository=repository_name(run), state=state, loaded=run.loaded)
+    name, now, view = run.feed.run, snapshot.now, snapshot.status
+    head = {"view": view, "figures": snapshot.figures, "repository": repository_name(run), "loaded": run.loaded}
+    yield "head", reader.part("run_head", **head)
     yield "needs", reader.part("needs", items=items_of(run), with_run=False, empty="")
     numbers = {"view": view, "an_hour": run.commits_an_hour(), "landings": _bars(run.landings(BINS))}
     estimates = estimate_rows(view.estimates) if view.estimates else []
     yield "numbers", reader.part("numbers", **numbers, estimates=estimates)
-    yield "map", _map(reader, run, state, where, view.subtasks)
-    yield "graph", graph_part(reader, run, state, where)
-    yield "agents", reader.part("agents", agents=_at_work(run, state), more=max(0, run.working - AGENTS), run=name)
-    tested = {member.subtask for batch in state.landing.open_batches for member in batch.members}
-    queue = [id_ for id_ in state.landing.queue if id_ not in tested]
-    yield "landing", reader.part("landing", landing=state.landing, queue=queue, run=name, now=run.now, most=QUEUE)
-    yield "events", reader.part("events", events=list(islice(reversed(run.events), EVENTS)), state=state, run=name)
-    yield "incidents", reader.part("incidents", **_incidents(state, run.now), run=name)
+    yield "map", _map(reader, run, snapshot)
+    yield "graph", graph_part(reader, run, snapshot)
+    agents = [agent for agent in snapshot.agents() if agent.subtask is not None]
+    yield "agents", reader.part("agents", agents=agents[:AGENTS], more=max(0, len(agents) - AGENTS), run=name, now=now)
+    landing = snapshot.queue
+    tested = {id_ for batch in landing.testing for id_ in batch.members}
+    queue = [entry.subtask for entry in landing.entries if entry.subtask not in tested]
+    yield "landing", reader.part("landing", landing=landing, queue=queue, run=name, now=now, most=QUEUE)
+    events = list(islice(reversed(run.events), EVENTS))
+    yield "events", reader.part("events", events=events, snapshot=snapshot, run=name)
+    incidents = snapshot.incidents()
+    shown = [snapshot.incident(each.number) for each in incidents[:INCIDENTS]]
+    yield "incidents", reader.part("incidents", incidents=shown, total=len(incidents), run=name)
 
 
 def _bars(counts: Sequence[int]) -> list[tuple[int, int]]:
@@ -110,92 +102,69 @@ def _bars(counts: Sequence[int]) -> list[tuple[int, int]]:
     return [(place, round(count / top * 24)) for place, count in enumerate(counts)] if top else []
 
 
-def _at_work(run: WatchedRun, state: RunState) -> list[AtWork]:
-    """Those at work, the longest first; after them those whose work is being checked or waits to land."""
-    if not run.alive:
-        return []
-    busy = sorted(state.underway(), key=lambda pair: (pair[1].commit is not None, pair[1].started_at))[:AGENTS]
-    return [AtWork(subtask, attempt, phase(attempt), run.now - attempt.started_at) for subtask, attempt in busy]
-
-
-def is_wide(state: RunState) -> bool:
+def _is_wide(snapshot: RunSnapshot) -> bool:
     """Whether there are so many subtasks that none is shown by itself. Then sets say what is to be said of them."""
-    return len(state.subtasks) > DRAWN and not state.areas
+    return snapshot.figures.subtasks > DRAWN and not snapshot.has_areas
 
 
-def _wave_counts(run: WatchedRun, state: RunState) -> list[Counter[str]]:
+def _wave_counts(run: WatchedRun, snapshot: RunSnapshot) -> list[Counter[str]]:
     """How many subtasks of each wave have each tone, without a look at any of them."""
-    order = run.derive("sets", state.plan, lambda: [state.subtasks.set_of(ids) for ids in waves(state.plan)])
-    sets = state_sets(state, alive=run.alive)
-    tones = {tone: union(sets[name] for name in names) for tone, names in TONE_OF_STATES.items()}
+    order, sets = run.derive("sets", snapshot.plan, snapshot.wave_sets), snapshot.state_sets
+    tones = {tone: reduce(or_, (sets[name] for name in names)) for tone, names in TONE_OF_STATES.items()}
     return [Counter({tone: (wave & chosen).bit_count() for tone, chosen in tones.items()}) for wave in order]
 
 
-def graph_part(reader: Reader, run: WatchedRun, state: RunState, where: Mapping[SubtaskId, Status]) -> Markup:
-    """The plan as a graph; nothing where no subtask needs another. `where` may be empty in a wide run."""
-    if is_wide(state):
-        picture = graph(wave_graph(_wave_counts(run, state)), GRAPH)
+def graph_part(reader: Reader, run: WatchedRun, snapshot: RunSnapshot) -> Markup:
+    """The plan as a graph; nothing where no subtask needs another."""
+    if _is_wide(snapshot):
+        picture = graph(wave_graph(_wave_counts(run, snapshot)), GRAPH)
         return reader.part("graph", graph=Markup(picture), run=run.feed.run)  # noqa: S704 - drawn by the report
-    name, order = run.feed.run, run.derive("waves", state.plan, lambda: wave_parts(state))
+    name, order = run.feed.run, run.derive("waves", snapshot.plan, snapshot.wave_parts)
     if len(order) <= 1:
         return reader.part("graph", graph="", run=name)
-    columns = [[PlanNode(*rest, where[rest[0]]) for rest in wave] for wave in order]
+    columns = [[PlanNode(*rest, snapshot.statuses[rest[0]]) for rest in wave] for wave in order]
     picture = graph(plan_graph(columns, lambda id_: f"/runs/{quote(name)}/subtasks/{quote(id_)}{reader.then}"), GRAPH)
     return reader.part("graph", graph=Markup(picture), run=name)  # noqa: S704 - drawn and escaped by the report
 
 
-def _map(
-    reader: Reader,
-    run: WatchedRun,
-    state: RunState,
-    where: Mapping[SubtaskId, Status],
-    numbers: Mapping[Status, int],
-) -> Markup:
-    counts, name, total = _ordered(numbers), run.feed.run, len(state.subtasks)
+def _map(reader: Reader, run: WatchedRun, snapshot: RunSnapshot) -> Markup:
+    counts, name, total = _ordered(snapshot.status.subtasks), run.feed.run, snapshot.figures.subtasks
     if total > MOST_CELLS:
-        small = subtask_map(state, MOST_SIGNS, alive=run.alive)
+        small = snapshot.subtask_map(MOST_SIGNS)
         stretches = [(sign, sum(1 for _ in group)) for sign, group in groupby(small.cells)]
         return reader.part("map", cells=[], stretches=stretches, each=small.each, counts=counts, total=total, run=name)
-    cells = [Cell(id_, status, len(state.subtasks[id_].attempts)) for id_, status in where.items()]
+    cells = [Cell(row.id, row.status, row.attempts) for row in snapshot.subtasks]
     return reader.part("map", cells=cells, stretches=[], each=1, counts=counts, total=total, run=name)
 
 
-def _ordered(counts: Mapping[Status, int]) -> dict[Status, int]:
-    return {status: counts[status] for status in get_args(Status) if counts.get(status)}
-
-
-def _incidents(state: RunState, now: float) -> Mapping[str, object]:
-    """Open ones first, then the latest."""
-    latest: Sequence[Incident] = list(islice(reversed(state.incidents), 5 * INCIDENTS))
-    ordered = sorted(latest, key=lambda incident: incident.closed_at is not None)[:INCIDENTS]
-    return {"incidents": [incident_view(state, each, now) for each in ordered], "total": len(state.incidents)}
+def _ordered(counts: Mapping[SubtaskStatus, int]) -> dict[SubtaskStatus, int]:
+    return {status: counts[status] for status in get_args(SubtaskStatus) if counts.get(status)}
 
 
 async def subtasks_page(reader: Reader, name: str) -> Shown:
     """The list of subtasks, by status and words, in pages."""
     reader, run = await opened_then(reader, name)
-    state = run.state
-    if state is None:
+    snapshot = run.snapshot
+    if snapshot is None:
         return Shown(name, {"head": reader.part("loading", run=name)})
-    where = statuses(state, run.now)
     wanted, needle = reader.query.get("status", ""), reader.query.get("q", "").strip().lower()
     rows = [
-        (state.spec(id_), state.subtasks[id_], status)
-        for id_, status in where.items()
-        if (not wanted or status == wanted)
-        and (not needle or needle in id_.lower() or needle in state.spec(id_).title.lower())
+        row
+        for row in snapshot.subtasks
+        if (not wanted or row.status == wanted)
+        and (not needle or needle in row.id.lower() or needle in row.title.lower())
     ]
     number = reader.query.get("page", "1")
     page = min(max(1, int(number) if number.isdecimal() and len(number) < 7 else 1), max(1, -(-len(rows) // ROWS)))  # noqa: PLR2004
     part = reader.part(
         "subtasks",
-        rows=rows[(page - 1) * ROWS : page * ROWS],
+        rows=[(row, snapshot.spend_of(row.id)) for row in rows[(page - 1) * ROWS : page * ROWS]],
         total=len(rows),
         page=page,
         pages=-(-len(rows) // ROWS),
         wanted=wanted,
         needle=needle,
-        counts=_ordered(Counter(where.values())),
+        counts=_ordered(Counter(snapshot.statuses.values())),
         run=name,
         at=reader.at,
     )
@@ -227,16 +196,15 @@ async def replay_page(reader: Reader, name: str) -> Shown:
     at = place(reader.query.get("at", ""), past)
     reader = replace(reader, at=at, may_decide=False)
     then = past.at(at)
-    state = then.state
-    if state is None:
+    snapshot = then.snapshot
+    if snapshot is None:
         raise ValueError(f"{name} has no state after its fact {at}")
     common = {"run": name, "at": at, "last": len(past), "loaded": past.loaded, "stride": max(1, len(past) // 150)}
-    view = status_view(state, then.now, alive=then.alive)
     parts = {
-        "head": reader.part("replay_head", view=view, **common),
+        "head": reader.part("replay_head", view=snapshot.status, **common),
         "slider": reader.part("slider", **common),
-        "moment": reader.part("moment", seconds=past.moment(at), now=then.now, steps=_steps(past, at), **common),
-        **{id_: part for id_, part in run_parts(reader, then, state, view) if id_ not in {"head", "needs"}},
+        "moment": reader.part("moment", seconds=past.moment(at), now=snapshot.now, steps=_steps(past, at), **common),
+        **{id_: part for id_, part in run_parts(reader, then, snapshot) if id_ not in {"head", "needs"}},
     }
     return Shown(f"{name}: replay", parts, is_live=False)
 
@@ -264,20 +232,18 @@ ACCOUNTING = frozenset({"request_id", "usage", "stop_reason"})  # fields that on
 
 async def subtask_page(reader: Reader, name: str, id_: str) -> Shown:
     reader, run = await opened_then(reader, name)
-    state = run.state
-    if state is None or id_ not in state.subtasks:
+    snapshot = run.snapshot
+    if snapshot is None or not snapshot.has_subtask(id_):
         if reader.at is not None:
             raise NoSuchPageError(f"{name} had no subtask {id_} at its fact {reader.at}.")
         raise NoSuchPageError(f"{name} has no subtask {id_}.")
-    subtask = state.subtasks[SubtaskId(id_)]
-    view = subtask_view(state, state.spec(subtask.id), run.now)
-    attempt = _attempt(subtask, reader.query.get("attempt", ""))
-    question = state.questions[subtask.question] if subtask.question is not None else None
-    is_open = subtask.landed is None
+    view, question = snapshot.subtask(SubtaskId(id_)), snapshot.question_about(SubtaskId(id_))
+    attempt = _attempt(view.attempts, reader.query.get("attempt", ""))
+    is_open, is_over = view.landed is None, snapshot.figures.is_over
     common = {"run": name, "id": id_, "shown": attempt, "at": reader.at, "may_comment": reader.may_decide and is_open}
     parts = {
-        "head": reader.part("subtask_head", view=view, state=state, question=question, **common),
-        "attempts": reader.part("attempts", view=view, state=state, **common),
+        "head": reader.part("subtask_head", view=view, is_over=is_over, question=question, **common),
+        "attempts": reader.part("attempts", view=view, **common),
         "conversation": reader.part("conversation", lines=_conversation(run, id_, attempt), **common),
         "checks": reader.part("checks", checks=_checks(run, attempt), **common),
         "diff": await _diff(reader, run, attempt, common),
@@ -285,14 +251,13 @@ async def subtask_page(reader: Reader, name: str, id_: str) -> Shown:
     return Shown(f"{id_}: {view.status}", parts, is_live=reader.at is None)
 
 
-def _attempt(subtask: SubtaskState, number: str) -> Attempt | None:
+def _attempt(attempts: Sequence[AttemptView], number: str) -> AttemptView | None:
     """The attempt that is asked for, or else the last one."""
-    attempts = subtask.attempts
     chosen = [attempt for attempt in attempts if str(attempt.number) == number]
     return chosen[0] if chosen else attempts[-1] if attempts else None
 
 
-def _conversation(run: WatchedRun, id_: str, attempt: Attempt | None) -> Sequence[str]:
+def _conversation(run: WatchedRun, id_: str, attempt: AttemptView | None) -> Sequence[str]:
     if attempt is None:
         return ()
     entries = []
@@ -315,7 +280,7 @@ def _tail(path: Path) -> str:
         return ""
 
 
-def _checks(run: WatchedRun, attempt: Attempt | None) -> list[tuple[CheckRun, str]]:
+def _checks(run: WatchedRun, attempt: AttemptView | None) -> list[tuple[CheckRun, str]]:
     """Each check with its output: its log, or the end of the output where no log was kept."""
     checks = attempt.checks if attempt is not None else ()
     return [(check, (_beginning(run.feed.log(check.log)) if check.log else "") or check.output) for check in checks]
@@ -329,7 +294,7 @@ def _beginning(path: Path) -> str:
         return ""
 
 
-async def _diff(reader: Reader, run: WatchedRun, attempt: Attempt | None, common: Mapping[str, object]) -> Markup:
+async def _diff(reader: Reader, run: WatchedRun, attempt: AttemptView | None, common: Mapping[str, object]) -> Markup:
     if attempt is None or attempt.commit is None:
         return reader.part("diff", files=[], left_out=0, why="No commit yet.", **common)
     patch = await reader.runs.diff(run, attempt.base, attempt.commit)

@@ -36,13 +36,12 @@ from dashboards.web.access import (
 from dashboards.web.followed import FollowedRuns, NoSuchPageError, Reader, Shown, opened
 from dashboards.web.inbox import board_page, inbox_page
 from dashboards.web.rendering import environment, version_of
-from dashboards.web.run_page import graph_part, is_wide, replay_page, run_page, subtask_page, subtasks_page
+from dashboards.web.run_page import graph_part, replay_page, run_page, subtask_page, subtasks_page
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
-from fleet.core.state.state import RunState
-from fleet.core.state.status import statuses
 from fleet.errors import FleetError
 from fleet.read.report_data import report_data
+from fleet.read.run import RunSnapshot
 
 LARGEST_BODY = 4 * 1024 * 1024  # a plan of 10,000 subtasks fits
 STATIC = Path(__file__).parent / "static"
@@ -54,7 +53,7 @@ ENTER = (
     '<!doctype html><meta http-equiv="refresh" content="0;url={page}"><title>fleet</title><a href="{page}">Continue</a>'
 )
 """A page, and not a redirect: where a page elsewhere held the link, a browser would redirect without the new cookie."""
-Change = Callable[[WatchedRun, RunState, str], str | None]
+Change = Callable[[WatchedRun, RunSnapshot, str], str | None]
 """Sends a request to a run, or returns what is wrong with it."""
 Scrape = Callable[[str], tuple[bytes, str]]
 """The metrics in the format that an Accept header asks for, and its content type. It reads journals, and blocks."""
@@ -186,35 +185,37 @@ class Site:
             run = await opened(reader, request.match_info["run"])
         except NoSuchPageError as error:
             return self._not_found(request, str(error))
-        state = run.state
-        text = inbox.plan_text(run, state) if state is not None and state.plan.subtasks else ""
-        name, version = run.feed.run, state.plan.version if state is not None else 0
+        snapshot = run.snapshot
+        text = inbox.plan_text(run, snapshot) if snapshot is not None and snapshot.plan.subtasks else ""
+        name, version = run.feed.run, snapshot.plan.version if snapshot is not None else 0
         parts = {"title": reader.part("plan_title", run=name, version=version)}
-        if state is not None:
-            where = {} if is_wide(state) else statuses(state, run.now)
-            parts["graph"] = graph_part(reader, run, state, where)
-        parts["plan"] = reader.part("plan", text=text, run=name, version=version, state=state)
+        if snapshot is not None:
+            parts["graph"] = graph_part(reader, run, snapshot)
+        is_over = snapshot is not None and snapshot.figures.is_over
+        parts["plan"] = reader.part("plan", text=text, run=name, version=version, is_over=is_over)
         return self._html(request, Shown(f"Plan of {name}", parts, is_live=False))
 
     # ---- deciding
 
     async def _decide(self, request: web.Request) -> web.Response:
         kind, given = request.match_info["kind"], await _json(request)
-        return await self._change(request, lambda run, state, by: inbox.decide(run, state, kind, given, by))
+        return await self._change(request, lambda run, snapshot, by: inbox.decide(run, snapshot, kind, given, by))
 
     async def _comment(self, request: web.Request) -> web.Response:
         subtask, given = SubtaskId(request.match_info["subtask"]), await _json(request)
-        return await self._change(request, lambda run, state, by: inbox.comment(run, state, subtask, given, by))
+        return await self._change(request, lambda run, snapshot, by: inbox.comment(run, snapshot, subtask, given, by))
 
     async def _change(self, request: web.Request, change: Change) -> web.Response:
         run = self._runs.watched(request.match_info["run"])
         if run is None:
             return refusal(404, "There is no such run.")
         await self._runs.load(run, LOAD_S)
-        if run.state is None or not run.loaded:
+        if run.loaded:
+            run.catch_up(LOAD_S)
+        snapshot = run.snapshot
+        if snapshot is None or not run.loaded:
             return _result("the run is still being read; try again in a moment")
-        run.catch_up(LOAD_S)
-        return _result(change(run, run.state, f"{self._user} via web {request[SESSION].id}"))
+        return _result(change(run, snapshot, f"{self._user} via web {request[SESSION].id}"))
 
     # ---- who may look
 

@@ -6,7 +6,7 @@ from graphlib import TopologicalSorter
 from itertools import pairwise
 
 from fleet.core.base.ids import Sha, SubtaskId
-from fleet.core.plans.plan import Plan, Subtask
+from fleet.core.plans.plan import Plan, Subtask, waves
 from fleet.core.policy.requests import unapproved
 from fleet.core.state.state import RunState, Version
 from fleet.core.state.status import Status, status_of
@@ -123,6 +123,20 @@ def standing(state: RunState, id_: SubtaskId, now: float) -> Standing:
     subtask = state.subtasks[id_]
     awaits_approval = bool(unapproved(state) >> state.subtasks.plan.bits[id_] & 1)
     return Standing(status_of(state, id_, now), awaits_approval, len(subtask.attempts), subtask.landed)
+
+
+# ---- waves -----------------------------------------------------------------------------------------------------------
+
+
+WaveParts = Sequence[Sequence[tuple[SubtaskId, str, tuple[SubtaskId, ...], SubtaskId | None]]]
+
+
+def wave_parts(state: RunState) -> WaveParts:
+    """The subtasks in waves, each with its title, what it needs and its area. They change with the plan only."""
+    return [
+        [(id_, state.specs[id_].title, state.specs[id_].depends_on, state.subtasks[id_].area) for id_ in wave]
+        for wave in waves(state.plan)
+    ]
 
 
 # ---- versions --------------------------------------------------------------------------------------------------------

@@ -39,6 +39,9 @@ class QuestionLine:
     question: str
     command: str
     """What to type; `TEXT` stands for the answer."""
+    answer: str | None
+    """None while it is open."""
+    answered_by: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,8 @@ def question_view(state: RunState, question: Question, now: float, *, alive: boo
 
 
 def question_line(question: Question) -> QuestionLine:
-    return QuestionLine(question.id, question.about, question.text, reply_command(question))
+    answer = question.answer, question.answered_by
+    return QuestionLine(question.id, question.about, question.text, reply_command(question), *answer)
 
 
 def ends_in(state: RunState, now: float) -> float | None:

@@ -12,7 +12,6 @@ from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Reviewing
-from fleet.core.plans.plan import waves
 from fleet.core.policy.requests import objections, open_for_approval, rules_text
 from fleet.core.state.state import STRATEGIES, Incident, Review, RunState
 from fleet.core.state.status import OVER, Progress, Status, progress, status_of, statuses
@@ -20,6 +19,7 @@ from fleet.read.base_view import BaseView, base_view
 from fleet.read.incident_view import IncidentCounts, IncidentView, incident_views, rate_of
 from fleet.read.needs import NeedKind
 from fleet.read.nodes_view import NodeUseView
+from fleet.read.plan_graph import wave_parts
 from fleet.read.question_view import InstructionView, QuestionView, ReviewsView, instruction_views
 from fleet.read.run_view import RunStatus, StatusView, TokensView, status_view
 
@@ -118,17 +118,6 @@ def attempt_spans(state: RunState, seconds_at: Callable[[float], float]) -> list
 def plan_waves(state: RunState, now: float) -> Sequence[Sequence[PlanNode]]:
     """The subtasks in waves: each needs only those of earlier ones."""
     return [[PlanNode(*rest, status_of(state, rest[0], now)) for rest in wave] for wave in wave_parts(state)]
-
-
-WaveParts = Sequence[Sequence[tuple[SubtaskId, str, tuple[SubtaskId, ...], SubtaskId | None]]]
-
-
-def wave_parts(state: RunState) -> WaveParts:
-    """The nodes without their status: they change with the plan only."""
-    return [
-        [(id_, state.specs[id_].title, state.specs[id_].depends_on, state.subtasks[id_].area) for id_ in wave]
-        for wave in waves(state.plan)
-    ]
 
 
 # ---- said ------------------------------------------------------------------------------------------------------------

@@ -9,11 +9,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fleet.core.base.ids import QuestionId, RunId, SubtaskId
+from fleet.core.base.usage import Spend
 from fleet.core.facts.facts import Failure, FailureKind, Relanding
-from fleet.core.plans.plan import PLANNER, Plan
-from fleet.core.policy.requests import Request, awaits_approval, is_being_revised, request_problem, waiting_for_approval
+from fleet.core.plans.plan import PLANNER, Plan, Subtask, waves
+from fleet.core.policy.requests import (
+    Request,
+    awaits_approval,
+    is_being_revised,
+    objections,
+    request_problem,
+    waiting_for_approval,
+)
 from fleet.core.state.state import RunState
-from fleet.core.state.status import Phase, Status, phase, split_or_dropped, status_of
+from fleet.core.state.status import Phase, Status, phase, split_or_dropped, status_of, statuses
 from fleet.core.state.subtasks import Set
 from fleet.read.agent_rows import AgentOrder, AgentRow, agent_rows
 from fleet.read.base_view import BaseView, base_view
@@ -30,11 +38,13 @@ from fleet.read.plan_graph import (
     PlanVersion,
     Standing,
     Waiting,
+    WaveParts,
     closed,
     graph_in,
     plan_versions,
     standing,
     waiting_in,
+    wave_parts,
 )
 from fleet.read.plan_views import PlanReview, VersionChangesView, plan_review, version_diffs
 from fleet.read.question_view import QuestionLine, QuestionView, question_line, question_view, when_read
@@ -147,6 +157,10 @@ class RunSnapshot:
     def waiting_for_approval(self) -> tuple[SubtaskId, ...]:
         return waiting_for_approval(self.state)
 
+    def objections_to(self, id_: SubtaskId) -> tuple[str, ...]:
+        """Why the rules do not approve a subtask."""
+        return objections(self.state, id_)
+
     @property
     def asks_about_plan(self) -> bool:
         """Whether a person has to decide now: after the rules have, and not while the planner revises."""
@@ -178,6 +192,10 @@ class RunSnapshot:
     def question_lines(self) -> list[QuestionLine]:
         """The open questions in short."""
         return [question_line(question) for question in self.state.open_questions()]
+
+    def answered_questions(self) -> list[QuestionLine]:
+        """The answered questions in short, in the order in which they were asked."""
+        return [question_line(each) for each in self.state.questions.values() if each.answer is not None]
 
     def latest_question(self) -> QuestionLine:
         """The question that was asked last."""
@@ -262,6 +280,19 @@ class RunSnapshot:
         """The plan as a graph. It depends on the plan alone."""
         return graph_in(self.state)
 
+    @property
+    def has_areas(self) -> bool:
+        """Whether planners of areas make parts of the plan."""
+        return bool(self.state.areas)
+
+    def wave_parts(self) -> WaveParts:
+        """The subtasks in waves: each needs only those of earlier ones. It depends on the plan alone."""
+        return wave_parts(self.state)
+
+    def wave_sets(self) -> Sequence[Set]:
+        """The subtasks of each wave. It depends on the plan alone."""
+        return [self.state.subtasks.set_of(ids) for ids in waves(self.plan)]
+
     def waiting(self) -> Waiting:
         """What waits for each open subtask. It depends on the plan and on which subtasks are closed."""
         return waiting_in(self.state)
@@ -270,6 +301,11 @@ class RunSnapshot:
     def subtasks(self) -> tuple[SubtaskLine, ...]:
         """In plan order."""
         return subtask_lines(self.state, self.now)
+
+    @cached_property
+    def statuses(self) -> Mapping[SubtaskId, Status]:
+        """The status of every subtask, in plan order."""
+        return statuses(self.state, self.now)
 
     def status_of(self, id_: SubtaskId) -> Status:
         return status_of(self.state, id_, self.now)
@@ -323,6 +359,13 @@ class RunSnapshot:
             return subtask.closed
         named = (attempt for attempt in subtask.attempts if attempt.number == number)
         return any(attempt.commit is not None or attempt.ended_at is not None for attempt in named)
+
+    def spec(self, id_: SubtaskId) -> Subtask:
+        return self.state.spec(id_)
+
+    def spend_of(self, id_: SubtaskId) -> Spend:
+        """What a subtask has cost."""
+        return self.state.subtasks[id_].spend
 
     def title(self, id_: SubtaskId) -> str:
         """The title of a subtask; empty if the plan has none of this name."""

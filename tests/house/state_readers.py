@@ -1,9 +1,6 @@
 """Modules outside the core, the engine and the read model that read the state of a run. The list only gets shorter."""
 
 READS_STATE = {
-    "dashboards/web/inbox.py",
-    "dashboards/web/run_page.py",
-    "dashboards/web/site.py",
     "fleet/app/fleet.py",
     "fleet/app/past_runs.py",
     "fleet/app/wiring.py",
