@@ -91,7 +91,7 @@ def run_parts(reader: Reader, run: WatchedRun, snapshot: RunSnapshot) -> Iterato
     yield "landing", reader.part("landing", landing=landing, queue=queue, run=name, now=now, most=QUEUE)
     events = list(islice(reversed(run.events), EVENTS))
     yield "events", reader.part("events", events=events, snapshot=snapshot, run=name)
-    incidents = snapshot.incidents()
+    incidents = sorted(snapshot.incidents(), key=lambda each: (each.closed_at is not None, -each.number))
     shown = [snapshot.incident(each.number) for each in incidents[:INCIDENTS]]
     yield "incidents", reader.part("incidents", incidents=shown, total=len(incidents), run=name)
 
