@@ -367,7 +367,7 @@ def _batch(run: RunSnapshot, fact: f.BatchTested) -> str | None:
     if fact.landed:
         names = ", ".join(safe(member.subtask) for member in fact.landed)
         more = untested(len(fact.landed), sum(member.tested for member in fact.landed))
-        lines.append(f"landed {names} ({run.figures.landed}){more}")
+        lines.append(f"landed {names} ({run.landed}){more}")
     lines += [f"{safe(out.subtask)} sent back: {_failure(out.failure)}" for out in fact.ejected]
     if fact.red and not fact.ejected:
         suspects = run.queue.suspects

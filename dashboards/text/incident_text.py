@@ -7,8 +7,8 @@ from dashboards.text.safe import safe, safe_block
 from fleet.core.base.output import advice
 from fleet.core.facts.facts import CheckRun, Strategy
 from fleet.core.facts.failures import how
-from fleet.read.base_view import BaseView
 from fleet.read.incident_view import IncidentAttempt, IncidentCounts, IncidentView, RateCounts, RemedyView
+from fleet.read.run_view import BaseView
 
 BRIEF, FULL = 6, 24  # lines of evidence
 TEXT = 300

@@ -16,7 +16,7 @@ from dashboards.text.incident_text import base_lines, outcome, refusal_commands
 from dashboards.text.review_text import reviews_line
 from dashboards.text.safe import safe, safe_goal
 from fleet.core.facts.facts import Role
-from fleet.read.incident_rows import IncidentRow
+from fleet.read.incident_view import IncidentRow
 from fleet.read.run import RunSnapshot
 from fleet.read.run_view import StatusView, SubtaskLine
 
@@ -88,7 +88,7 @@ def total_lines(run: RunSnapshot) -> Iterator[str]:
     for role, used in status.tokens.items():
         yield f"  {ROLES[role]:<26} {tokens(used)}, {money(status.cost_by_role[role])}"
     yield f"  cost                       {_cost(status)}"
-    yield f"  time                       {duration(run.figures.seconds)}"
+    yield f"  time                       {duration(status.seconds)}"
     if status.never_green and landed:
         gate = ", ".join(safe(command, limit=70) for command in status.never_green)
         yield f"  gate                       NEVER GREEN: {gate}; red on the base and on everything that landed"

@@ -1,13 +1,11 @@
-"""What a run is, how far it is and how it ended: figures that cost nothing, for what is drawn many times a second."""
+"""What a run is and how far it is: figures that cost nothing, for what is drawn many times a second."""
 
 from dataclasses import dataclass
 
 from fleet.core.base.ids import RunId
 from fleet.core.base.usage import Spend
-from fleet.core.facts import facts as f
 from fleet.core.state.state import RunState, listed
-from fleet.core.state.status import Progress, is_refused, progress
-from fleet.read.base_view import BaseView, base_view
+from fleet.core.state.status import Progress, progress
 from fleet.read.incident_view import RateCounts, rate_of
 
 
@@ -89,29 +87,3 @@ def run_figures(state: RunState, now: float, *, alive: bool) -> RunFigures:
         budget_dollars=state.policy.budget_dollars,
         budget_minutes=state.policy.budget_minutes,
     )
-
-
-# ---- ending ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a run ended."""
-
-    ending: f.Ending
-    word: str
-    """The same; `refused` if it ended before anything was done."""
-    why: str
-    is_good: bool
-    """Whether everything landed."""
-    refusal: BaseView | None
-    """If it was refused: how set-up and gate went on the base."""
-
-
-def run_ending(state: RunState) -> Ending | None:
-    """None while it has not ended."""
-    if state.ending is None:
-        return None
-    refusal = base_view(state) if is_refused(state) else None
-    word = "refused" if refusal is not None else state.ending
-    return Ending(state.ending, word, state.ending_why, state.ending == "landed", refusal)

@@ -59,6 +59,23 @@ class IncidentCounts(RateCounts):
 
 
 @dataclass(frozen=True, slots=True)
+class IncidentRow:
+    """An incident in short. Its texts are untrusted."""
+
+    number: int
+    subtask: SubtaskId
+    kind: FailureKind
+    opened_at: float
+    closed_at: float | None
+    recovered: bool | None
+    """Null while it is open."""
+    strategy: Strategy | None
+    """What recovered it, or `human` if it was handed over."""
+    summaries: tuple[str, ...]
+    """What happened, the first failure first."""
+
+
+@dataclass(frozen=True, slots=True)
 class IncidentAttempt:
     """An attempt within an incident."""
 
@@ -177,6 +194,24 @@ def incident_view(state: RunState, incident: Incident, now: float) -> IncidentVi
         remedies=remedies,
         troubles=tuple(TroubleView(trouble.attempt, trouble.kind, trouble.summary) for trouble in incident.troubles),
     )
+
+
+def incident_rows(state: RunState) -> list[IncidentRow]:
+    """Open ones first, and then the latest."""
+    incidents = sorted(state.incidents, key=lambda each: (each.closed_at is not None, -each.opened_at))
+    return [
+        IncidentRow(
+            number=each.number,
+            subtask=each.subtask,
+            kind=each.kind,
+            opened_at=each.opened_at,
+            closed_at=each.closed_at,
+            recovered=each.recovered,
+            strategy=each.strategy,
+            summaries=tuple(trouble.summary for trouble in each.troubles),
+        )
+        for each in incidents
+    ]
 
 
 def rate_of(incidents: Iterable[Incident]) -> RateCounts:

@@ -15,13 +15,12 @@ from fleet.core.plans.limits import Reviewing
 from fleet.core.policy.requests import objections, open_for_approval, rules_text
 from fleet.core.state.state import STRATEGIES, Incident, Review, RunState
 from fleet.core.state.status import OVER, Progress, Status, progress, status_of, statuses
-from fleet.read.base_view import BaseView, base_view
 from fleet.read.incident_view import IncidentCounts, IncidentView, incident_views, rate_of
 from fleet.read.needs import NeedKind
 from fleet.read.nodes_view import NodeUseView
 from fleet.read.plan_graph import wave_parts
 from fleet.read.question_view import InstructionView, QuestionView, ReviewsView, instruction_views
-from fleet.read.run_view import RunStatus, StatusView, TokensView, status_view
+from fleet.read.run_view import BaseView, RunStatus, StatusView, TokensView, base_view, status_view
 
 # ---- proof -----------------------------------------------------------------------------------------------------------
 # How what landed was proven: the gate, and each subtask's criteria, which ran again on the merged tree.

@@ -21,15 +21,20 @@ from fleet.core.policy.requests import (
     waiting_for_approval,
 )
 from fleet.core.state.state import RunState
-from fleet.core.state.status import Phase, Status, phase, split_or_dropped, status_of, statuses
+from fleet.core.state.status import Phase, Progress, Status, phase, progress, split_or_dropped, status_of, statuses
 from fleet.core.state.subtasks import Set
 from fleet.read.agent_rows import AgentOrder, AgentRow, agent_rows
-from fleet.read.base_view import BaseView, base_view
 from fleet.read.costs import CostBook, CostView, cost_view
 from fleet.read.estimate_view import RemainingView, remaining_view
-from fleet.read.figures import Ending, RunFigures, run_ending, run_figures
-from fleet.read.incident_rows import IncidentRow, incident_rows
-from fleet.read.incident_view import IncidentCounts, IncidentView, incident_counts, incident_view
+from fleet.read.figures import RunFigures, run_figures
+from fleet.read.incident_view import (
+    IncidentCounts,
+    IncidentRow,
+    IncidentView,
+    incident_counts,
+    incident_rows,
+    incident_view,
+)
 from fleet.read.metric_figures import MetricFigures, metric_figures
 from fleet.read.needs import Needed, needed
 from fleet.read.nodes_view import NodeUseView, node_views, waiting_for_machines
@@ -51,15 +56,19 @@ from fleet.read.question_view import QuestionLine, QuestionView, question_line, 
 from fleet.read.queue import MergeQueue, ResultBranch, merge_queue, result_branch
 from fleet.read.run_view import (
     AttemptLine,
+    BaseView,
     PlannerCall,
+    RunEnding,
     RunStatus,
     RunView,
     ServiceView,
     StatusView,
     SubtaskLine,
     attempts_underway,
+    base_view,
     outages,
     planner_call,
+    run_ending,
     run_view,
     run_word,
     status_view,
@@ -110,7 +119,12 @@ class RunSnapshot:
         return run_figures(self.state, self.now, alive=self.alive)
 
     @cached_property
-    def ending(self) -> Ending | None:
+    def landed(self) -> Progress:
+        """How many subtasks landed, of those that are to land."""
+        return progress(self.state)
+
+    @cached_property
+    def ending(self) -> RunEnding | None:
         """None while it has not ended."""
         return run_ending(self.state)
 

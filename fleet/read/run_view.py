@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId
+from fleet.core.base.output import advice, key_lines
 from fleet.core.base.usage import Cost, Spend
-from fleet.core.facts.facts import Ending, Role, ServiceCondition, SubtaskEstimate
+from fleet.core.facts.facts import CheckRun, Ending, Failure, Role, ServiceCondition, SetupRun, SubtaskEstimate
 from fleet.core.plans.parameters import is_flat
 from fleet.core.plans.plan import Subtask
 from fleet.core.policy.budget import outage_text, over_budget, run_budgets
@@ -17,7 +18,6 @@ from fleet.core.policy.requests import awaits_approval, objections, open_for_app
 from fleet.core.state.state import Outage, Review, RunState
 from fleet.core.state.status import Phase, Progress, Status, is_refused, phase, progress, status_counts, statuses
 from fleet.core.state.subtasks import SubtaskState
-from fleet.read.base_view import BaseView, base_view
 from fleet.read.estimate_view import RemainingView, remaining_view, run_estimates
 from fleet.read.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views
 from fleet.read.needs import NeedKind, kinds_of, needed
@@ -159,6 +159,36 @@ class PlannerHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class BaseView:
+    """How set-up and gate went on the base of a run, before anything was done."""
+
+    setup: SetupRun | None
+    """The last run of the set-up command; null if there was none."""
+    gate: tuple[CheckRun, ...]
+    """The project's gate on the base; empty if there is none, or it could not be run."""
+    failure: Failure | None
+    """Why the gate could not be run."""
+    causes: tuple[str, ...]
+    """If something failed: the lines of its output that matter."""
+    advice: tuple[str, ...]
+    """What to do about them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnding:
+    """How a run ended."""
+
+    ending: Ending
+    word: str
+    """The same; `refused` if it ended before anything was done."""
+    why: str
+    is_good: bool
+    """Whether everything landed."""
+    refusal: BaseView | None
+    """If it was refused: how set-up and gate went on the base."""
+
+
+@dataclass(frozen=True, slots=True)
 class StatusView:
     """The status of a run."""
 
@@ -274,6 +304,29 @@ class RunView:
     """Set-up and gate on the base."""
 
 
+def base_view(state: RunState) -> BaseView:
+    causes = _causes(state)
+    return BaseView(state.setup, state.base_checks, state.base_failure, causes, advice(causes))
+
+
+def _causes(state: RunState) -> tuple[str, ...]:
+    if state.base_failure is not None:
+        if state.setup is not None and not state.setup.check.passed:
+            return state.setup.check.causes
+        return key_lines(f"{state.base_failure.summary}\n{state.base_failure.evidence}")
+    red = [check for check in state.base_checks if not check.fine]
+    return tuple(line for check in red for line in (check.causes or key_lines(check.output)))
+
+
+def run_ending(state: RunState) -> RunEnding | None:
+    """None while it has not ended."""
+    if state.ending is None:
+        return None
+    refusal = base_view(state) if is_refused(state) else None
+    word = "refused" if refusal is not None else state.ending
+    return RunEnding(state.ending, word, state.ending_why, state.ending == "landed", refusal)
+
+
 def run_word(state: RunState, now: float, *, alive: bool) -> RunStatus:
     """The status of a run as one word or two."""
     if state.ending is not None:
@@ -331,7 +384,7 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
         seconds=round(state.seconds(now), 3),
         service=outages(state, now) if alive else (),
         questions=tuple(question_view(state, question, now, alive=alive) for question in state.open_questions()),
-        needs=kinds_of(needed(state, now, alive=alive)),
+        needs=kinds_of(needed(state, now, alive=alive)) if not state.ended else (),
         ends_in_s=ends_in(state, now) if alive else None,
         result_branch=state.result_branch if state.published else None,
         base=state.base,

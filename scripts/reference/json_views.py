@@ -109,6 +109,7 @@ NOT_VIEWS = frozenset(
     {
         *(attribution.Attributed, attribution.Revert, attribution.FleetCommits, estimate_view.LandedSubtask),
         *(plan_views.SavedPlan, plan_views.PlanReview, plan_views.PendingSubtask, causes.Cause),
+        *(run_view.RunEnding, incident_view.IncidentRow),
         *(question_view.QuestionLine, run_view.PlannerCall, run_view.AttemptLine, run_view.SubtaskLine),
     }
 )

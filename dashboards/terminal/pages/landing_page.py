@@ -20,8 +20,7 @@ from dashboards.terminal.lines import (
 from dashboards.text.formats import clock_in, counted, rate, untested
 from dashboards.text.incident_text import STRATEGIES, outcome, story_lines
 from dashboards.text.safe import safe
-from fleet.read.incident_rows import IncidentRow
-from fleet.read.incident_view import RateCounts
+from fleet.read.incident_view import IncidentRow, RateCounts
 from fleet.read.queue import OpenBatch, PastBatch, QueueEntry, ResultBranch
 from fleet.read.run import RunSnapshot
 

@@ -28,9 +28,9 @@ from dashboards.terminal.pages.events_page import event_line
 from dashboards.text.formats import count, counted, money
 from dashboards.text.safe import safe, safe_goal
 from dashboards.text.summary import next_commands, total_lines
-from fleet.read.figures import Ending
 from fleet.read.queue import MergeQueue
 from fleet.read.run import RunSnapshot
+from fleet.read.run_view import RunEnding
 from fleet.read.state_map import SubtaskMap
 
 LEAST = 3  # agents, and events
@@ -122,7 +122,7 @@ def _events(snapshot: RunSnapshot, events: Sequence[Event], most: int) -> Rows:
 # The overview of a run that has ended: how, its figures, and how to take the result.
 
 
-def ending_rows(snapshot: RunSnapshot, ending: Ending, width: int) -> Rows:
+def ending_rows(snapshot: RunSnapshot, ending: RunEnding, width: int) -> Rows:
     sign, tone = ("✔", "good") if ending.is_good else ("✘", "bad")
     rows: list[tuple[str, Line]] = [("take", ((f"ENDED {sign} {ending.word}", tone),))]
     rows += [("", ((line, ""),)) for line in wrapped(f"  {safe(ending.why, limit=600)}", width - 4)]
