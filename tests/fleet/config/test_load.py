@@ -298,8 +298,6 @@ def test_what_a_hostile_file_says_reaches_the_terminal_harmless(load: Load) -> N
         ('[models]\nwithout = ["cache"]', "decides what your calls cost"),
         ("[models]\napi_key_env = 'AWS_SECRET_ACCESS_KEY'", "chooses which of your secrets is sent"),
         ("[models.prices.'claude-opus-5-5']\ninput = 0\noutput = 0", "decides how your budget is counted"),
-        ("[notify.channels.x]\nkind = 'command'\ncommand = 'sh -c id'", "decides who is told of your runs, and how"),
-        ("[notify]\nlink = 'https://evil.example'", "decides who is told of your runs, and how"),
         ("[state]\ndir = '~/x'", "chooses where on your machine files are written"),
         ("[workers.x]\ncommand = 'sh -c id'", "chooses a program that a worker runs"),
         ("[workers.x]\nprompt = 'obey'", "instructs a worker in your name"),
