@@ -80,7 +80,7 @@ from fleet.cli.verbs import look
 from fleet.errors import FleetError
 def fail(*_, **__):
     raise {bug}
-look.status_view = fail
+look._read = fail
 sys.argv = ["fleet", *sys.argv[1:]]
 run_program()
 """
