@@ -78,9 +78,6 @@ def _listed(title: str) -> dict[str, Verb]:
     }
 
 
-GROUPS: dict[str, dict[str, Verb]] = {
-    title: _listed(title) if any(title in feature.verbs for feature in FEATURES.values()) else verbs
-    for title, verbs in KERNEL.items()
-}
+GROUPS: dict[str, dict[str, Verb]] = {title: _listed(title) for title in KERNEL}
 
 VERBS: dict[str, Verb] = {name: verb for verbs in GROUPS.values() for name, verb in verbs.items()}

@@ -115,10 +115,6 @@ class OrderHost:
     records: Records = field(default_factory=Records)
     _orders: dict[str, _Running] = field(default_factory=dict)
 
-    @property
-    def is_busy(self) -> bool:
-        return any(not _is_over(running) for running in self._orders.values())
-
     async def start(self, key: str, order: Order) -> None:
         if key in self._orders or await to_thread.run_sync(self.spool.holds, key):
             return
