@@ -13,7 +13,6 @@ from fleet.core.facts.facts import CheckRun, Failure, SetupRun
 from fleet.core.plans.plan import Criterion
 from fleet.ports.worktrees import Change, Lease, Signature
 from worktrees.base.fs import make_folder
-from worktrees.base.process import os_errors
 from worktrees.base.settings import WorktreeSettings
 from worktrees.base.turns import background
 from worktrees.git.program import Git
@@ -137,8 +136,7 @@ class Leases:
         if self.past is not None:
             decoys = decoys.with_objects(await self.past.objects(base))
             index = index if exact else place.scratch / "no-index"  # another commit's would name its files
-        with os_errors("a repository for a worker can't be made"):
-            return replace(place, decoy=decoys.make(place.scratch / "git", base, index=index, exact=exact))
+        return replace(place, decoy=decoys.decoy(place.scratch / "git", base, index=index, exact=exact))
 
     @property
     def included_files(self) -> tuple[str, ...]:

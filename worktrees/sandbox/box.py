@@ -9,8 +9,8 @@ import os
 import resource
 import shutil
 import signal
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,18 @@ from fleet.core.base.ids import Sha
 from fleet.errors import FleetError
 from fleet.ports.agents import NO_EXTRAS, Dialogue, Extras
 from worktrees.base.fs import create_file
-from worktrees.base.process import GATE, GATE_ITSELF, REFUSED, Finished, Launch, Starter, effect_error, memory_file, run
+from worktrees.base.process import (
+    GATE,
+    GATE_ITSELF,
+    REFUSED,
+    Finished,
+    Launch,
+    Starter,
+    effect_error,
+    memory_file,
+    os_errors,
+    run,
+)
 from worktrees.base.settings import MIB, BoxLimits, WorktreeSettings
 from worktrees.base.turns import Turn, background
 from worktrees.sandbox.channel import COPY
@@ -93,23 +104,39 @@ exec "${{real:-/usr/bin/git}}" "$@"
 
 @dataclass(frozen=True, slots=True)
 class Decoy:
-    """The decoy of one lease."""
+    """The decoy of one lease. It is kept in a folder between its commands; without one, it ends with each of them."""
 
-    folder: Path
+    folder: Path | None
+    files: Mapping[str, bytes]
     objects: tuple[Path, ...]
     index: Path
     excluded: bytes
 
-    def binds(self, program: int, excluded: int) -> Iterator[str]:
-        """The arguments of bubblewrap that show it. The descriptors hold `PROGRAM` and what git ignores."""
-        yield from ("--bind", str(self.folder), PLACE)
-        yield from ("--perms", "0755", "--file", str(program), f"{PROGRAMS}/git")
-        yield from ("--file", str(excluded), EXCLUDED)
+    def shown(self, size: int, descriptor: Callable[[bytes], str]) -> Iterator[str]:
+        """The arguments of bubblewrap that show it. `descriptor` is one of a file with a content."""
+        if self.folder is not None:
+            self.make(self.folder)
+            yield from ("--bind", str(self.folder), PLACE)
+        else:
+            yield from ("--size", str(size), "--tmpfs", PLACE)
+            for name, content in self.files.items():
+                yield from ("--file", descriptor(content), f"{PLACE}/{name}")
+        yield from ("--perms", "0755", "--file", descriptor(PROGRAM), f"{PROGRAMS}/git")
+        yield from ("--file", descriptor(self.excluded), EXCLUDED)
         yield from ("--ro-bind-try", str(self.index), INDEX)
         for number, folder in enumerate(self.objects):
             yield from ("--ro-bind", str(folder), f"{OBJECTS}/{number}")
             if (folder / "info/alternates").is_file():
                 yield from ("--dev-bind", os.devnull, f"{OBJECTS}/{number}/info/alternates")  # the decoy lists them all
+
+    def make(self, folder: Path) -> None:
+        """Make it in a folder, where it is not there yet."""
+        with os_errors("a repository for a worker can't be made"), suppress(FileExistsError):
+            os.makedirs(folder)  # noqa: PTH103 - plain names: each lease does this
+            for name in FOLDERS:
+                os.mkdir(f"{folder}/{name}")  # noqa: PTH102
+            for name, content in self.files.items():
+                create_file(f"{folder}/{name}", content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,26 +156,21 @@ class Decoys:
         """The same with other objects behind them."""
         return replace(self, objects=objects)
 
-    def make(self, folder: Path, base: Sha, *, index: Path, exact: bool) -> Decoy:
-        """Make a decoy in `folder`. `index` is the manager's: of `base` if it is `exact`, else of a commit near it."""
-        os.makedirs(folder)  # noqa: PTH103 - plain names: each lease does this
-        for name in FOLDERS:
-            os.mkdir(f"{folder}/{name}")  # noqa: PTH102
+    def decoy(self, folder: Path, base: Sha, *, index: Path, exact: bool) -> Decoy:
+        """A decoy kept in `folder`. `index` is the manager's: of `base` if it is `exact`, else of a commit near it."""
         config = CONFIG.format(version=0) if len(base) == SHA1 else CONFIG.format(version=1) + SHA256
         alternates = "".join(f"{OBJECTS}/{number}\n" for number in range(len(self.objects)))
-        contents = {
+        files = {
             "HEAD": f"ref: {BRANCH}\n".encode(),
             BRANCH: f"{base}\n".encode(),
             "config": config.encode(),
             "objects/info/alternates": alternates.encode(),
         }
         if self.shallow:
-            contents["shallow"] = self.shallow
+            files["shallow"] = self.shallow
         if not exact:
-            contents[BEHIND] = b""
-        for name, content in contents.items():
-            create_file(f"{folder}/{name}", content)
-        return Decoy(folder, self.objects, index, self.excluded)
+            files[BEHIND] = b""
+        return Decoy(folder, files, self.objects, index, self.excluded)
 
 
 def _with_alternates(objects: Path) -> list[Path]:
@@ -339,7 +361,8 @@ def _tenant_folders(place: Place) -> tuple[tuple[Path, ...], bool]:
     """Where a command may leave files on disk, and whether everything in there is the tenant's."""
     if place.overlay is not None:
         return (place.overlay.upper.parent,), True
-    return (place.tree, *((place.decoy.folder,) if place.decoy else ())), False
+    kept = place.decoy.folder if place.decoy else None
+    return (place.tree, *((kept,) if kept else ())), False
 
 
 def _gate(source: str, *, before: str = "") -> tuple[str, ...]:
@@ -375,27 +398,29 @@ def _boxed(
     with ExitStack() as files:
         decoy = place.decoy
         filter_bytes = (filter_program() if settings.syscall_filter else None) or b""
-        contents = (PASSWD, GROUP, HOSTS, POINTER if decoy else b"", PROGRAM, decoy.excluded if decoy else b"")
-        passwd, group, hosts, pointer, program, excluded, seccomp = fds = tuple(
-            files.enter_context(memory_file(content)) for content in (*contents, filter_bytes)
-        )
+        fds = list[int]()
+
+        def descriptor(content: bytes) -> str:
+            fds.append(files.enter_context(memory_file(content)))
+            return str(fds[-1])
+
         etc = {name: fd for name in ETC_FILES if (fd := _opened(files, f"/etc/{name}")) is not None}
         has_git = place.overlay or os.path.lexists(place.tree / ".git")
         network = ("--ro-bind-try", "/etc/hosts", "/etc/hosts", "--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf")
         arguments = [
             *NAMESPACES,
-            *(("--seccomp", str(seccomp)) if filter_bytes else ()),
+            *(("--seccomp", descriptor(filter_bytes)) if filter_bytes else ()),
             *(() if settings.network else ("--unshare-net",)),
             *_root(settings.limits),
-            *_file(passwd, "/etc/passwd"),
-            *_file(group, "/etc/group"),
-            *(part for name, content in etc.items() for part in _file(content, f"/etc/{name}")),
-            *(network if settings.network else _file(hosts, "/etc/hosts")),
+            *_file(descriptor(PASSWD), "/etc/passwd"),
+            *_file(descriptor(GROUP), "/etc/group"),
+            *(part for name, content in etc.items() for part in _file(str(content), f"/etc/{name}")),
+            *(network if settings.network else _file(descriptor(HOSTS), "/etc/hosts")),
             *(part for path in _shown_paths(settings.read_only) for part in ("--ro-bind", str(path), str(path))),
-            *(decoy.binds(program, excluded) if decoy else ()),
+            *(decoy.shown(settings.limits.tmp_bytes, descriptor) if decoy else ()),
             *(("--bind", str(report), f"/run/{report.name}") if report else ()),
             *("--bind", str(place.tree), ROOT),
-            *(("--ro-bind-data", str(pointer), f"{ROOT}/.git") if has_git else ()),
+            *(("--ro-bind-data", descriptor(POINTER if decoy else b""), f"{ROOT}/.git") if has_git else ()),
             *("--remount-ro", "/", "--chdir", ROOT),
             *(part for pair in environment.items() for part in ("--setenv", *pair)),
         ]
@@ -414,9 +439,9 @@ def _opened(files: ExitStack, path: str) -> int | None:
     return fd
 
 
-def _file(content: int, path: str) -> tuple[str, ...]:
+def _file(content: str, path: str) -> tuple[str, ...]:
     """A file of the root, which is made read-only when it is complete: that saves a mount for each file."""
-    return ("--perms", "0644", "--file", str(content), path)
+    return ("--perms", "0644", "--file", content, path)
 
 
 @cache

@@ -6,6 +6,7 @@ limit) in a log file of its own. The log is raw: it holds whatever a model's pro
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from itertools import count
@@ -50,6 +51,8 @@ class Checker:
         if criterion.run is None:
             why = "has no command; a named check must be filled in from the configuration first"
             return CheckRun(criterion=criterion.criterion, command="", passed=False, output=why)
+        if place.decoy is not None:
+            place = replace(place, decoy=replace(place.decoy, folder=None))  # of no other command
         async with self._boxes.turn(first=lands):
             limiter = self._slots.turn(first=lands)
             done, tests = await self._run(place, criterion, limiter)
@@ -66,7 +69,7 @@ class Checker:
             return await self._run_with_files(place, command, files, run)
         if not self._box.settings.expected_tests:
             return await run(self._box.shell(command)), None
-        async with report_channel(place.scratch / "reports") as channel:
+        async with report_channel(place.scratch) as channel:
             done = await run(self._box.shell(command), report=channel.path, asks_pytest=True)
         tests = await to_thread.run_sync(junit_tests, channel.reports())
         if tests is None and not starts_pytest(command):  # of pytest only a report counts: it names the tests
@@ -78,7 +81,7 @@ class Checker:
     ) -> tuple[Finished, RanTests | None]:
         """The same for a command that leaves its results in files."""
         form, _, files = tests.partition(":")
-        async with report_channel(place.scratch / "reports") as channel:
+        async with report_channel(place.scratch) as channel:
             done = await run(self._box.copying(command, files, channel.path), report=channel.path)
         parse = junit_tests if form == "junit" else sarif_findings
         return done, await to_thread.run_sync(parse, channel.files())

@@ -122,11 +122,16 @@ def test_both_kinds_of_object_ids_are_read(tmp_path: Path) -> None:
     decoys = Decoys((tmp_path / "objects",), b"", b"")
     for letters, kind in ((40, "sha1"), (64, "sha256")):
         folder = tmp_path / kind
-        decoys.make(folder, Sha("a" * letters), index=tmp_path / "index", exact=True)
+        decoys.decoy(folder, Sha("a" * letters), index=tmp_path / "index", exact=True).make(folder)
         assert git(folder, "--git-dir=.", "rev-parse", "--show-object-format") == kind
 
 
 async def test_checks_see_the_same_repository(bench: Bench) -> None:
+    clean = Criterion(criterion="clean", run="git diff --quiet HEAD && git describe --always && git tag seen")
     async with bench.worktrees.lease(bench.base) as lease:
-        check = await lease.check(Criterion(criterion="clean", run="git diff --quiet HEAD && git describe --always"))
-    assert check.passed, check.output
+        await run(lease, "git commit -qm more --allow-empty; echo x > README.md")
+        await run(lease, "git checkout -q README.md")
+        first, second = await lease.check(clean), await lease.check(clean)
+    assert first.passed, first.output
+    assert second.passed, "a check left a tag behind"
+    assert bench.base.startswith(first.output.strip()), "a check sees what the worker committed"
