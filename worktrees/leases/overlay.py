@@ -460,31 +460,40 @@ class Overlays:
         self._name, self._settings = name, settings
         self._free: list[int] = []  # numbers given back; the smallest is used first, so that they stay small
         self._numbers, self._folders = count(1), count(1)
+        self._unused_folders: list[str] = []
+        """Of checks that left nothing in them."""
 
     @asynccontextmanager
     async def lease(self, commit: Sha) -> AsyncIterator[LeasedOverlay]:
         """A worktree that holds exactly this commit. Raises `EffectError`."""
         base = await self.base_layers.take(commit)
         number = heapq.heappop(self._free) if self._free else next(self._numbers)
-        folder, name = f"leases/{next(self._folders)}", f"{self._name}/{number}"
+        is_new = not self._unused_folders
+        folder = f"leases/{next(self._folders)}" if is_new else self._unused_folders.pop()
+        overlay, name = Overlay(self.home, (), folder), f"{self._name}/{number}"
         try:
-            overlay = await self._make_overlay(base, folder, name)
-            scratch, environment = overlay.upper.with_name("scratch"), port_environment(self._settings, number)
-            place = Place(overlay.view, scratch, name, overlay, environment)
+            overlay = await self._overlay(base, folder, name, is_new=is_new)
+            environment = port_environment(self._settings, number)
+            place = Place(overlay.view, self.home / folder, name, overlay, environment)
             reached("a worktree is leased")
             yield LeasedOverlay(overlay, base.below, place, base.checkout.index, exact=not base.layers)
         finally:
             self.base_layers.leave(base)
             heapq.heappush(self._free, number)
-            await _remove(self.home / folder)
+            if overlay.is_as_made():
+                self._unused_folders.append(folder)
+            else:
+                await _remove(self.home / folder)
             reached("a worktree is given back")
 
-    async def _make_overlay(self, base: Base, folder: str, name: str) -> Overlay:
+    async def _overlay(self, base: Base, folder: str, name: str, *, is_new: bool) -> Overlay:
         with os_errors("a worktree can't be made ready"):
-            make_folder(self.home / VIEW)
+            if is_new:
+                make_folder(self.home / VIEW)
             setup_layers = await self._setup_layers.layers(base.below, base.lowers, name)
             overlay = Overlay(self.home, (*setup_layers, *base.lowers), folder)
-            overlay.make()
+            if is_new:
+                overlay.make()
             return overlay
 
 

@@ -56,6 +56,15 @@ class Overlay:
         for name in (UPPER, WORK):
             os.mkdir(f"{folder}/{name}")  # noqa: PTH102
 
+    def is_as_made(self) -> bool:
+        """Whether it can be used by another tenant: nothing was left in it. What its own upper folder was is gone."""
+        folder = f"{self.home}/{self.folder}"
+        with suppress(OSError):
+            os.rmdir(f"{folder}/{UPPER}")  # noqa: PTH106 - the kernel refuses where it holds anything
+            os.mkdir(f"{folder}/{UPPER}")  # noqa: PTH102
+            return set(os.listdir(folder)) == {UPPER, WORK}  # noqa: PTH208
+        return False
+
     @asynccontextmanager
     async def mount_options(self) -> AsyncIterator[str]:
         """The options to mount it with, for one command at a time."""

@@ -10,6 +10,7 @@ import pytest
 from anyio import Event, create_task_group, fail_after
 
 from fleet.core.base.ids import Sha
+from fleet.core.plans.plan import Criterion
 from tests.worktrees.conftest import Bench, make_repository
 from worktrees.base.fs import wipe
 from worktrees.base.settings import LeaseKind
@@ -304,3 +305,31 @@ async def test_deleted_layers_are_made_again_for_the_next_tenant(bench: Bench, d
             done = await lease.workspace.run(f"cat {file}; ls src | wc -l", timeout_s=60)
         assert done.exit_code == 0, done.output
     assert len(folders(bench, "bases")) == 1
+
+
+LEAVES = {
+    "nothing": ("true", True),
+    "a file": ("echo x > new", False),
+    "a file deleted again": ("echo x > new; rm new", True),
+    "a whiteout": ("rm src/1.txt", False),
+    "a mode": ("chmod 700 .", True),
+    "a fifo": ("mkfifo pipe", False),
+    "a tag": ("git tag seen", True),
+}
+
+
+@pytest.mark.parametrize("kind", LEAVES)
+async def test_a_checks_folder_is_used_again_only_where_it_left_nothing(bench: Bench, kind: str) -> None:
+    command, is_used_again = LEAVES[kind]
+    async with bench.worktrees.lease(bench.base) as lease:
+        first = await lease.check(Criterion(criterion="first", run=command))
+        (folder,) = (bench.worktrees.leases.overlays.home / "leases").iterdir()  # type: ignore[union-attr]
+        assert first.passed, first.output
+    assert folder.exists() == is_used_again
+    look = "git status --short; git tag; stat -c %a .; ls | wc -l"
+    async with bench.worktrees.lease(bench.base) as lease:
+        second = await lease.check(Criterion(criterion="second", run=look))
+        assert folder.exists() == is_used_again
+    async with bench.worktrees.lease(bench.base), bench.worktrees.lease(bench.base) as fresh:
+        third = await fresh.check(Criterion(criterion="third", run=look))
+    assert second.output == third.output
