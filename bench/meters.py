@@ -8,26 +8,16 @@ from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.core.base.usage import Cost
 from fleet.core.facts.facts import Failure
-from fleet.ports.agents import ModelUse, ServiceGate, ServiceNotice, WaitRules
+from fleet.ports.agents import ModelUse, ServiceGate, WaitRules
 
-
-class OpenGate:
-    """The service gate of a run that has already received an answer."""
-
-    def rules(self) -> WaitRules:
-        return WaitRules(frozenset({"limited", "down", "refused"}))
-
-    async def warn(self, text: str) -> None:
-        """Ignore it."""
-
-    async def report(self, notice: ServiceNotice) -> None:
-        """Ignore it."""
+OPEN_GATE = ServiceGate(lambda: WaitRules(frozenset({"limited", "down", "refused"})))
+"""Of a run that has already received an answer."""
 
 
 class UnlimitedMeter:
     """A meter without limits."""
 
-    service: ServiceGate = OpenGate()
+    service = OPEN_GATE
 
     def may_call(self) -> bool:
         return True

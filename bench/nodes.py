@@ -158,7 +158,7 @@ async def _opened(project: Project) -> AsyncIterator[Pair]:
         open_agents(wiring.agents(project.folder / "transcripts")) as agents,
         _remote(project, wiring, worktrees, target.base) as remote,
     ):
-        local = LocalNode(worktrees, agents.workers, wiring.command_workers)
+        local = LocalNode(worktrees.lease, agents.workers, wiring.command_workers)
         yield Pair(target.base, project.files, local, remote)
 
 

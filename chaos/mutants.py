@@ -74,7 +74,7 @@ def published_first() -> None:
     async def publish(self: Any, tip: Sha) -> None:
         async with self._publishing:
             await self._engine.record(f.Published(at=self._now(), tip=tip))
-            await self._adapters.publisher.publish(self._engine.state.run, tip=tip)
+            await self._adapters.publish(self._engine.state.run, tip)
 
     set_(Performer, "_publish", publish)
 
@@ -146,9 +146,9 @@ def users_index() -> None:
     """Publishing goes through the user's index."""
     real = Publisher.publish
 
-    async def publish(self: Publisher, run: RunId, *, tip: Sha) -> str | None:
+    async def publish(self: Publisher, run: RunId, tip: Sha) -> str | None:
         await Git(self.target.git_dir)("read-tree", "HEAD")
-        return await real(self, run, tip=tip)
+        return await real(self, run, tip)
 
     set_(Publisher, "publish", publish)
 

@@ -4,7 +4,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -46,7 +46,7 @@ from fleet.engine.loop import Engine, SystemClock, reconcile
 from fleet.errors import FleetError, UsageError
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES, Feature
-from fleet.ports.agents import PlannerBrief, Watcher
+from fleet.ports.agents import CallGauges, PlannerBrief
 from fleet.ports.nodes import OpenCalls
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder, all_runs, disk_full_advice, make_state_dir, new_run
@@ -58,6 +58,10 @@ from worktrees.store.store import Snapshot, open_store
 from worktrees.target.target import Target, inspect
 
 HEED_S = 0.2  # how long a request for the first node may wait once it is in the journal
+
+Measures = tuple[Callable[[float], None], Callable[[Callable[[], CallGauges]], None]]
+"""Measure the process that works on a run. One takes the seconds of each command of a worker; the other is given the
+gauges of the calls to models, to be read on the event loop that makes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +234,7 @@ class Fleet:
         return [warning, f.LimitsChanged(at=time.time(), by="fleet", workers=workers)]
 
     async def run(
-        self, folder: RunFolder, *, stop: CancelScope, watcher: Watcher | None = None, on_fact: OnFact | None = None
+        self, folder: RunFolder, *, stop: CancelScope, measures: Measures | None = None, on_fact: OnFact | None = None
     ) -> RunState:
         """Work on a run until it has ended, is drained, or `stop` is cancelled.
 
@@ -240,8 +244,8 @@ class Fleet:
             clock = SystemClock()
             engine = Engine(folder.state(on_fact=on_fact), journal, clock, on_fact)
             with stop:
-                async with self._open_adapters(folder, engine.state, clock, watcher) as (adapters, worktrees, calls):
-                    engine.begin_with(await reconcile(engine.state, worktrees, clock.now()))
+                async with self._open_adapters(folder, engine.state, clock, measures) as (adapters, worktrees, calls):
+                    engine.begin_with(await reconcile(engine.state, worktrees.recover, clock.now()))
                     collect_rarely()
                     engine.begin_with(_reopening(engine.state))
                     engine.begin_with(self._fewer_workers(engine.state))
@@ -271,20 +275,20 @@ class Fleet:
 
     @asynccontextmanager
     async def _open_adapters(
-        self, folder: RunFolder, state: RunState, clock: SystemClock, watcher: Watcher | None
+        self, folder: RunFolder, state: RunState, clock: SystemClock, measures: Measures | None
     ) -> AsyncIterator[tuple[Adapters, RunWorktrees, OpenCalls]]:
         target = self._targets.get(state.run)
         if target is None:  # another process created the run
             require_bubblewrap(self.wiring.worktrees)
             target = await inspect(Path(state.repository), state.base)
-        on_command = watcher.commanded if watcher is not None else None
+        on_command, on_calls = measures or (None, None)
         settings = replace(self.wiring.worktrees, check_logs=folder.checks, on_command=on_command)
         async with (
             open_worktrees(target, settings, state.run, state.base, only_past=state.for_real) as worktrees,
             open_agents(self.wiring.agents(folder.transcripts)) as agents,
         ):
-            if watcher is not None:
-                watcher.watch_calls(agents.gauges)
+            if on_calls is not None:
+                on_calls(agents.gauges)
             adapters = Adapters(
                 planner=agents.planner,
                 workers=agents.workers,
@@ -292,7 +296,7 @@ class Fleet:
                 worktrees=worktrees,
                 commits=worktrees,
                 integrator=worktrees.integrator,
-                publisher=worktrees.publisher,
+                publish=worktrees.publisher.publish,
                 clock=clock,
                 gate=self.wiring.gate,
                 reviewer=agents.reviewer,

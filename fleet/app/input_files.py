@@ -36,7 +36,7 @@ from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Known, Problem, Revision, SubtaskStatuses, revise_plan
 from fleet.core.policy.requests import missing_rollback
 from fleet.errors import UsageError
-from fleet.ports.agents import ModelUse, ServiceGate, ServiceNotice, WaitRules
+from fleet.ports.agents import ModelUse, ServiceGate
 
 LONGEST_EPIC = 200_000  # characters: some 50,000 tokens, which every planner call pays for
 LONGEST_NAME = 1_000  # characters; a longer text is not taken for the name of a file
@@ -369,7 +369,10 @@ def _entry(where: Where, path: Path) -> Entry:
 
 
 class PlanPreview:
-    """Takes the first revision of a planner. Satisfies `Meter` and `ServiceGate` without any limit."""
+    """Takes the first revision of a planner. Satisfies `Meter` without any limit."""
+
+    service = ServiceGate()
+    """No call waits: its failure says what is wrong, and why there is no plan."""
 
     def __init__(self, known: Known, goal: str, grade: Callable[[Plan], Grade], *, flat: bool) -> None:
         self._flat = flat
@@ -393,10 +396,6 @@ class PlanPreview:
 
     # ---- the meter
 
-    @property
-    def service(self) -> ServiceGate:
-        return self
-
     def may_call(self) -> bool:
         return True
 
@@ -413,15 +412,3 @@ class PlanPreview:
 
     def release(self, *, lost: bool = False) -> None:
         """Nothing was reserved."""
-
-    # ---- the service gate
-
-    def rules(self) -> WaitRules:
-        """No call waits: its failure says why there is no plan."""
-        return WaitRules()
-
-    async def warn(self, text: str) -> None:
-        """There is no run to warn."""
-
-    async def report(self, notice: ServiceNotice) -> None:
-        """The failure of the call says what is wrong."""

@@ -13,7 +13,7 @@ from fleet.core.facts import facts as f
 from fleet.engine.internal_errors import TRY_AGAIN_S, failure_of, persist, unwrapped
 from fleet.ports.agents import DrainingError, Worker
 from fleet.ports.nodes import AttemptMeter, AttemptOrder, AttemptResult, Began, ChecksOrder, Tell, Worked
-from fleet.ports.worktrees import Change, EffectError, Lease, Leasing
+from fleet.ports.worktrees import Change, EffectError, Lease, OpenLease
 
 LeaveOut = Callable[[str, Exception], None]
 
@@ -27,7 +27,7 @@ def _ignore(what: str, error: Exception) -> None:
 class LocalNode:
     """Satisfies `Node` in this process."""
 
-    worktrees: Leasing
+    open_lease: OpenLease
     workers: Mapping[str, Worker] = field(default_factory=dict)
     programs: frozenset[str] = frozenset()
     """Workers that are programs: what they did before they broke is not done twice."""
@@ -41,7 +41,7 @@ class LocalNode:
     async def attempt(self, order: AttemptOrder, meter: AttemptMeter, tell: Tell) -> AttemptResult:
         result = None
         try:
-            async with self.worktrees.lease(order.base) as lease:
+            async with self.open_lease(order.base) as lease:
                 await tell(Began())
                 result = await self._work(order, lease, meter, tell)
         except Exception as error:
@@ -53,7 +53,7 @@ class LocalNode:
     async def check(self, order: ChecksOrder) -> tuple[f.CheckRun, ...]:
         runs = list[f.CheckRun]()
         for criterion in order.criteria:
-            async with self.worktrees.lease(order.commit) as lease:
+            async with self.open_lease(order.commit) as lease:
                 runs.append(await lease.check(criterion, lands=order.lands))
         return tuple(runs)
 

@@ -23,7 +23,7 @@ from fleet.engine.internal_errors import Bugs
 from fleet.engine.lanes import Lanes, Perform
 from fleet.errors import FleetError
 from fleet.ports.journal import Clock, Journal
-from fleet.ports.worktrees import NamedCommits, RecoveredCommits, Recovery
+from fleet.ports.worktrees import NamedCommits, Recover, RecoveredCommits
 
 INBOX_S = 0.2  # how long a request may wait in the inbox
 LAST_FACTS_S = 5.0  # how long the last facts of a stopped engine may take
@@ -234,17 +234,17 @@ class SystemClock:
 # ---- recovery --------------------------------------------------------------------------------------------------------
 # What happens before a run is resumed: the commits that the journal names are compared with those that git still has.
 #
-# Knows no git: `Recovery` says which commits exist. This module decides what that means for subtasks.
+# Knows no git: `Recover` says which commits exist. This module decides what that means for subtasks.
 
 
 UNWRITTEN_S = 600.0  # objects written less than this long before the last fact may not have reached the disk
 
 
-async def reconcile(state: RunState, worktrees: Recovery, now: float) -> list[f.Fact]:
+async def reconcile(state: RunState, recover: Recover, now: float) -> list[f.Fact]:
     """What an engine has to record before it may resume the run. A run that never started has no commits yet."""
     if state.epoch == 0:
         return []
-    lost = loss(state, await worktrees.recover(named(state)), now)
+    lost = loss(state, await recover(named(state)), now)
     return [lost] if lost is not None else []
 
 

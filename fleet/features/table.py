@@ -52,7 +52,7 @@ class Feature:
     """What configures and resumes runs of a kind of its own, by the same field: a `Player` of `fleet/app/fleet.py`."""
     joins: str = ""
     """What has other machines work on a run: a function of the fleet, the run's folder and state, its worktrees and its
-    calls that returns an async context manager of `Nodes`. It is loaded when a run first wants a node."""
+    calls that returns an async context manager of `OtherMachines`. It is loaded when a run first wants a node."""
     tries: str = ""
     """How the doctor tries set-up and gate, with `--try`: a function of the fleet, the repository and what is called
     when a step begins (or None) that returns an async iterator of `Finding`s."""

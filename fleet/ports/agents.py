@@ -72,18 +72,6 @@ class CallGauges:
     """The condition that all calls wait for, by family; empty: the whole service."""
 
 
-class Watcher(Protocol):
-    """Measures the process that works on a run."""
-
-    def commanded(self, seconds: float) -> None:
-        """Take the duration of a worker's command."""
-        ...
-
-    def watch_calls(self, gauges: Callable[[], CallGauges]) -> None:
-        """Read the gauges of the calls to models from now on, on the event loop that makes them."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class WaitRules:
     """How the calls of a run may wait for the models' service."""
@@ -96,16 +84,18 @@ class WaitRules:
     """How many questions about the whole run a human has answered: each new answer triggers a probe at once."""
 
 
-class ServiceGate(Protocol):
-    """What a run and the models' service have to know of each other."""
+async def _ignore(news: object) -> None:
+    del news
 
-    def rules(self) -> WaitRules: ...
 
-    async def report(self, notice: ServiceNotice) -> None: ...
+@dataclass(frozen=True, slots=True)
+class ServiceGate:
+    """What a run and the models' service have to know of each other. By default no call waits, and no news is kept."""
 
-    async def warn(self, text: str) -> None:
-        """A person should know this about the service; the run goes on."""
-        ...
+    rules: Callable[[], WaitRules] = WaitRules
+    report: Callable[[ServiceNotice], Awaitable[None]] = _ignore
+    warn: Callable[[str], Awaitable[None]] = _ignore
+    """Takes what a person should know about the service; the run goes on."""
 
 
 class Meter(Protocol):

@@ -111,20 +111,16 @@ class Node(Protocol):
         ...
 
 
-class Nodes(Protocol):
+@dataclass(frozen=True, slots=True)
+class OtherMachines:
     """Other machines that work for a run."""
 
-    def beside(self, local: Node, engine: Recorder) -> Node:
-        """These machines and this one behind one door. What becomes of them is recorded."""
-        ...
-
-    def distrust(self, name: str, why: str) -> None:
-        """Give a machine nothing any more: what it reported was not true."""
-        ...
-
-    def rest(self, name: str, why: str) -> None:
-        """Give a machine nothing for a while: something about it is broken."""
-        ...
+    beside: Callable[[Node, Recorder], Node]
+    """Puts them and this one behind one door. What becomes of them is recorded."""
+    distrust: Callable[[str, str], None]
+    """Gives a machine nothing any more, and why: what it reported was not true."""
+    rest: Callable[[str, str], None]
+    """Gives a machine nothing for a while, and why: something about it is broken."""
 
 
 # ---- orders on other machines

@@ -1,6 +1,6 @@
 """What the engine needs of the worktrees: leases to work and check in, commits to read, and a branch to land on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -68,13 +68,15 @@ class Lease(Protocol):
         ...
 
 
-class Leasing(Protocol):
-    def lease(self, base: Sha) -> AbstractAsyncContextManager[Lease]:
-        """A clean worktree at `base`, for as long as the block lasts. Raises `EffectError`."""
+OpenLease = Callable[[Sha], AbstractAsyncContextManager[Lease]]
+"""Opens a clean worktree at a commit, for as long as the block lasts. Raises `EffectError`."""
+
+
+class Worktrees(Protocol):
+    def lease(self, base: Sha, /) -> AbstractAsyncContextManager[Lease]:
+        """As `OpenLease` says."""
         ...
 
-
-class Worktrees(Leasing, Protocol):
     async def pinned(self, run: RunId, subtask: SubtaskId, attempt: int) -> Change | None:
         """The change that an attempt pinned, if it got that far before a crash."""
         ...
@@ -119,10 +121,8 @@ class Integrator(Protocol):
         ...
 
 
-class Publisher(Protocol):
-    async def publish(self, run: RunId, *, tip: Sha) -> str | None:
-        """Move the user's result branch forward to `tip`; return the reason if that is impossible."""
-        ...
+Publish = Callable[[RunId, Sha], Awaitable[str | None]]
+"""Moves the user's result branch forward to a tip; returns the reason if that is impossible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,5 @@ class RecoveredCommits:
     """Whether the user's repository has the result branch, as far as it was published."""
 
 
-class Recovery(Protocol):
-    async def recover(self, named: NamedCommits) -> RecoveredCommits:
-        """Restore what can be restored; return what exists then."""
-        ...
+Recover = Callable[[NamedCommits], Awaitable[RecoveredCommits]]
+"""Restores what can be restored; returns what exists then."""

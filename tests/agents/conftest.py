@@ -34,6 +34,7 @@ from fleet.ports.agents import (
     Dialogue,
     Extras,
     ModelUse,
+    ServiceGate,
     ServiceNotice,
     WaitRules,
     WorkerBrief,
@@ -271,8 +272,8 @@ class FakeMeter:
         self.released.append(lost)
 
     @property
-    def service(self) -> "FakeMeter":
-        return self
+    def service(self) -> ServiceGate:
+        return ServiceGate(self.rules, self.report, self.warn)
 
     def rules(self) -> WaitRules:
         conditions: frozenset[ServiceCondition] = frozenset({"limited", "down", "refused"})

@@ -86,11 +86,11 @@ class Court:
             worktrees=self.bench.worktrees,
             commits=self.bench.worktrees,
             integrator=self.bench.worktrees.integrator,
-            publisher=self.bench.worktrees.publisher,
+            publish=self.bench.worktrees.publisher.publish,
             clock=Clock(),
             gate=Gate(criteria=(gate_check,) if gate else ()),
         )
-        trust, node = NodeTrust(book, world.clock), LocalNode(world.worktrees)
+        trust, node = NodeTrust(book, world.clock), LocalNode(world.worktrees.lease)
         checks = Checks(book, world.worktrees, world.commits, world.clock, Gate(reruns=0), node, trust)
         before = await checks.on(start, spec.acceptance)
         book.note(f.WorkerStarted(at=0.2, subtask="a", number=1, before=before))

@@ -11,7 +11,7 @@ import pytest
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.facts.facts import Failure, Member
 from fleet.core.plans.plan import Criterion
-from fleet.ports.worktrees import Change, Commits, Integrator, Lease, Publisher, Worktrees
+from fleet.ports.worktrees import Change, Commits, Integrator, Lease, Publish, Worktrees
 from tests.fleet.fakes import BASE, FakeGit, FakeIntegrator, FakeWorktrees
 from tests.fleet.hands import PaperHands
 from tests.worktrees.conftest import RUN, make_repository, product_settings, sign
@@ -37,7 +37,7 @@ class Rig(Protocol):
     def integrator(self) -> Integrator: ...
 
     @property
-    def publisher(self) -> Publisher: ...
+    def publish(self) -> Publish: ...
 
     def is_done(self, subtask: str) -> Criterion:
         """A check that passes where this subtask's work is."""
@@ -63,7 +63,8 @@ class FakeRig:
 
     def __post_init__(self) -> None:
         self.worktrees = self.commits = FakeWorktrees(self.git)
-        self.integrator = self.publisher = FakeIntegrator(self.git)
+        self.integrator = FakeIntegrator(self.git)
+        self.publish = self.integrator.publish
 
     def is_done(self, subtask: str) -> Criterion:
         return Criterion(criterion=f"{subtask} is done", run=f"check {subtask}")
@@ -86,7 +87,8 @@ class PaperRig(FakeRig):
     """Its leases are only for checks."""
 
     def __post_init__(self) -> None:
-        self.worktrees = self.commits = self.integrator = self.publisher = self.paper = PaperHands(passes=self._holds)  # type: ignore[assignment]
+        self.worktrees = self.commits = self.integrator = self.paper = PaperHands(passes=self._holds)  # type: ignore[assignment]
+        self.publish = self.paper.publish
 
     def _holds(self, tree: Sha, command: str, _: int) -> bool:
         return command.removeprefix("check ") in tree.split()
@@ -105,7 +107,7 @@ class RealRig:
     worktrees: Worktrees
     commits: Commits
     integrator: Integrator
-    publisher: Publisher
+    publish: Publish
 
     def is_done(self, subtask: str) -> Criterion:
         return Criterion(criterion=f"{subtask} is done", run=f"test -f {subtask}")
@@ -132,7 +134,7 @@ async def real(folder: Path, lease: Literal["overlay", "pool"]) -> AsyncIterator
     target = await inspect(make_repository(folder / "project"))
     settings = product_settings(folder / "state", check_slots=2, lease=lease)
     async with open_worktrees(target, settings, RUN, target.base) as opened:
-        yield RealRig(target.base, opened, opened, opened.integrator, opened.publisher)
+        yield RealRig(target.base, opened, opened, opened.integrator, opened.publisher.publish)
 
 
 @pytest.fixture
@@ -298,4 +300,4 @@ async def test_a_tip_that_was_published_may_be_published_again(rig: Rig) -> None
     merged = await rig.integrator.merge(rig.base, [await rig.candidate("first")])
     assert await rig.integrator.advance(RUN, new=merged.tip, old=rig.base)
     for _ in range(2):
-        assert await rig.publisher.publish(RUN, tip=merged.tip) is None
+        assert await rig.publish(RUN, merged.tip) is None

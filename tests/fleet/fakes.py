@@ -267,7 +267,7 @@ class FakeIntegrator:
         place = [tip for tip, _ in self.git.branch].index(old)
         return tuple(member for _, member in self.git.branch[place + 1 :] if member is not None)
 
-    async def publish(self, run: RunId, *, tip: Sha) -> str | None:
+    async def publish(self, run: RunId, tip: Sha) -> str | None:
         del run
         if self.refuses is None:
             self.git.published.append(tip)
@@ -391,7 +391,7 @@ class FakeFleet:
             worktrees=self.worktrees,
             commits=self.worktrees,
             integrator=self.integrator,
-            publisher=self.integrator,
+            publish=self.integrator.publish,
             clock=self.clock,
             gate=self.gate,
             again_s=0.0,

@@ -166,7 +166,7 @@ class PaperHands:
             for name, tip in zip(names, islice(tips, 1, None), strict=True)
         )
 
-    async def publish(self, run: str, *, tip: Sha) -> str | None:
+    async def publish(self, run: str, tip: Sha) -> str | None:
         raise AssertionError(run, tip)
 
 

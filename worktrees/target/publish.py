@@ -44,7 +44,7 @@ class Publisher:
     store: Git
     target: Target
 
-    async def publish(self, run: RunId, *, tip: Sha) -> str | None:
+    async def publish(self, run: RunId, tip: Sha) -> str | None:
         """Move the result branch forward to `tip`; a reason where that can't be done."""
         branch = result_branch(run)
         current = await self.target.git.sha(f"refs/heads/{branch}")

@@ -79,7 +79,8 @@ async def run_engine(
             tasks.start_soon(exporter.watch_loop)
         tasks.start_soon(keep_hours, fleet.config.run.not_between, folder)
         on_fact = _shown_by(display) if display is not None else None
-        state = await fleet.run(folder, stop=stop, watcher=exporter, on_fact=on_fact)
+        measures = (exporter.commanded, exporter.watch_calls) if exporter is not None else None
+        state = await fleet.run(folder, stop=stop, measures=measures, on_fact=on_fact)
         tasks.cancel_scope.cancel()
     if display is not None:
         display.refresh()

@@ -23,7 +23,7 @@ SAMPLE_S = 0.1
 
 
 class Exporter:
-    """The metrics of the runs that `folders` lists. An engine in this process reports to it, as its `Watcher`."""
+    """The metrics of the runs that `folders` lists. An engine in this process reports to it."""
 
     address: Address
 

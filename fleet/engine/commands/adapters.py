@@ -8,7 +8,7 @@ from fleet.engine.commands.checks import Gate
 from fleet.engine.internal_errors import TRY_AGAIN_S
 from fleet.ports.agents import Planner, Reviewer, Worker
 from fleet.ports.journal import Clock
-from fleet.ports.worktrees import Commits, Integrator, Publisher, Worktrees
+from fleet.ports.worktrees import Commits, Integrator, Publish, Worktrees
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Adapters:
     worktrees: Worktrees
     commits: Commits
     integrator: Integrator
-    publisher: Publisher
+    publish: Publish
     clock: Clock
     gate: Gate
     reviewer: Reviewer | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 from anyio import create_task_group
 
@@ -23,6 +23,7 @@ from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.state.machines import check_labels
 from fleet.core.verdicts.judges import NO_RESULTS, findings_problem, is_analysis
 from fleet.core.verdicts.summaries import missing_tests, starts_pytest
+from fleet.engine.commands.trust import NodeTrust
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.nodes import ChecksOrder, Node
 from fleet.ports.worktrees import Commits, SetupFailedError, Worktrees
@@ -128,22 +129,6 @@ BROKEN_SETUP = (
 IN_A_ROW = 8  # criteria of a merged tree that run one after another; such rows run side by side
 
 
-class Trust(Protocol):
-    """Decides whose answers count. A word is an answer that this machine confirms before it counts against work."""
-
-    def is_word(self, run: CheckRun) -> bool:
-        """Whether an answer is only somebody's word."""
-        ...
-
-    def take(self, run: CheckRun) -> None:
-        """Take note of an answer as it was given."""
-        ...
-
-    async def compare(self, word: CheckRun, found: CheckRun, commit: Sha) -> None:
-        """Take note of what this machine found after somebody's word."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Gate:
     """The checks that belong to no subtask, and how checks are judged."""
@@ -182,7 +167,7 @@ class Checks:
     rules: Gate
     node: Node
     """What runs them."""
-    trust: Trust
+    trust: NodeTrust
     _answers: dict[tuple[Sha, str], f.CheckRun] = field(default_factory=dict)
     """By tree and command."""
     _sure: set[tuple[Sha, str]] = field(default_factory=set)

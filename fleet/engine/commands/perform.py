@@ -27,7 +27,7 @@ from fleet.engine.internal_errors import Advice, DiskFullError, failure_of, pers
 from fleet.engine.local_node import LocalNode
 from fleet.ports.agents import DrainingError
 from fleet.ports.journal import Recorder
-from fleet.ports.nodes import Nodes
+from fleet.ports.nodes import OtherMachines
 
 STEPS: dict[type[Command], str] = {
     CheckBase: "checked the base",
@@ -49,7 +49,7 @@ class Performer:
         self._budget = RunBudget(engine, adapters.clock)
         self._advice = Advice(engine, adapters.clock)
         self._local = LocalNode(
-            adapters.worktrees,
+            adapters.worktrees.lease,
             adapters.workers,
             adapters.command_workers,
             leave_out=self._advice.leave_out,
@@ -67,7 +67,7 @@ class Performer:
         self._planner_calls = PlannerCalls(engine, adapters, self._budget, self._advice, self._attempts.proves_nothing)
         self._lander = Lander(engine, adapters.integrator, self._checks, adapters.clock)
 
-    def join(self, nodes: Nodes) -> None:
+    def join(self, nodes: OtherMachines) -> None:
         """Have other machines work, too, from now on."""
         self._attempts.node = self._checks.node = nodes.beside(self._local, self._engine)
         self._checks.trust = NodeTrust(self._engine, self._adapters.clock, nodes.distrust, nodes.rest)
@@ -172,7 +172,7 @@ class Performer:
         async with self._publishing:
             if self._engine.state.tip != tip:
                 return
-            problem = await self._adapters.publisher.publish(self._engine.state.run, tip=tip)
+            problem = await self._adapters.publish(self._engine.state.run, tip)
             if problem is None:
                 await self._engine.record(f.Published(at=self._now(), tip=tip))
             else:

@@ -42,7 +42,7 @@ class RunBudget:
     def __init__(self, engine: Recorder, clock: Clock) -> None:
         self.engine = engine
         self.clock = clock
-        self.service = RunServiceGate(engine, clock)
+        self.service = service_gate(engine, clock)
         self._reserved = _Total()
         self._widened = _Total()
         """The part of it that goes beyond what calls usually cost."""
@@ -173,24 +173,22 @@ class CallMeter:
             self._reservation = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunServiceGate:
-    """Satisfies `ServiceGate`: the state of the run says how its calls wait, and notices become facts."""
+def service_gate(engine: Recorder, clock: Clock) -> ServiceGate:
+    """The state of the run says how its calls wait, and notices become facts."""
 
-    engine: Recorder
-    clock: Clock
-
-    def rules(self) -> WaitRules:
+    def rules() -> WaitRules:
         """A run that never had an answer waits only for limits: otherwise its configuration may be wrong."""
-        state = self.engine.state
+        state = engine.state
         answers = [each for each in state.questions.values() if each.about is None and each.answer is not None]
         return WaitRules(TROUBLES if state.spent.calls else LIMITS, state.draining, len(answers))
 
-    async def report(self, notice: ServiceNotice) -> None:
-        await self.engine.record(f.ServiceChanged(at=self.clock.now(), **asdict(notice)))
+    async def report(notice: ServiceNotice) -> None:
+        await engine.record(f.ServiceChanged(at=clock.now(), **asdict(notice)))
 
-    async def warn(self, text: str) -> None:
-        await self.engine.record(f.WarningNoted(at=self.clock.now(), text=text))
+    async def warn(text: str) -> None:
+        await engine.record(f.WarningNoted(at=clock.now(), text=text))
+
+    return ServiceGate(rules, report, warn)
 
 
 @dataclass(slots=True)

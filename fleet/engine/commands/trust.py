@@ -18,7 +18,10 @@ MOST_WRONG_REDS = 3
 
 @dataclass(slots=True)
 class NodeTrust:
-    """Satisfies `Trust` with the record of each node of a run, by its name."""
+    """Decides whose answers count, by the record of each node of a run.
+
+    A word is an answer that this machine confirms before it counts against work.
+    """
 
     engine: Recorder
     clock: Clock

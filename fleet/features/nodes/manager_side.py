@@ -33,7 +33,7 @@ from fleet.features.nodes.remote_node import Connect, RemoteNode
 from fleet.features.nodes.terms import patience_s, run_folder_of_nodes, terms_of
 from fleet.features.nodes.transport import CommandStream, Link, LinkLostError, open_command
 from fleet.ports.journal import Recorder
-from fleet.ports.nodes import AttemptDone, AttemptOrder, Node, NodeLiedError, OpenCalls
+from fleet.ports.nodes import AttemptDone, AttemptOrder, Node, NodeLiedError, OpenCalls, OtherMachines
 from fleet.ports.worktrees import Change, EffectError
 from fleet.runs.run_folder import RunFolder
 from worktrees.base.settings import WorktreeSettings
@@ -246,11 +246,11 @@ class Nodes:
 @asynccontextmanager
 async def join_nodes(
     fleet: Fleet, folder: RunFolder, state: RunState, worktrees: RunWorktrees, calls: OpenCalls
-) -> AsyncIterator[Nodes]:
+) -> AsyncIterator[OtherMachines]:
     """The nodes of a run, as the table of features has it."""
     here = Here(folder.transcripts, folder.checks, fleet.workers_that_fit()[0], calls)
     async with open_nodes(fleet.wiring, state, worktrees, here) as nodes:
-        yield nodes
+        yield OtherMachines(nodes.beside, nodes.distrust, nodes.rest)
 
 
 @asynccontextmanager

@@ -32,9 +32,9 @@ from fleet.features.nodes.reports import Spool
 from fleet.features.nodes.serve import serve
 from fleet.features.nodes.terms import scratch_folder, under_terms
 from fleet.features.nodes.transport import Link, standard_streams
-from fleet.ports.agents import ModelUse, ServiceGate, ServiceNotice, WaitRules
+from fleet.ports.agents import ModelUse, ServiceGate
 from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Tell
-from fleet.ports.worktrees import EffectError, Leasing
+from fleet.ports.worktrees import EffectError, OpenLease
 from fleet.runs.run_folder import make_state_dir
 from worktrees.leases.run_worktrees import in_use, open_node_worktrees
 from worktrees.sandbox.checks import take_log
@@ -93,6 +93,7 @@ class OwnDisk:
 # ---- node process ----------------------------------------------------------------------------------------------------
 
 
+NOBODY = ServiceGate()
 NO_MODELS = Failure(kind="configuration", summary="models can't be called from a node")
 
 
@@ -101,14 +102,11 @@ class LineMeter:
     """Satisfies `AttemptMeter` on a node. The manager's meter counts: nothing is reserved or paid here."""
 
     line: Line
+    service: ServiceGate = NOBODY
 
     @property
     def called(self) -> bool:
         return self.line.called
-
-    @property
-    def service(self) -> ServiceGate:
-        return _Quiet()
 
     def may_call(self) -> bool:
         return True
@@ -128,34 +126,21 @@ class LineMeter:
         del lost
 
 
-class _Quiet:
-    """Satisfies `ServiceGate`."""
-
-    def rules(self) -> WaitRules:
-        return WaitRules()
-
-    async def report(self, notice: ServiceNotice) -> None:
-        del notice
-
-    async def warn(self, text: str) -> None:
-        del text
-
-
 @dataclass(frozen=True, slots=True)
 class NodeWorkshop:
     """Satisfies `Workshop`: each attempt has a worker of its own, because its calls go its own way."""
 
-    leases: Leasing
+    open_lease: OpenLease
     settings: AgentSettings
     programs: frozenset[str]
 
     async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult:
         worker = worker_on_node(self.settings, order.worker, line)
-        node = LocalNode(self.leases, {order.worker: worker}, self.programs)
+        node = LocalNode(self.open_lease, {order.worker: worker}, self.programs)
         return await node.attempt(order, LineMeter(line), tell)
 
     async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]:
-        return await LocalNode(self.leases).check(order)
+        return await LocalNode(self.open_lease).check(order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +196,7 @@ async def run_node(config: Config, environ: Mapping[str, str]) -> None:
                 logged = replace(wiring.worktrees, check_logs=logs)
                 async with open_node_worktrees(store, logged, opening.base) as leases:
                     settings = wiring.agents(transcripts)
-                    workshop = NodeWorkshop(leases, settings, wiring.command_workers)
+                    workshop = NodeWorkshop(leases.lease, settings, wiring.command_workers)
                     node = OwnDisk(workshop, state_dir, wiring.worktrees.limits.free_bytes)
                     records = Records(leases.finished_setups, partial(take_log, logs))
                     yield NodeSite(node, spool, store, transcripts, workers_lacking(settings), records)

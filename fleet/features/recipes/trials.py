@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from fleet.app.wiring import Wiring, found_in, shown_by
 from fleet.config.schema import Config, gate_of
@@ -157,16 +157,11 @@ LARGEST_LOG = 2 * 1024 * 1024  # bytes
 Permission = Literal["network", "tool chain"]
 
 
-class Ask(Protocol):
-    """A question to the person: whether set-ups get the network, or the box shows a tool chain."""
-
-    def __call__(self, what: Permission, name: str, why: str) -> bool: ...
-
-
-class Report(Protocol):
-    """Shows each try to the user: before it without a result, and after it with one."""
-
-    def __call__(self, tried: "Tried") -> None: ...
+Ask = Callable[[Permission, str, str], bool]
+"""A question to the person, about something named and why: whether set-ups get the network, or the box shows a tool
+chain."""
+Report = Callable[["Tried"], None]
+"""Shows each try to the user: before it without a result, and after it with one."""
 
 
 class Tried(NamedTuple):

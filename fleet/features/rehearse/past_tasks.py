@@ -231,7 +231,7 @@ def _checks(worktrees: RunWorktrees, gate: Gate, clock: Clock, target: Target) -
         policy=Policy(),
     )
     run = _NoRun(evolve(None, started))
-    return Checks(run, worktrees, worktrees, clock, gate, LocalNode(worktrees), NodeTrust(run, clock))
+    return Checks(run, worktrees, worktrees, clock, gate, LocalNode(worktrees.lease), NodeTrust(run, clock))
 
 
 # ---- during the run --------------------------------------------------------------------------------------------------

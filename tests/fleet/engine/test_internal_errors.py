@@ -69,7 +69,7 @@ class BreakingIntegrator(FakeIntegrator):
             break_down(self.left, member.subtask)
         return await super().merge(tip, members)
 
-    async def publish(self, run: RunId, *, tip: Sha) -> str | None:
+    async def publish(self, run: RunId, tip: Sha) -> str | None:
         break_down(self.left, run)
         return await super().publish(run, tip=tip)
 

@@ -85,7 +85,10 @@ async def test_on_a_red_base_that_was_allowed_the_gate_holds_nothing_back_until_
         book.state = evolve(book.state, f.BatchTested(at=1.0, number=probe.number, tip="base"))
     probed(book, 1)
     work = Lander(
-        book, hands, Checks(book, hands, hands, Clock(), gate, LocalNode(hands), NodeTrust(book, Clock())), Clock()
+        book,
+        hands,
+        Checks(book, hands, hands, Clock(), gate, LocalNode(hands.lease), NodeTrust(book, Clock())),
+        Clock(),
     )
     await work.test_batch(book.state.landing.open_batches[0].number)
     assert hands.branch == "base a", "red, as the base was"

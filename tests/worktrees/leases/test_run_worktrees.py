@@ -9,7 +9,7 @@ import pytest
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.facts.facts import Member
 from fleet.errors import FleetError
-from fleet.ports.worktrees import Change, Integrator, Publisher, Recovery, Worktrees
+from fleet.ports.worktrees import Change, Integrator, Publish, Recover, Worktrees
 from tests.worktrees import forest
 from tests.worktrees.conftest import RUN, Bench, OpenBench, fingerprint, git, product_settings
 from worktrees.base.settings import WorktreeSettings
@@ -22,8 +22,8 @@ ONE = SubtaskId("one")
 
 if TYPE_CHECKING:
 
-    def ports(worktrees: RunWorktrees) -> tuple[Worktrees, Recovery, Integrator, Publisher]:
-        return worktrees, worktrees, worktrees.integrator, worktrees.publisher
+    def ports(worktrees: RunWorktrees) -> tuple[Worktrees, Recover, Integrator, Publish]:
+        return worktrees, worktrees.recover, worktrees.integrator, worktrees.publisher.publish
 
 
 async def land(bench: Bench, member: Member) -> Sha:

@@ -30,7 +30,7 @@ def performer(book: Book, hands: PaperHands | None = None) -> Performer:
         worktrees=hands,
         commits=hands,
         integrator=hands,
-        publisher=hands,
+        publish=hands.publish,
         clock=Clock(),
         gate=Gate(),
     )

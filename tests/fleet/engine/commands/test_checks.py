@@ -24,7 +24,7 @@ GATE = Criterion(criterion="the gate", run="gate", fails_before=False)
 def checks(hands: PaperHands, book: Book | None = None, reruns: int = 1) -> Checks:
     book, clock = book or queued("a"), Clock()
     gate = Gate(criteria=(GATE,), reruns=reruns)
-    return Checks(book, hands, hands, clock, gate, LocalNode(hands), NodeTrust(book, clock))
+    return Checks(book, hands, hands, clock, gate, LocalNode(hands.lease), NodeTrust(book, clock))
 
 
 def red_first(_: str, __: str, time: int) -> bool:
@@ -113,9 +113,9 @@ async def test_what_ran_out_of_time_is_asked_again() -> None:
     asked = checks(hands, reruns=0)
     late = replace(hands, ran=[])
     late.ask = lambda *_: f.CheckRun(criterion="it works", command="test", passed=False, timed_out=True)  # type: ignore[method-assign]
-    asked.node = LocalNode(late)
+    asked.node = LocalNode(late.lease)
     await asked.on(BASE, [TEST])
-    asked.node = LocalNode(hands)
+    asked.node = LocalNode(hands.lease)
     [run] = await asked.on(BASE, [TEST])
     assert run.passed
 
@@ -134,7 +134,7 @@ noted: list[tuple[str, bool]] = []
 async def test_only_checks_that_finished_work_waits_for_come_before_others() -> None:
     hands = PaperHands(passes=lambda tree, *_: tree == "a base")
     asked = checks(hands)
-    asked.node = Noting(hands)
+    asked.node = Noting(hands.lease)
     noted.clear()
     await asked.before_work([TEST], BASE)
     await asked.on(Sha("base a"), [TEST])
@@ -217,7 +217,7 @@ async def test_without_results_an_analyser_does_not_pass_here_or_on_the_base() -
 async def test_the_base_is_not_analysed_by_a_node_that_could_hide_what_is_new() -> None:
     hands = finds(lambda _: frozenset())
     asked = checks(hands)
-    asked.node = Noting(hands)
+    asked.node = Noting(hands.lease)
     noted.clear()
     await asked.on(Sha("base a"), [LINT])
     assert noted == [("lint", False), ("lint", True)]
@@ -247,12 +247,12 @@ async def test_a_success_of_pytest_without_its_report_does_not_count() -> None:
 
 async def test_a_command_that_reported_once_owes_its_report_also_after_a_crash() -> None:
     asked = checks(PaperHands(), reruns=0)
-    asked.node = LocalNode(reports(PaperHands()))
+    asked.node = LocalNode(reports(PaperHands()).lease)
     assert (await asked.on(BASE, [TEST]))[0].passed, "it has never reported, so it owes nothing"
-    asked.node = LocalNode(reports(PaperHands(), "a"))
+    asked.node = LocalNode(reports(PaperHands(), "a").lease)
     [run] = await asked.on(Sha("base a"), [TEST])
     assert (run.passed, run.tests, run.ran_tests) == (True, 1, None)
-    asked.node = LocalNode(reports(PaperHands()))
+    asked.node = LocalNode(reports(PaperHands()).lease)
     assert not (await asked.on(Sha("base b"), [TEST]))[0].passed
     book = queued("a")
     book.state = evolve(book.state, f.WorkerStarted(at=2.0, subtask="a", number=1, before=(run,)))
@@ -263,7 +263,7 @@ async def test_a_command_that_reported_once_owes_its_report_also_after_a_crash()
 async def test_tests_that_ran_on_the_base_are_missed_on_a_commit() -> None:
     asked = checks(reports(PaperHands(), "t.py::t::a", "t.py::t::b"))
     await asked.before_work([PYTEST], BASE)
-    asked.node = LocalNode(reports(PaperHands(), "t.py::t::b"))
+    asked.node = LocalNode(reports(PaperHands(), "t.py::t::b").lease)
     await asked.on(Sha("base a"), [PYTEST])
     assert await asked.lost(Sha("base a"), BASE, [PYTEST], changed=(), touches=()) == {"it works": ("t.py::t::a",)}
     assert await asked.lost(Sha("base a"), BASE, [PYTEST], changed=("t.py",), touches=()) == {}
@@ -333,7 +333,7 @@ async def test_what_asks_for_labels_is_checked_where_they_are_and_the_rest_anywh
             return await LocalNode.check(self, order)
 
     checked = checks(hands, book)
-    checked.node = Orders(hands)
+    checked.node = Orders(hands.lease)
     criteria = [check for spec in plan.subtasks for check in spec.acceptance]
     runs = await checked.merged(BASE, criteria, sure=False)
     assert [run.command for run in runs] == ["gate", *(check.run for check in criteria)]
@@ -362,7 +362,7 @@ async def test_a_node_that_reported_green_what_is_red_here_is_not_believed_any_m
 ) -> None:
     hands, named = PaperHands(passes=lambda *_: passes), list[str]()
     asked = checks(hands)
-    asked.node = Elsewhere(hands)
+    asked.node = Elsewhere(hands.lease)
     asked.trust = NodeTrust(queued("a"), Clock(), distrust=lambda node, _: named.append(node))
     reported = await asked.on(Sha("base a"), [TEST])
     await asked.doubt(Sha("base a"), reported, [TEST, GATE])

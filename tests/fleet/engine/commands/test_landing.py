@@ -26,7 +26,10 @@ GATE = Gate(criteria=(Criterion(criterion="the gate", run="gate", fails_before=F
 def lander(book: Book, hands: PaperHands) -> Lander:
     gate = replace(GATE, reruns=book.state.policy.reruns)
     return Lander(
-        book, hands, Checks(book, hands, hands, Clock(), gate, LocalNode(hands), NodeTrust(book, Clock())), Clock()
+        book,
+        hands,
+        Checks(book, hands, hands, Clock(), gate, LocalNode(hands.lease), NodeTrust(book, Clock())),
+        Clock(),
     )
 
 

@@ -83,7 +83,7 @@ async def test_what_landed_is_shown_one_tip_at_a_time() -> None:
     busy, most = 0, 0
 
     class Slow(FakeIntegrator):
-        async def publish(self, run: RunId, *, tip: Sha) -> str | None:
+        async def publish(self, run: RunId, tip: Sha) -> str | None:
             nonlocal busy, most
             busy, most = busy + 1, max(most, busy + 1)
             await sleep(0.05)

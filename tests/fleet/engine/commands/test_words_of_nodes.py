@@ -53,7 +53,7 @@ class Beside:
 
 
 def judged(hands: PaperHands, says: Answer, *, reruns: int = 1, book: Book | None = None) -> Checks:
-    node, book, clock = Beside(LocalNode(hands), says), book or queued("a"), Clock()
+    node, book, clock = Beside(LocalNode(hands.lease), says), book or queued("a"), Clock()
     gate = Gate(criteria=(GUARD,), reruns=reruns)
     return Checks(book, hands, hands, clock, gate, node, NodeTrust(book, clock))  # type: ignore[arg-type]
 

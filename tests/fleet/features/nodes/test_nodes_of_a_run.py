@@ -48,7 +48,7 @@ async def opened(
     here = Here(config_home, config_home, 2, cast("Any", None))
     async with open_nodes(wiring, state, worktrees, here) as opened_nodes:
         engine = Engine(state)
-        opened_nodes.beside(LocalNode(PaperHands()), cast("Any", engine))
+        opened_nodes.beside(LocalNode(PaperHands().lease), cast("Any", engine))
         yield engine
     await store.close()
 
