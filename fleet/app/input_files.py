@@ -16,6 +16,7 @@ from pydantic import JsonValue
 
 from fleet.config.load import user_file_path
 from fleet.config.toml import dump_toml, read_text, read_toml
+from fleet.core.base.forges import FORGES
 from fleet.core.base.ids import did_you_mean, is_slug
 from fleet.core.base.output import parse_json
 from fleet.core.base.usage import Cost
@@ -93,7 +94,8 @@ def _refuse_reference(given: str) -> None:
     """Raise `UsageError` for a word that only points to an epic: a planner has no network, and would be paid for it."""
     word = given.strip()
     if re.fullmatch(r"[a-z][a-z+.-]*://\S+|#?\d+|(?:\w+:)?[\w.-]+(?:/[\w.-]+)+[#!]\d+", word):
-        hint = "name an issue as gh:OWNER/REPO#12 or gl:GROUP/PROJECT#12, or by its address; or give the text"
+        short = " or ".join(f"{each.prefix}:{each.form}#12" for each in FORGES)
+        hint = f"name an issue as {short}, or by its address; or give the text"
         raise UsageError(f"{word} names no issue of a forge, and the planner can't open pages", hint=hint)
     if os.path.isdir(word):  # noqa: PTH112 - no error for what can't be a path
         hint = "--repo DIR names the repository, and the epic is text or a file"

@@ -40,8 +40,8 @@ class Feature:
     """What is open beside a run while the feature is on: a function of the fleet and the run's folder that returns an
     async context manager."""
     epics: Mapping[str, str] = field(default_factory=dict)
-    """What reads an epic that is kept elsewhere, by how its name on the command line begins: an async function of that
-    name and the environment that returns a `GivenEpic`, or None if it is no such name."""
+    """What reads an epic that is kept elsewhere, by a pattern of how its name on the command line begins: an async
+    function of that name and the environment that returns a `GivenEpic`, or None if it is no such name."""
     adapters: Mapping[str, str] = field(default_factory=dict)
     """What takes the place of the adapters in runs of a kind of its own, by the field of `RunState` that only such runs
     have: an async function of the engine, its adapters and worktrees that returns adapters."""
@@ -83,7 +83,7 @@ FEATURES: dict[str, Feature] = {
             }
         },
         sections={"tend": "forge.settings:Tend"},
-        epics=dict.fromkeys(("gh:", "gl:", "https://", "http://"), "forge.issue_epic:read_issue_epic"),
+        epics={r"[a-z]+:[^\s#!]+[#!]\d|https?://": "forge.issue_epic:read_issue_epic"},
         findings="forge.findings:findings",
     ),
     "merge": Feature(

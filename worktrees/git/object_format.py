@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fleet.core.base.forges import FORGES
 from fleet.core.base.ids import RunId, Sha, is_slug
 from fleet.core.facts.facts import Member
 from fleet.ports.worktrees import Signature
@@ -104,11 +105,12 @@ def _plain(untrusted: str) -> str:
 # ---- closing words ---------------------------------------------------------------------------------------------------
 # Words in a commit message by which a forge closes an issue, once the commit is on its default branch.
 #
-# GitHub, GitLab, Gitea and Bitbucket know such words, in forms that differ a little: "fixes #7", "Closes:
-# acme/shop#7", "resolve issue #7", "implements https://…/issues/7".
+# Forges know such words in forms that differ a little: "fixes #7", "Closes: acme/shop#7", "resolve issue #7",
+# "implements https://…/issues/7". Gitea and Bitbucket also open an issue again.
 
 
-_WORD = r"\b(?:clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?|reopen(?:s|ed|ing)?)"
+_STEMS = dict.fromkeys((*(word for each in FORGES for word in each.closing), r"reopen(?:s|ed|ing)?"))
+_WORD = rf"\b(?:{'|'.join(_STEMS)})"
 _BETWEEN = r"[\s:,*_~(\[`'\"-]{1,20}(?:(?:issues?|bugs?|tickets?)\s{1,20})?"
 _REFERENCE = r"(?:[\w./-]{0,200}#\d+|GH-\d+|https?://[^\s<>()\[\]]{1,200}/\d[^\s<>()\[\]]{0,200})"
 _CLOSES = re.compile(rf"({_WORD}{_BETWEEN})({_REFERENCE})", re.IGNORECASE)

@@ -325,7 +325,7 @@ def _read_epic(epic: str | None) -> GivenEpic:
     """The epic, if one was given; a feature reads it where it is an issue."""
     argument = epic.strip() if epic is not None else ""
     for place in (
-        each.epics[begin] for each in FEATURES.values() for begin in each.epics if argument.startswith(begin)
+        place for each in FEATURES.values() for begin, place in each.epics.items() if re.match(begin, argument)
     ):
         if (found := common.run_async(partial(load_part(place), argument, current()))) is not None:
             return cast("GivenEpic", found)

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Mapping
 from anyio import create_task_group
 
 from fleet.app.fleet import Fleet
-from fleet.features.forge.place import HOSTS, PROGRAMS, Kind, Place
+from fleet.core.base.forges import FORGES, ForgeKind
+from fleet.features.forge.forge import Place
 from fleet.features.forge.program import ForgeError, Program, ProgramMissingError
 from fleet.read.program_view import Finding
 
@@ -21,19 +22,19 @@ async def findings(fleet: Fleet) -> AsyncIterator[Finding]:
 
 async def forge_findings(environ: Mapping[str, str]) -> list[Finding]:
     """One for each forge; none of them is a failure."""
-    found: dict[Kind, Finding] = {}
+    found: dict[str, Finding] = {}
 
-    async def look(kind: Kind) -> None:
-        found[kind] = await _finding(Place(kind, HOSTS[kind], ANY), environ)
+    async def look(kind: ForgeKind) -> None:
+        found[kind.name] = await _finding(Place(kind, kind.host, ANY), environ)
 
     async with create_task_group() as tasks:
-        for kind in PROGRAMS:
+        for kind in FORGES:
             tasks.start_soon(look, kind)
-    return [found[kind] for kind in PROGRAMS]
+    return [found[kind.name] for kind in FORGES]
 
 
 async def _finding(place: Place, environ: Mapping[str, str]) -> Finding:
-    name = place.program
+    name = place.kind.program
     try:
         status = await Program(place, environ).finish(("auth", "status"), timeout_s=LOOK_S)
     except ProgramMissingError as missing:

@@ -9,8 +9,18 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from fleet.features.forge.forge import Check, CheckState, Comment, Draft, Issue, Pull, PullState, Repository, Thread
-from fleet.features.forge.place import Place, pull_reference
+from fleet.features.forge.forge import (
+    Check,
+    CheckState,
+    Comment,
+    Draft,
+    Issue,
+    Place,
+    Pull,
+    PullState,
+    Thread,
+    pull_reference,
+)
 from fleet.features.forge.program import ForgeError, NotFoundError, Program, RateLimitedError
 
 # ---- github answers --------------------------------------------------------------------------------------------------
@@ -109,7 +119,6 @@ class Branch(_Answer):
 
 class RepositoryAnswer(_Answer):
     default_branch: Branch = Field(alias="defaultBranchRef")
-    permission: str = Field("", alias="viewerPermission")
 
 
 class Permission(_Answer):
@@ -156,7 +165,6 @@ class RepositoryNode(_Answer):
 
 class Data(_Answer):
     repository: RepositoryNode | None = None
-    viewer: Account | None = None
 
 
 class GraphQl(_Answer):
@@ -213,13 +221,10 @@ query($owner: String!, $name: String!, $number: Int!, $after: String) {{
 }}"""
 COMMENTS = _TALK.format(name="comments", page=PAGE, fields=_COMMENT_FIELDS)
 REVIEWS = _TALK.format(name="reviews", page=PAGE, fields=_COMMENT_FIELDS)
-VIEWER = "query { viewer { login } }"
 REPLY = """
 mutation($thread: ID!, $body: String!) {
   addPullRequestReviewThreadReply(input: {pullRequestReviewThreadId: $thread, body: $body}) { comment { id } }
 }"""
-RESOLVE = """
-mutation($thread: ID!) { resolveReviewThread(input: {threadId: $thread}) { thread { id } } }"""
 
 _JOB = re.compile(r"/actions/runs/\d+/job/(\d+)")
 _STAMP = re.compile(r"^\ufeff?\d{4}-\d\d-\d\dT[\d:.]+Z ?")
@@ -237,16 +242,9 @@ class GitHub:
     def place(self) -> Place:
         return self.program.place
 
-    async def repository(self) -> Repository:
-        fields = "defaultBranchRef,viewerPermission"
-        answer = await self._read(REPOSITORY, "repo", "view", self.place.argument, "--json", fields)
-        return Repository(
-            default_branch=answer.default_branch.name, may_push=answer.permission in {"ADMIN", "MAINTAIN", "WRITE"}
-        )
-
-    async def me(self) -> str:
-        viewer = (await self._graphql(VIEWER, {})).viewer
-        return viewer.login if viewer is not None else ""
+    async def default_branch(self) -> str:
+        answer = await self._read(REPOSITORY, "repo", "view", self._argument, "--json", "defaultBranchRef")
+        return answer.default_branch.name
 
     async def may_write(self, account: str) -> bool:
         path = f"repos/{self.place.repo}/collaborators/{quote(account, safe='')}/permission"
@@ -329,20 +327,21 @@ class GitHub:
                     found += (comment.value() for comment in page.nodes if comment.body)
         return tuple(sorted(found, key=lambda comment: comment.created_at))
 
-    async def reply(self, number: int, thread: str, body: str) -> None:  # noqa: ARG002 - GitLab needs the number
-        await self._graphql(REPLY, {"thread": thread, "body": body})
-
-    async def resolve(self, number: int, thread: str) -> None:  # noqa: ARG002
-        await self._graphql(RESOLVE, {"thread": thread})
-
-    async def comment(self, number: int, body: str) -> None:
+    async def comment(self, number: int, body: str, *, thread: str = "") -> None:
+        if thread:
+            await self._graphql(REPLY, {"thread": thread, "body": body})
+            return
         await self._ask("pr", "comment", str(number), *self._repo, "--body-file", "-", data=body)
 
     # ---- calls ------------------------------------------------------------------------------------------------------
 
     @property
+    def _argument(self) -> str:
+        return f"{self.place.host}/{self.place.repo}"
+
+    @property
     def _repo(self) -> tuple[str, str]:
-        return "--repo", self.place.argument
+        return "--repo", self._argument
 
     @property
     def _host(self) -> tuple[str, str]:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from fleet.features.forge.forge import Check, CheckState, Comment, Draft, Issue, Pull, PullState, Repository, Thread
-from fleet.features.forge.place import Place
+from fleet.features.forge.forge import Check, CheckState, Comment, Draft, Issue, Place, Pull, PullState, Thread
 from fleet.features.forge.program import NotFoundError, Program
 
 PAGE = 100  # the most that the API returns at once
@@ -116,14 +115,8 @@ class _Access(_Answer):
     access_level: int = 0
 
 
-class _Permissions(_Answer):
-    project_access: _Access | None = None
-    group_access: _Access | None = None
-
-
 class _Project(_Answer):
     default_branch: str | None = None
-    permissions: _Permissions = Field(default_factory=_Permissions)
 
 
 USER, USERS, MEMBER = TypeAdapter(_Account), TypeAdapter(tuple[_Account, ...]), TypeAdapter(_Access)
@@ -153,14 +146,8 @@ class GitLab:
     def place(self) -> Place:
         return self.program.place
 
-    async def repository(self) -> Repository:
-        project = await self._get(PROJECT, self.place.project)
-        levels = (project.permissions.project_access, project.permissions.group_access)
-        highest = max((level.access_level for level in levels if level is not None), default=0)
-        return Repository(default_branch=project.default_branch or "", may_push=highest >= WRITER)
-
-    async def me(self) -> str:
-        return (await self._get(USER, "user")).username
+    async def default_branch(self) -> str:
+        return (await self._get(PROJECT, self._project)).default_branch or ""
 
     async def may_write(self, account: str) -> bool:
         users = await self._get(USERS, f"users?username={quote(account, safe='')}")
@@ -168,13 +155,13 @@ class GitLab:
         if user is None:
             return False
         try:
-            member = await self._get(MEMBER, f"{self.place.project}/members/all/{user.id}")
+            member = await self._get(MEMBER, f"{self._project}/members/all/{user.id}")
         except NotFoundError:
             return False
         return member.access_level >= WRITER
 
     async def issue(self, number: int) -> Issue:
-        path = f"{self.place.project}/issues/{number}"
+        path = f"{self._project}/issues/{number}"
         answer = await self._get(ISSUE, path)
         notes = [note async for note in self._rows(NOTES, f"{path}/notes?sort=asc&order_by=created_at")]
         return Issue(
@@ -193,14 +180,14 @@ class GitLab:
 
     async def pulls_of(self, head_branch: str) -> tuple[Pull, ...]:
         query = f"source_branch={quote(head_branch, safe='')}&state=all&per_page={PAGE}"
-        answer = await self._get(MERGES, f"{self.place.project}/merge_requests?{query}")
+        answer = await self._get(MERGES, f"{self._project}/merge_requests?{query}")
         pulls = [each.value() for each in answer]
         ours = [pull for pull in pulls if pull.head_branch == head_branch and not pull.is_cross_repository]
         return tuple(sorted(ours, key=lambda pull: -pull.number))
 
     def opening(self, draft: Draft) -> tuple[str, ...]:  # noqa: ARG002 - GitHub names the branches here
         """The arguments that open a merge request; what it says is the standard input."""
-        return self._sending("POST", f"{self.place.project}/merge_requests")
+        return self._sending("POST", f"{self._project}/merge_requests")
 
     async def open_pull(self, draft: Draft) -> Pull:
         fields = {
@@ -219,23 +206,21 @@ class GitLab:
         latest = max((each.id for each in pipelines if each.sha == pull.head_sha), default=None)
         if latest is None:
             return ()
-        return tuple(
-            [_check(job, pull) async for job in self._rows(JOBS, f"{self.place.project}/pipelines/{latest}/jobs?")]
-        )
+        return tuple([_check(job, pull) async for job in self._rows(JOBS, f"{self._project}/pipelines/{latest}/jobs?")])
 
     async def log(self, check: Check) -> str:
         if not check.job:
             return ""
-        path = f"{self.place.project}/jobs/{check.job}/trace"
+        path = f"{self._project}/jobs/{check.job}/trace"
         return (await self.program.ask("api", "--hostname", self.place.host, path))[-LOG_CHARACTERS:]
 
     async def threads(self, number: int) -> tuple[Thread, ...]:
-        me = await self.me()
+        me = await self._me()
         discussions = [each async for each in self._rows(DISCUSSIONS, f"{self._merge(number)}/discussions?")]
         return tuple(_thread(each, me) for each in discussions if any(note.resolvable for note in each.notes))
 
     async def comments(self, number: int) -> tuple[Comment, ...]:
-        me = await self.me()
+        me = await self._me()
         discussions = [each async for each in self._rows(DISCUSSIONS, f"{self._merge(number)}/discussions?")]
         return tuple(
             note.value(me)
@@ -244,19 +229,21 @@ class GitLab:
             if not note.system and not any(other.resolvable for other in each.notes)
         )
 
-    async def reply(self, number: int, thread: str, body: str) -> None:
-        await self._send("POST", f"{self._merge(number)}/discussions/{quote(thread, safe='')}/notes", {"body": body})
-
-    async def resolve(self, number: int, thread: str) -> None:
-        await self._send("PUT", f"{self._merge(number)}/discussions/{quote(thread, safe='')}", {"resolved": True})
-
-    async def comment(self, number: int, body: str) -> None:
-        await self._send("POST", f"{self._merge(number)}/notes", {"body": body})
+    async def comment(self, number: int, body: str, *, thread: str = "") -> None:
+        discussion = f"/discussions/{quote(thread, safe='')}" if thread else ""
+        await self._send("POST", f"{self._merge(number)}{discussion}/notes", {"body": body})
 
     # ---- calls ------------------------------------------------------------------------------------------------------
 
+    async def _me(self) -> str:
+        return (await self._get(USER, "user")).username
+
+    @property
+    def _project(self) -> str:
+        return f"projects/{quote(self.place.repo, safe='')}"
+
     def _merge(self, number: int) -> str:
-        return f"{self.place.project}/merge_requests/{number}"
+        return f"{self._project}/merge_requests/{number}"
 
     async def _get(self, kind: TypeAdapter[Parsed], path: str) -> Parsed:
         return await self.program.read(kind, "api", "--hostname", self.place.host, path)

@@ -11,10 +11,8 @@ from dashboards.text.formats import counted
 from dashboards.text.safe import safe, safe_block
 from fleet.app.input_files import GivenEpic
 from fleet.core.facts.facts import IssueSource
-from fleet.features.forge.forge import Comment, Issue
-from fleet.features.forge.open import open_forge
-from fleet.features.forge.place import Reference, issue_reference
-from fleet.features.forge.program import redact
+from fleet.features.forge.forge import Comment, Issue, Reference, issue_reference
+from fleet.features.forge.program import open_forge, redact
 
 EPIC_TITLE = 120  # characters
 BODY = 40_000  # characters

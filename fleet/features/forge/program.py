@@ -14,8 +14,10 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from fleet.core.base.forges import FORGES
 from fleet.errors import FleetError
-from fleet.features.forge.place import Place
+from fleet.features.forge.forge import Forge, Place
+from fleet.features.parts import load_part
 from worktrees.base.process import Finished, Launch, run
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
@@ -52,25 +54,10 @@ class RateLimitedError(ForgeError):
 
 TIMEOUT_S = 120.0  # of one call; a log of a hundred megabytes takes a while
 CAP = 16 * 1024 * 1024  # bytes of one answer
-NO_LOGIN = 4  # the exit code of gh
 SHOWN = 300  # characters of a program's error in ours
 
-QUIET = {
-    "GH_PROMPT_DISABLED": "1",
-    "GH_NO_UPDATE_NOTIFIER": "1",
-    "GH_PAGER": "cat",
-    "GLAB_CHECK_UPDATE": "false",
-    "NO_PROMPT": "1",
-    "NO_COLOR": "1",
-    "PAGER": "cat",
-}
-LOUD = ("GH_FORCE_TTY", "GH_DEBUG", "CLICOLOR_FORCE", "DEBUG", "GH_REPO", "GLAB_DEBUG_HTTP")
-"""Variables that change what the programs print, or where they look; a debug log would hold tokens."""
-
-INSTALL = {
-    "gh": "install it from https://cli.github.com, then `gh auth login`",
-    "glab": "install it from https://gitlab.com/gitlab-org/cli, then `glab auth login`",
-}
+QUIET = {"NO_COLOR": "1", "PAGER": "cat"}
+LOUD = ("CLICOLOR_FORCE",)
 _LOGIN = re.compile(
     r"auth(?:entication)? (?:login|required|failed)|not logged in|HTTP 401|401 Unauthorized|Bad credentials",
     re.IGNORECASE,
@@ -118,22 +105,23 @@ class Program:
 
     async def finish(self, arguments: Sequence[str], data: bytes = b"", *, timeout_s: float = TIMEOUT_S) -> Finished:
         """How the program ends, whatever its exit code."""
-        name = self.place.program
-        found = shutil.which(name, path=self.environ.get("PATH"))
+        kind = self.place.kind
+        found = shutil.which(kind.program, path=self.environ.get("PATH"))
         if found is None:
             raise ProgramMissingError(
-                f"{self.place} needs the program {name}, which is not installed", hint=INSTALL[name]
+                f"{self.place} needs the program {kind.program}, which is not installed", hint=kind.install
             )
-        env = {**{key: value for key, value in self.environ.items() if key not in LOUD}, **QUIET}
+        left_out = {*LOUD, *kind.loud}
+        env = {name: value for name, value in self.environ.items() if name not in left_out} | QUIET | {**kind.quiet}
         with tempfile.TemporaryDirectory(prefix="fleet-forge-") as folder:
             launch = Launch([found, *arguments], env, cwd=Path(folder), input=data, pass_fds=self.held)
             return await run(launch, timeout_s=timeout_s, cap=CAP)
 
     def _error(self, arguments: Sequence[str], finished: Finished) -> ForgeError:
         """Why a call failed, as far as the program says."""
-        program, host = self.place.program, self.place.host
+        program, host = self.place.kind.program, self.place.host
         output = redact(finished.stderr.decode("utf-8", "replace").strip() or finished.text.strip())
-        if (finished.exit_code == NO_LOGIN and program == "gh") or _LOGIN.search(output):
+        if finished.exit_code == self.place.kind.no_login or _LOGIN.search(output):
             login = f"{program} auth login --hostname {host}"
             return NotLoggedInError(f"{program} is not logged in to {host}", hint=f"run `{login}`, then try again")
         if _LIMITED.search(output):
@@ -145,13 +133,19 @@ class Program:
 
     def _name(self, arguments: Sequence[str]) -> str:
         """The command without what was written by others."""
-        return " ".join((self.place.program, *arguments[:2]))
+        return " ".join((self.place.kind.program, *arguments[:2]))
 
 
 def _shown(output: str) -> str:
     """The last lines of a program's error on one line, without control characters."""
     line = " ".join("".join(c if c.isprintable() else " " for c in output).split())
     return line if len(line) <= SHOWN else f"…{line[-SHOWN:]}"
+
+
+def open_forge(place: Place, environ: Mapping[str, str], held: tuple[int, ...] = ()) -> Forge:
+    """The client of a place."""
+    forge: Forge = load_part(place.kind.client)(Program(place, environ, held))
+    return forge
 
 
 # ---- secrets ---------------------------------------------------------------------------------------------------------
@@ -161,7 +155,7 @@ def _shown(output: str) -> str:
 HIDDEN = "***"
 _IN_ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]*://)[^/\s'\"]+@", re.IGNORECASE)
 _TOKEN = re.compile(
-    r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|gl[a-z]{2,8}-[A-Za-z0-9_.-]{16,})"
+    rf"\b(?:{'|'.join(each.tokens for each in FORGES if each.tokens)})"
     r"|(?i:\b(?:authorization|private-token|job-token)\b\s*[:=]\s*)\S+(?:[ \t]+\S+)?"
 )
 

@@ -16,14 +16,13 @@ from dashboards.report.document import document
 from dashboards.report.page import markdown
 from dashboards.text.formats import listed
 from dashboards.text.safe import safe
+from fleet.core.base.forges import ForgeKind
 from fleet.core.base.ids import Sha, SubtaskId, run_refs
 from fleet.core.facts.facts import IssueSource
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError, UsageError
-from fleet.features.forge.forge import Draft, Forge, Pull
-from fleet.features.forge.open import open_forge
-from fleet.features.forge.place import Kind, Place, issue_reference, place_of_remote
-from fleet.features.forge.program import ForgeError, redact
+from fleet.features.forge.forge import PREFIXES, Draft, Forge, Place, Pull, issue_reference, place_of_remote
+from fleet.features.forge.program import ForgeError, open_forge, redact
 from fleet.features.forge.pulls_view import Done, PullsView, PullView
 from fleet.read.report_data import LandedSubtask, ReportData, report_data
 from fleet.runs.crash_points import reached
@@ -313,7 +312,7 @@ class Wanted:
     into: str | None = None
     """The branch that it should go into; None: the one the run started from if the remote has it, else the default."""
     remote: str | None = None
-    kind: Kind | None = None
+    kind: ForgeKind | None = None
     """The forge, where the name of its host does not say it."""
     stack: bool = False
     dry_run: bool = False
@@ -374,7 +373,7 @@ class PullRequests:
                 await self._push(way.remote, piece)
             made.append(view := await self._pull(way.forge, piece, draft))
             if view.done != "unchanged":
-                commands.append(shlex.join((way.place.program, *way.forge.opening(draft))))
+                commands.append(shlex.join((way.place.kind.program, *way.forge.opening(draft))))
         shown = tuple(commands) if dry else ()
         return PullsView(way.state.run, str(way.place), way.remote.name, dry, tuple(made), shown)
 
@@ -413,7 +412,8 @@ class PullRequests:
         of_issue = [name for name, place in known.items() if issue is not None and place == issue.place]
         candidates = [*of_issue, *([USUAL] if USUAL in known else []), *known]
         if not candidates:
-            hint = "add one (git remote add origin URL), or say what its host runs: --forge gh or --forge gl"
+            known_forges = " or ".join(f"--forge {prefix}" for prefix in PREFIXES)
+            hint = f"add one (git remote add origin URL), or say what its host runs: {known_forges}"
             raise UsageError("no remote of the repository is on a forge that is known by its name", hint=hint)
         return candidates[0], known[candidates[0]]
 
@@ -430,7 +430,7 @@ class PullRequests:
         begun = way.state.base_name
         if BRANCH.fullmatch(begun) and await way.remote.fetch(begun, ref) is not None:
             return begun
-        default = (await way.forge.repository()).default_branch
+        default = await way.forge.default_branch()
         if not BRANCH.fullmatch(default):
             raise UsageError(f"{way.place} has no default branch", hint="name one with --into")
         return default

@@ -12,9 +12,8 @@ from typing import cast
 from fleet.app.fleet import Fleet
 from fleet.core.base.ids import RunId, Sha, SubtaskId, result_branch
 from fleet.errors import FleetError, UsageError
-from fleet.features.forge.forge import Forge, Pull
-from fleet.features.forge.open import open_forge
-from fleet.features.forge.place import Place, place_of_remote, pull_reference
+from fleet.features.forge.forge import NAMES, Forge, Place, Pull, place_of_remote, pull_reference
+from fleet.features.forge.program import open_forge
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES, Feature
 from fleet.read.merge_view import MergeView
@@ -158,7 +157,7 @@ async def _of_run(
 ) -> tuple[Pull, Place]:
     """The pull request of a run, or of the latest run that has one."""
     if not places:
-        raise UsageError("no remote of this repository is on GitHub or GitLab", hint="git remote add origin URL")
+        raise UsageError(f"no remote of this repository is on {NAMES}", hint="git remote add origin URL")
     names = [run.folder.run for run in runs]
     named = RunId(wanted.removeprefix(BRANCHES)) if wanted is not None else None
     if named is not None and named not in names:

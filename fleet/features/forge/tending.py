@@ -16,6 +16,7 @@ from anyio import fail_after, sleep
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fleet.app.fleet import Fleet, Order
+from fleet.core.base.forges import FORGES
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.plans.plan import Plan
 from fleet.core.state.subtasks import SubtaskState
@@ -191,9 +192,10 @@ async def _wait_for(calls: int) -> None:
                     return
                 await sleep(POLL_S)
     except TimeoutError:
+        programs = ", ".join(each.program for each in FORGES)
         raise FleetError(
             f"a call to the forge of a fleet that was killed has not ended after {CALLS_S:g} s",
-            hint="end that gh, glab or git, then try again",
+            hint=f"end that {programs} or git, then try again",
         ) from None
 
 
@@ -405,7 +407,7 @@ class Tending:
             if thread is None or has_marker(thread.comments, asked.key):
                 continue
             self._intend(asked.key)
-            await self.forge.reply(self.number, asked.thread, marked(asked.key, text))
+            await self.forge.comment(self.number, marked(asked.key, text), thread=asked.thread)
             reached("a thread has an answer")
         self._intend(None)
 

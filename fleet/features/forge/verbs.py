@@ -15,9 +15,10 @@ from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgumen
 from fleet.cli.live.display import work_and_follow
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
+from fleet.core.base.forges import ForgeKind
 from fleet.errors import UsageError
-from fleet.features.forge.open import open_forge
-from fleet.features.forge.place import PREFIXES, Kind
+from fleet.features.forge.forge import PREFIXES
+from fleet.features.forge.program import open_forge
 from fleet.features.forge.pull_requests import PullRequests, Wanted
 from fleet.features.forge.pulls_view import PullsView, TendStatus, TendView
 from fleet.features.forge.settings import Tend
@@ -167,7 +168,9 @@ def pr(
     ] = None,
     forge: Annotated[
         str | None,
-        typer.Option("--forge", metavar="gh|gl", help="What the remote's host runs, where its name does not say it."),
+        typer.Option(
+            "--forge", metavar="|".join(PREFIXES), help="What the remote's host runs, where its name does not say it."
+        ),
     ] = None,
     stack: Annotated[
         bool, typer.Option("--stack", help="A pull request for each area of the plan, each on the one before.")
@@ -197,9 +200,9 @@ def pr(
     common.show_view(common.run_async(pulls.propose), _pull_lines, as_json=as_json)
 
 
-def _kind(forge: str | None) -> Kind | None:
+def _kind(forge: str | None) -> ForgeKind | None:
     if forge is not None and forge not in PREFIXES:
-        raise UsageError(f"--forge {forge}: use gh or gl")
+        raise UsageError(f"--forge {forge}: use {' or '.join(PREFIXES)}")
     return PREFIXES[forge] if forge is not None else None
 
 

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fleet.core.base.forges import FORGES
 from fleet.features.recipes.recipe import MAKE_TOOLS, TOOLS, Recipe, is_command
 from fleet.features.recipes.tree import Tree, table
 
@@ -113,7 +114,8 @@ def _scripts(tree: Tree) -> Iterator[Recipe]:
 
 
 FILES = (
-    *(".github/workflows/*.yml", ".github/workflows/*.yaml", ".gitlab-ci.yml", ".circleci/config.yml", ".travis.yml"),
+    *(name for each in FORGES for name in each.ci_files),
+    *(".circleci/config.yml", ".travis.yml"),
     *("azure-pipelines.yml", "Jenkinsfile", ".woodpecker.yml", ".drone.yml", ".buildkite/pipeline.yml", ".cirrus.yml"),
     *("bitbucket-pipelines.yml", "appveyor.yml", ".ci/run"),
 )

@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fleet.features.forge.place import Place
+from fleet.core.base.forges import FORGES
+from fleet.features.forge.forge import Place
 from fleet.features.forge.program import Program
 from worktrees.base.process import Finished
 
@@ -92,6 +93,9 @@ GLAB: dict[str, object] = {
 }
 
 
+GITHUB, GITLAB = FORGES
+
+
 @dataclass(frozen=True, slots=True)
 class Recording(Program):
     """Keeps every argument list, and every standard input."""
@@ -108,7 +112,7 @@ class Recording(Program):
         return Finished(code, answer.encode(), error.encode(), timed_out=False, cut=False, seconds=0.0)
 
     def _answer(self, arguments: Sequence[str]) -> str:
-        if self.place.kind == "github":
+        if self.place.kind is GITHUB:
             answer = GH.get(" ".join(arguments[:2]), "")
         else:
             path = arguments[-1].partition("?")[0]

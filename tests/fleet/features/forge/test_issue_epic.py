@@ -5,11 +5,11 @@ import re
 import pytest
 
 from agents.factory import epic_text
-from fleet.features.forge.forge import Comment, Issue
+from fleet.features.forge.forge import Comment, Issue, Place, Reference
 from fleet.features.forge.issue_epic import BODY, COMMENTS, epic_of
-from fleet.features.forge.place import Place, Reference
+from tests.fleet.features.forge.recording import GITHUB
 
-REFERENCE = Reference(Place("github", "github.com", "acme/shop"), 12)
+REFERENCE = Reference(Place(GITHUB, "github.com", "acme/shop"), 12)
 
 
 def issue(title: str = "Greet in French", body: str = "Say bonjour.", *comments: str) -> Issue:

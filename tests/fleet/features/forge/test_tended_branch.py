@@ -8,7 +8,7 @@ from fleet.features.table import FEATURES, Feature
 
 
 def test_the_feature_that_takes_results_is_found_in_the_table() -> None:
-    assert find_take({"forge": FEATURES["forge"], "other": Feature(takes="forge.place:kind_of")}).__name__ == "kind_of"
+    assert find_take({"forge": FEATURES["forge"], "other": Feature(takes="forge.forge:kind_of")}).__name__ == "kind_of"
 
 
 def test_without_one_nothing_is_begun() -> None:
