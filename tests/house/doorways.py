@@ -5,7 +5,7 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "acp": ("agents/acp/schema.py", "fleet/features/serve_acp/*"),
     "aiohttp": (
         *("agents/simulated/*", "agents/workers/relay_server.py", "agents/tools/fetch.py"),
-        *("fleet/features/notify/courier.py", "fleet/features/traces/spans.py", "dashboards/web/*"),
+        *("fleet/features/notify/channels.py", "fleet/features/traces/spans.py", "dashboards/web/*"),
     ),
     "anthropic": (
         *("agents/models/bedrock.py", "agents/models/claude.py"),

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from fleet.core.policy.requests import awaits_approval, is_being_revised, waiting_for_approval
 from fleet.core.state.state import RunState
-from fleet.features.notify.settings import Event
+from fleet.features.notify.channels import Event
 from fleet.read.question_view import reply_command
 
 GOOD_ENDINGS = frozenset({"landed", "cancelled"})

@@ -3,197 +3,28 @@
 Intent on disk, then the delivery, then its outcome on disk. A delivery without an outcome is repeated with its key.
 """
 
-from __future__ import annotations
-
-import os
-import shlex
-import signal
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
-from urllib.parse import urlsplit
-
-import anyio
-
-from dashboards.text.safe import safe
-
-if TYPE_CHECKING:
-    import aiohttp
-
-
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from string import Template
 from uuid import uuid4
 
-from fleet.core.base.hours import Hours
+import anyio
+
+from dashboards.text.safe import safe
+from fleet.core.base.hours import Hours, read_hours
 from fleet.core.base.output import parse_json
+from fleet.errors import UsageError
 from fleet.features.notify.causes import Cause
+from fleet.features.notify.channels import KINDS, Channel, Failed, NotifyChannel, Outgoing
 from fleet.features.notify.notify_view import CauseView, NotificationView
 from fleet.features.notify.outbox import Draft, Message, Outbox
+from fleet.features.notify.settings import Notify
 from fleet.read.base_view import dump_view
 
-# ---- channel ---------------------------------------------------------------------------------------------------------
-# Where notifications go: a webhook, a command, the desktop. A channel sends, and remembers nothing.
-
-
-SEND_S = 15.0
-"""How long one delivery may take."""
-_ANSWER = 2_000  # bytes of an answer that are read
-_SHOWN = 160
-_RETRIED = frozenset({408, 425, 429})
-_LONGEST_RETRY_AFTER_S = 3600.0
-PASSED = (
-    *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ"),
-    *("DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"),
-)
-"""What a command gets of the environment: no key of anything."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Why a delivery failed, in words without the secret."""
-
-    why: str
-    for_good: bool = False
-    """Whether another try can't change that."""
-    after_s: float = 0.0
-    """How long the receiver wants to be left alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """What is to be sent."""
-
-    key: str
-    number: int
-    """Which try it is, from 1."""
-    title: str
-    text: str
-    body: str
-
-
-class Channel(Protocol):
-    async def send(self, outgoing: Outgoing) -> Failed | None:
-        """Deliver it; None once the receiver has taken it."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Webhook:
-    """POSTs JSON. Follows no redirect and no proxy: the address is a secret, and the body is the operator's."""
-
-    url: str = field(repr=False)
-    send_s: float = SEND_S
-
-    async def send(self, outgoing: Outgoing) -> Failed | None:
-        import aiohttp  # noqa: PLC0415 - slow to import
-
-        headers = {
-            "content-type": "application/json",
-            "user-agent": "fleet",
-            "idempotency-key": outgoing.key,
-            "fleet-try": str(outgoing.number),
-        }
-        timeout = aiohttp.ClientTimeout(total=self.send_s)
-        try:
-            async with (
-                aiohttp.ClientSession(timeout=timeout, trust_env=False, auto_decompress=False) as http,
-                http.post(self.url, data=outgoing.body.encode(), headers=headers, allow_redirects=False) as answer,
-            ):
-                if 200 <= answer.status < 300:  # noqa: PLR2004 - what HTTP calls a success
-                    return None
-                return self._refused(answer, (await answer.content.read(_ANSWER)).decode("utf-8", "replace"))
-        except TimeoutError:
-            return Failed(f"no answer within {self.send_s:g} s")
-        except aiohttp.InvalidURL:
-            return Failed("the address is not one", for_good=True)
-        except (aiohttp.ClientError, OSError, UnicodeError) as error:
-            return Failed(f"not reached: {self._without_secret(str(error)) or type(error).__name__}")
-
-    def _refused(self, answer: aiohttp.ClientResponse, said: str) -> Failed:
-        status = answer.status
-        if 300 <= status < 400:  # noqa: PLR2004 - redirects
-            return Failed(f"HTTP {status}: redirects are not followed, set the final address", for_good=True)
-        shown = self._without_secret(said)
-        why = f"HTTP {status}{f': {shown}' if shown else ''}"
-        retry = answer.headers.get("retry-after", "")
-        after_s = min(float(retry), _LONGEST_RETRY_AFTER_S) if retry.isdecimal() and len(retry) < 9 else 0.0  # noqa: PLR2004
-        return Failed(why, for_good=status < 500 and status not in _RETRIED, after_s=after_s)  # noqa: PLR2004
-
-    def _without_secret(self, text: str) -> str:
-        """What a receiver or a library says, which may repeat the address."""
-        parts = urlsplit(self.url)
-        secrets = (self.url, f"{parts.path}?{parts.query}", parts.path, parts.query, parts.password or "")
-        for secret in (*secrets, *parts.path.split("/")):
-            if len(secret) > 5:  # noqa: PLR2004 - shorter ones are words
-                text = text.replace(secret, "[hidden]")
-        return safe(text, limit=_SHOWN)
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """Runs a program of the operator's, as the operator, with the body on its input. Exit code 0: delivered."""
-
-    words: tuple[str, ...]
-    environ: Mapping[str, str] = field(repr=False)
-    send_s: float = SEND_S
-
-    async def send(self, outgoing: Outgoing) -> Failed | None:
-        more = {"FLEET_NOTIFICATION_KEY": outgoing.key, "FLEET_NOTIFICATION_TRY": str(outgoing.number)}
-        return await _run(self.words, outgoing.body, self._environment() | more, self.send_s)
-
-    def _environment(self) -> dict[str, str]:
-        return {name: self.environ[name] for name in PASSED if name in self.environ}
-
-
-@dataclass(frozen=True, slots=True)
-class Desktop:
-    """A notification on this machine's desktop, by `notify-send`."""
-
-    environ: Mapping[str, str] = field(repr=False)
-    send_s: float = SEND_S
-
-    async def send(self, outgoing: Outgoing) -> Failed | None:
-        words = ("notify-send", "--app-name=fleet", "--", outgoing.title, outgoing.text)
-        return await Command(words, self.environ, self.send_s).send(outgoing)
-
-
-async def _run(words: tuple[str, ...], given: str, environment: Mapping[str, str], limit_s: float) -> Failed | None:
-    try:
-        process = await anyio.open_process(
-            words, stdin=-1, stdout=-3, stderr=-3, env=dict(environment), start_new_session=True
-        )
-    except OSError as error:
-        return Failed(f"{safe(words[0], limit=_SHOWN)} can't be started: {error.strerror}")
-    code: int | None = None
-    try:
-        with anyio.move_on_after(limit_s):
-            if process.stdin is not None:
-                with suppress(anyio.BrokenResourceError, OSError):  # it need not read
-                    await process.stdin.send(given.encode())
-                    await process.stdin.aclose()
-            code = await process.wait()
-    finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with anyio.CancelScope(shield=True):
-            await process.aclose()
-    if code is None:
-        return Failed(f"{safe(words[0], limit=_SHOWN)} had not ended after {limit_s:g} s")
-    return None if code == 0 else Failed(f"{safe(words[0], limit=_SHOWN)} ended with exit code {code}")
-
-
-def split_words(command: str) -> tuple[str, ...]:
-    return tuple(shlex.split(command))
-
-
-# ---- courier ---------------------------------------------------------------------------------------------------------
-
-
-FIRST_RETRY_S, LONGEST_RETRY_S = 2.0, 300.0
+# ---- routes ----------------------------------------------------------------------------------------------------------
+# The channels as the configuration and the environment describe them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +34,38 @@ class Route:
     channel: Channel
     events: frozenset[str]
     template: str = ""
+
+
+def routes_of(notify: Notify, environ: Mapping[str, str]) -> dict[str, Route]:
+    """Each channel, and the events that it gets. Raises `UsageError` with everything that is wrong with them."""
+    found = {name: _channel(keys, environ) for name, keys in notify.channels.items()}
+    problems = [f"notify.channels.{name}{why}" for name, why in found.items() if isinstance(why, str)]
+    if problems:
+        raise UsageError("\n".join(problems), hint="`fleet notify test` tries them")
+    return {
+        name: Route(channel, frozenset(keys.events or notify.events), keys.template or "")
+        for name, keys in notify.channels.items()
+        if not isinstance(channel := found[name], str)
+    }
+
+
+def channel_problems(notify: Notify, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The channels that can't work, and why. No text holds an address."""
+    for name, keys in notify.channels.items():
+        if isinstance(why := _channel(keys, environ), str):
+            yield name, why
+
+
+def _channel(keys: NotifyChannel, environ: Mapping[str, str]) -> Channel | str:
+    channel = KINDS[keys.kind].of(keys, environ)
+    problem = template_problem(keys.template) if keys.template is not None else None
+    return f".template: {problem}" if problem is not None and not isinstance(channel, str) else channel
+
+
+# ---- courier ---------------------------------------------------------------------------------------------------------
+
+
+FIRST_RETRY_S, LONGEST_RETRY_S = 2.0, 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +135,22 @@ class Courier:
             self.on_give_up(f"{name} could not be notified after {message.tries + 1} tries: {failed.why}")
         else:
             self.outbox.later(message, now + wait, failed.why)
+
+
+def courier_of(
+    notify: Notify, environ: Mapping[str, str], run: str, outbox: Outbox, on_give_up: Callable[[str], None]
+) -> Courier:
+    """Who sends the notifications of a run. Raises `UsageError`."""
+    return Courier(
+        run,
+        routes_of(notify, environ),
+        outbox,
+        quiet=read_hours(notify.quiet_hours),
+        link=notify.link,
+        give_up_s=notify.give_up_minutes * 60,
+        on_give_up=on_give_up,
+        local=datetime.fromtimestamp,
+    )
 
 
 # ---- body ------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dashboards.text.formats import counted
 from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet
 from fleet.errors import FleetError
-from fleet.features.notify.channels import channel_problems
+from fleet.features.notify.courier import channel_problems
 from fleet.features.notify.outbox import Outbox, has_outbox, sending
 from fleet.features.notify.settings import Notify
 from fleet.read.program_view import Finding

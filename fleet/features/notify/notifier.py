@@ -25,7 +25,7 @@ from fleet.core.facts.facts import WarningNoted
 from fleet.core.history.evolve import Follower
 from fleet.errors import FleetError, first_error
 from fleet.features.notify.causes import Cause, causes
-from fleet.features.notify.channels import courier_of, routes_of
+from fleet.features.notify.courier import courier_of, routes_of
 from fleet.features.notify.outbox import Outbox, sending
 from fleet.features.notify.settings import Notify
 from fleet.runs.journal import Journal

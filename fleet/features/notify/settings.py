@@ -1,23 +1,12 @@
 """The configuration of notifications."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from fleet.config.schema import Command, DailyHours, Line, Section, Slug, Variable
-
-Event = Literal["question", "review", "incident", "budget", "failed", "ended", "died"]
-
-
-class NotifyChannel(Section):
-    """Where notifications go."""
-
-    kind: Literal["webhook", "command", "desktop"]
-    url_env: Variable | None = None
-    template: Command | None = None
-    command: Line | None = None
-    events: Annotated[tuple[Event, ...], Field(strict=False)] | None = None
+from fleet.config.schema import DailyHours, Line, Section, Slug
+from fleet.features.notify.channels import Event, NotifyChannel
 
 
 class Notify(Section):

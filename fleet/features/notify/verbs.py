@@ -18,8 +18,8 @@ from fleet.config.environment import current
 from fleet.config.load import load_config
 from fleet.errors import FleetError, UsageError, first_error
 from fleet.features.notify.causes import Cause
-from fleet.features.notify.channels import routes_of
-from fleet.features.notify.courier import Outgoing, dump_body, notification
+from fleet.features.notify.channels import Outgoing
+from fleet.features.notify.courier import dump_body, notification, routes_of
 from fleet.features.notify.notifier import send_notifications
 from fleet.features.notify.notify_view import ChannelTestView, NotifiedRunsView, SentView
 from fleet.features.notify.outbox import Outbox, has_outbox

@@ -3,22 +3,14 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from aiohttp import web
 
 from fleet.features.notify.causes import Cause
-from fleet.features.notify.courier import (
-    Command,
-    Desktop,
-    Outgoing,
-    Webhook,
-    dump_body,
-    harmless,
-    notification,
-    template_problem,
-)
+from fleet.features.notify.channels import KINDS, Command, Desktop, NotifyChannel, Outgoing, Webhook
+from fleet.features.notify.courier import dump_body, harmless, notification, template_problem
 from tests.dashboards.receiver import receiving
 
 pytestmark = pytest.mark.anyio
@@ -178,3 +170,24 @@ def test_no_text_leaves_its_place_in_the_body(template: str) -> None:
 def test_a_template_is_tried_before_it_is_needed(template: str, problem: str | None) -> None:
     found = template_problem(template)
     assert found is None if problem is None else problem in (found or "")
+
+
+def test_each_kind_that_a_table_may_name_has_a_channel() -> None:
+    assert get_args(NotifyChannel.model_fields["kind"].annotation) == tuple(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"kind": "webhook"}, ".url_env is missing: it names the variable"),
+        ({"kind": "webhook", "url_env": "NO_HOOK"}, ".url_env: NO_HOOK is not set"),
+        ({"kind": "webhook", "url_env": "BAD_HOOK"}, ".url_env: BAD_HOOK holds no http(s) address"),
+        ({"kind": "command", "command": " "}, ".command is missing"),
+        ({"kind": "command", "command": "sh 'x"}, ".command: it can't be split into words"),
+    ],
+)
+def test_a_channel_says_which_key_is_wrong_and_no_address(keys: dict[str, Any], problem: str) -> None:
+    channel = KINDS[keys["kind"]].of(NotifyChannel(**keys), {"BAD_HOOK": SECRET})
+    assert isinstance(channel, str)
+    assert channel.startswith(problem)
+    assert SECRET not in channel

@@ -12,9 +12,9 @@ from aiohttp import web
 
 from fleet.core.base.hours import read_hours
 from fleet.features.notify.causes import Cause
-from fleet.features.notify.courier import Courier, Route, Webhook
+from fleet.features.notify.channels import Event, Webhook
+from fleet.features.notify.courier import Courier, Route
 from fleet.features.notify.outbox import Outbox
-from fleet.features.notify.settings import Event
 from fleet.runs.crash_points import listening
 from tests.dashboards.receiver import Receiver, receiving
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import anyio
 
 from fleet.config.load import default_config
+from fleet.features.notify.channels import NotifyChannel
 from fleet.features.notify.notifier import START_S, send_notifications
 from fleet.features.notify.outbox import Outbox
-from fleet.features.notify.settings import Notify, NotifyChannel
+from fleet.features.notify.settings import Notify
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.core.story import Story, plan_of
