@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from fleet.app.wiring import Wiring, found_in, shown_by
-from fleet.config.schema import Config, gate_of
+from fleet.config.schema import Config
 from fleet.core.base.output import outdated
 from fleet.core.facts.facts import CheckRun, Failure, SetupRun
 from fleet.core.plans.plan import Criterion
@@ -61,8 +61,6 @@ class TrialOrder:
     """A commit, branch or tag; None: HEAD."""
     command: str | None = None
     """Instead of the configured gate."""
-    timeout_s: float | None = None
-    """Instead of `checks.gate_timeout_s`."""
 
 
 async def try_out(
@@ -76,14 +74,15 @@ async def try_out(
     if shutil.which("git") is None:
         raise FleetError("git is not installed, or not in PATH", hint="install it: apt-get install git")
     target = await inspect(order.repository, order.base)
-    settings = Wiring(config, environ).worktrees
+    wiring = Wiring(config, environ)
+    settings = wiring.worktrees
     require_bubblewrap(settings)
     make_state_dir(settings.state_dir)
     logs = home_of(settings.state_dir, target)
     shutil.rmtree(logs / LOGS, ignore_errors=True)
     on_setup = (lambda command: progress("set-up", command)) if progress is not None else None
     settings = replace(settings, check_logs=logs / LOGS, on_setup=on_setup)
-    setup, check, failure = await _try_in(target, settings, _criterion(config, order), order, progress)
+    setup, check, failure = await _try_in(target, settings, _criterion(wiring, order), order, progress)
     seconds = round(time.monotonic() - begun, 3)
     return trial_view(
         repository=str(target.root),
@@ -98,13 +97,12 @@ async def try_out(
     )
 
 
-def _criterion(config: Config, order: TrialOrder) -> Criterion | None:
-    gate = gate_of(config.checks)
-    if order.command is not None:
-        gate = Criterion(criterion="the command", run=order.command, timeout_s=gate.timeout_s, fails_before=False)
-    if not (gate.run or "").strip():
-        return None
-    return gate if order.timeout_s is None else gate.model_copy(update={"timeout_s": order.timeout_s})
+def _criterion(wiring: Wiring, order: TrialOrder) -> Criterion | None:
+    if order.command is None:
+        return next(iter(wiring.gate.criteria), None)
+    limit_s = wiring.config.checks.gate_timeout_s
+    command = Criterion(criterion="the command", run=order.command, timeout_s=limit_s, fails_before=False)
+    return command if order.command.strip() else None
 
 
 async def _try_in(
@@ -182,7 +180,6 @@ class TrialSettings:
     config: Config
     environ: Mapping[str, str]
     repository: Path
-    timeout_s: float
     tool_chain_of: Callable[[str], str]
     """The tool chain in the home that has a program which the box does not find; empty if none has."""
     other_chain_of: Callable[[str], str]
@@ -290,7 +287,7 @@ class Trials:
         whole = recipe.within(part.folder)
         self.report(Tried(part.folder, whole, why))
         config = config_with(self.settings.config, whole, self.settings.repository, self.granted)
-        order = TrialOrder(self.settings.repository, timeout_s=self.settings.timeout_s)
+        order = TrialOrder(self.settings.repository)
         trial = await try_out(config, self.settings.environ, order, self.settings.progress)
         return self._note(Tried(part.folder, whole, why, _verdict(trial), trial))
 

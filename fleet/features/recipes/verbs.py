@@ -90,10 +90,11 @@ def init(
         return
     path = root / REPOSITORY_FILE
     _check_file(path, force=force, dry_run=dry_run)
-    loaded = load_config(environ=current(), flags=flags(sandbox=sandbox), config_file=config)
+    given = flags(sandbox=sandbox) | {"checks.gate_timeout_s": timeout}
+    loaded = load_config(environ=current(), flags=given, config_file=config)
     worktrees = Wiring(loaded.config, current()).worktrees
     tree = common.run_async(partial(read_project, root, partial(has_program, worktrees)))
-    order = _Order(root, path, loaded.config, tree, find_recipes(tree), timeout)
+    order = _Order(root, path, loaded.config, tree, find_recipes(tree))
     if dry_run or no_try or not order.found.parts:
         view = _untried(order, write=not dry_run)
     else:
@@ -109,7 +110,6 @@ class _Order:
     config: Config
     tree: Tree
     found: Found
-    timeout_s: float
 
     def text(self, recipe: Recipe | None, remarks: Iterable[str]) -> str:
         return fleet_toml(recipe, remarks, default_locks=frozenset(self.config.worktrees.lock_files))
@@ -187,7 +187,6 @@ def _tried(order: _Order, person: _Person) -> InitView:
         order.config,
         current(),
         order.root,
-        order.timeout_s,
         tool_chain_of=partial(chain_of, home=home, has_program=order.tree.has_program),
         other_chain_of=partial(chain_of, home=home, has_program=lambda _: False),
         progress=lambda step, _: person.clock.time(step),

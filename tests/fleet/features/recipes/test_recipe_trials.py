@@ -63,7 +63,7 @@ async def settle(
     config = load_config(environ={}, user_file=None, flags={"state.dir": str(folder / "state")}).config
     tree = await read_project(root, lambda name: name in {"make", "python3"})
     person = person or Person()
-    trials = Trials(TrialSettings(config, {}, root, 60, no_tool_chain, other), tree, person.ask, person.report)
+    trials = Trials(TrialSettings(config, {}, root, no_tool_chain, other), tree, person.ask, person.report)
     return await trials.settle(find_recipes(tree)), trials
 
 
