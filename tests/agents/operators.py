@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 import anyio
 
 from fleet.core.facts.fact_parts import Instruction
+from fleet.ports.operator import Operator
 
 
 @dataclass
-class FakeOperator:
+class FakeOperator(Operator):
     """Says what a test wants to be said."""
 
     given: list[Instruction] = field(default_factory=list)
-    was_read: int = 0
+    _read: int = 0
     """How many of the instructions were in a request."""
     awaited: int = 0
     """After how many instructions someone waits for another."""
@@ -25,16 +26,12 @@ class FakeOperator:
         self._told = anyio.Event()
 
     @property
-    def has_news(self) -> bool:
-        return bool(self.told(self.was_read))
-
-    @property
-    def interrupts(self) -> bool:
-        return any(each.interrupt for each in self.told(self.was_read))
+    def was_read(self) -> int:
+        return self._read
 
     async def read(self) -> Sequence[Instruction]:
-        unread = self.told(self.was_read)
-        self.was_read = len(self.given)
+        unread = self.unread
+        self._read = len(self.given)
         return unread
 
     def told(self, since: int = 0) -> Sequence[Instruction]:
@@ -46,11 +43,4 @@ class FakeOperator:
             await self._told.wait()
 
     async def mark_read(self, count: int) -> None:
-        self.was_read = count
-
-    async def wait_news(self) -> None:
-        await self.wait_told(self.was_read)
-
-    async def wait_interrupt(self) -> None:
-        while not self.interrupts:
-            await self._told.wait()
+        self._read = count

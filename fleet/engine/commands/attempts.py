@@ -25,7 +25,7 @@ from fleet.engine.commands.reviews import Reviews
 from fleet.engine.internal_errors import Advice, persist
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.nodes import AttemptOrder, AttemptResult, Began, Node, Progress, Worked
-from fleet.ports.operator import HeardOperator
+from fleet.ports.operator import Operator
 from fleet.ports.worktrees import Change
 
 
@@ -179,8 +179,8 @@ class Attempts:
 
 
 @dataclass(slots=True)
-class AttemptOperator(HeardOperator):
-    """Satisfies `Operator` for one life of an attempt."""
+class AttemptOperator(Operator):
+    """The operator for one life of an attempt."""
 
     engine: Recorder
     clock: Clock

@@ -28,7 +28,7 @@ from fleet.ports.agents import (
     Sign,
 )
 from fleet.ports.nodes import NodeHost
-from fleet.ports.operator import HeardOperator, Operator
+from fleet.ports.operator import Operator
 
 # ---- patience --------------------------------------------------------------------------------------------------------
 # How long an order may be silent: a node that gives signs of life may still never finish what it was given.
@@ -256,8 +256,8 @@ class _Answer:
 
 
 @dataclass(slots=True)
-class Line(HeardOperator):
-    """Satisfies `CallLine`, and `Operator` with what the manager passes on."""
+class Line(Operator):
+    """Satisfies `CallLine`, and is the operator with what the manager passes on."""
 
     read_transcript: Callable[[int], bytes] = lambda _: b""
     """The attempt's transcript from a byte on."""
