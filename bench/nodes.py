@@ -37,10 +37,10 @@ from fleet.core.base.ids import RunId, Sha
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.engine.local_node import LocalNode
 from fleet.features.nodes.call_desk import Line
-from fleet.features.nodes.manager_side import StoreObjects, connect
+from fleet.features.nodes.manager_side import connect
 from fleet.features.nodes.messages import PROTOCOL, Open
 from fleet.features.nodes.node_process import LineMeter
-from fleet.features.nodes.remote_node import RemoteNode
+from fleet.features.nodes.remote_node import RemoteNode, StoreObjects
 from fleet.features.nodes.terms import terms_of
 from fleet.ports.agents import WorkerBrief
 from fleet.ports.nodes import AttemptOrder, AttemptResult, Progress

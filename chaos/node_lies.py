@@ -24,8 +24,9 @@ from fleet.features.nodes import messages, node_process
 from fleet.features.nodes.call_desk import Line
 from fleet.features.nodes.host import OrderHost
 from fleet.features.nodes.messages import LONGEST_TRANSCRIPT, dump_event
+from fleet.features.nodes.orders import AttemptDone, ChecksDone, OrderReport
 from fleet.features.nodes.transport import Link
-from fleet.ports.nodes import AttemptDone, AttemptOrder, AttemptResult, Began, ChecksDone, ChecksOrder, OrderReport
+from fleet.ports.nodes import AttemptOrder, AttemptResult, Began, ChecksOrder
 from scripts.frame import MET
 
 HOUR_S = 3_600

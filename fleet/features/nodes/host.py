@@ -27,23 +27,18 @@ from fleet.features.nodes.messages import (
     to_frame,
 )
 from fleet.features.nodes.messages import Event as EventMessage
-from fleet.features.nodes.reports import Spool
-from fleet.ports.agents import Asked, Dropped, InstructionsRead
-from fleet.ports.nodes import (
+from fleet.features.nodes.orders import (
     AttemptDone,
-    AttemptOrder,
-    AttemptResult,
     ChecksDone,
-    ChecksOrder,
     NotDone,
     NumberedEvent,
-    Order,
     OrderEvent,
     OrderReport,
-    Progress,
-    Tell,
     UnknownOrderError,
 )
+from fleet.features.nodes.reports import Spool
+from fleet.ports.agents import Asked, Dropped, InstructionsRead
+from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Order, Progress, Tell
 from fleet.ports.worktrees import Change
 
 POLL_S = 0.2  # how often an order of another process of this node is looked at

@@ -18,8 +18,8 @@ from fleet.app.fleet import Fleet
 from fleet.app.wiring import Wiring
 from fleet.config.load import load_config
 from fleet.config.schema import NodeSettings, stays_here
-from fleet.core.base.ids import RunId, Sha
-from fleet.core.facts.facts import Fact, Failure, NodeLost, Report, WarningNoted
+from fleet.core.base.ids import RunId
+from fleet.core.facts.facts import Fact, NodeLost, WarningNoted
 from fleet.core.plans.limits import HERE
 from fleet.core.state.machines import labels_here
 from fleet.core.state.state import NodeState, RunState
@@ -29,19 +29,14 @@ from fleet.features.nodes.cluster.news import SOCKET, Host
 from fleet.features.nodes.connection import Connection, greet, read_greeting
 from fleet.features.nodes.messages import PROTOCOL, Greeting, Open
 from fleet.features.nodes.placement import Placement
-from fleet.features.nodes.remote_node import Connect, RemoteNode
+from fleet.features.nodes.remote_node import Connect, RemoteNode, StoreObjects
 from fleet.features.nodes.terms import patience_s, run_folder_of_nodes, terms_of
 from fleet.features.nodes.transport import CommandStream, Link, LinkLostError, open_command
 from fleet.ports.journal import Recorder
-from fleet.ports.nodes import AttemptDone, AttemptOrder, Node, NodeLiedError, OpenCalls, OtherMachines
-from fleet.ports.worktrees import Change, EffectError
+from fleet.ports.nodes import Node, OpenCalls, OtherMachines
+from fleet.ports.worktrees import EffectError
 from fleet.runs.run_folder import RunFolder
-from worktrees.base.settings import WorktreeSettings
-from worktrees.leases.commit import Arrival, IntakeError, take_in
 from worktrees.leases.run_worktrees import RunWorktrees
-from worktrees.leases.setup import LOG
-from worktrees.sandbox.checks import write_log
-from worktrees.store.packs import pack_parts
 from worktrees.store.store import Store
 
 GREET_S = 60.0  # how long a node may take to greet and to make itself ready
@@ -49,47 +44,6 @@ LEASE_S = 20.0
 HEED_S = 0.2  # how long a request about a node may wait once it is in the journal
 START_S = 30.0  # how long a run waits for its nodes before it begins without them
 NAMED_FILES = 5  # in a warning
-LONGEST_BODY = 4_000  # characters of a worker's summary in the message of a commit
-
-
-@dataclass(frozen=True, slots=True)
-class StoreObjects:
-    """Satisfies `Objects` with the manager's store."""
-
-    store: Store
-    settings: WorktreeSettings
-    transcripts: Path
-    logs: Path
-
-    def pack(self, commit: Sha, have: Sequence[Sha]) -> AsyncIterator[bytes]:
-        return pack_parts(self.store, commit, have)
-
-    async def take_in(self, order: AttemptOrder, done: AttemptDone, *, late: bool = False) -> Change | Failure:
-        if done.transcript:
-            await to_thread.run_sync(self._keep_transcript, order, done.transcript)
-        if done.commit is None:
-            return done.refused or Failure(kind="other", summary="the node made no commit")
-        arrival = Arrival(done.pack, done.commit, order.base)
-        signature = order.signature(done.outcome if isinstance(done.outcome, Report) else None)
-        signature = replace(signature, body=signature.body[:LONGEST_BODY], unfinished=signature.unfinished or late)
-        touches = order.brief.subtask.touches
-        try:
-            change = await take_in(self.store, arrival, signature=signature, touches=touches, settings=self.settings)
-        except IntakeError as error:
-            raise NodeLiedError(str(error)) from error
-        if isinstance(change, Failure) and not signature.unfinished:
-            raise NodeLiedError(f"its commit breaks a rule that it had to check: {change.summary}")
-        return change
-
-    async def keep_log(self, commit: Sha | None, command: str, text: bytes) -> str:
-        name = commit[:12] if commit is not None else LOG
-        return await to_thread.run_sync(write_log, self.logs, name, command, text)
-
-    def _keep_transcript(self, order: AttemptOrder, transcript: bytes) -> None:
-        self.transcripts.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = self.transcripts / f"{order.brief.subtask.id}.{order.brief.attempt}.jsonl"
-        with path.open("ab") as file:
-            file.write(transcript)
 
 
 @dataclass(frozen=True, slots=True)

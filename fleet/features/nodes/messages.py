@@ -16,18 +16,9 @@ from fleet.core.base.output import parse_json
 from fleet.core.facts.fact_parts import Instruction
 from fleet.core.facts.facts import CheckRun, Failure, RanTests, Report, SetupRun
 from fleet.core.plans.plan import Criterion, Effort, Subtask
+from fleet.features.nodes.orders import AttemptDone, ChecksDone, NotDone, NumberedEvent
 from fleet.ports.agents import LONGEST_REQUEST, WorkerBrief
-from fleet.ports.nodes import (
-    AttemptDone,
-    AttemptOrder,
-    Began,
-    ChecksDone,
-    ChecksOrder,
-    NotDone,
-    NumberedEvent,
-    Order,
-    Worked,
-)
+from fleet.ports.nodes import AttemptOrder, Began, ChecksOrder, Order, Worked
 from fleet.ports.operator import SILENT, GivenOperator
 
 # ---- frames ----------------------------------------------------------------------------------------------------------

@@ -1,54 +1,63 @@
 """One node of a run, as the manager sees it: connected again when its stream ends, and lost when it does not come back.
 
-Does orders through the four verbs. What comes back is taken in by `Objects`, which believes nothing.
+Does orders through the four verbs. What comes back is taken in by `StoreObjects`, which believes nothing.
 """
 
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 import anyio.lowlevel
-from anyio import CancelScope, Event, Lock, create_task_group, current_time, move_on_after, sleep
+from anyio import CancelScope, Event, Lock, create_task_group, current_time, move_on_after, sleep, to_thread
 
 from fleet.core.base.ids import Sha
-from fleet.core.facts.facts import CheckRun, Failure, NodeConnected, NodeLost, SetupRan, WarningNoted
+from fleet.core.facts.facts import CheckRun, Failure, NodeConnected, NodeLost, Report, SetupRan, WarningNoted
 from fleet.core.state.state import NOT_CONNECTED
 from fleet.engine.internal_errors import failure_of, unwrapped
 from fleet.features.nodes.call_desk import Desk, Patience
 from fleet.features.nodes.connection import Connection, NodeRefusedError
 from fleet.features.nodes.messages import FrameError
+from fleet.features.nodes.orders import (
+    AttemptDone,
+    ChecksDone,
+    NodeLiedError,
+    NodeLostError,
+    NotDone,
+    OrderEvent,
+    OrderReport,
+    UnknownOrderError,
+)
 from fleet.features.nodes.reports import answers, error_of, greeted, kept
 from fleet.features.nodes.transport import LinkLostError
 from fleet.ports.agents import Asked, AttemptCalls, CallRefusedError, DrainingError, Dropped, InstructionsRead
 from fleet.ports.nodes import (
-    AttemptDone,
     AttemptMeter,
     AttemptOrder,
     AttemptResult,
     Began,
-    ChecksDone,
     ChecksOrder,
     NodeFailedError,
-    NodeLiedError,
-    NodeLostError,
-    NotDone,
-    Objects,
     OpenCalls,
     Order,
-    OrderEvent,
-    OrderReport,
     Tell,
-    UnknownOrderError,
     Worked,
 )
 from fleet.ports.worktrees import Change, EffectError
+from worktrees.base.settings import WorktreeSettings
+from worktrees.leases.commit import Arrival, IntakeError, take_in
+from worktrees.leases.setup import LOG
+from worktrees.sandbox.checks import write_log
+from worktrees.store.packs import pack_parts
+from worktrees.store.store import Store
 
 RECONNECT_S = 1.5  # how long a stream that ended may take to come back before its orders are given to others
 MOST_REFUSED = 2  # tries to reach a node that fail at once: then its host is gone, and not only the way to it
 AT_ONCE_S = 1.0
+LONGEST_BODY = 4_000  # characters of a worker's summary in the message of a commit
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0  # between tries to connect
 GOODBYE_S = 5.0
 MOST_FAILED = 3  # orders in a row that it can't carry out; then it rests
@@ -62,6 +71,48 @@ Notice = Callable[[NodeConnected | NodeLost | SetupRan | WarningNoted], None]
 """Takes news of a node for the journal."""
 
 
+@dataclass
+class StoreObjects:
+    """The manager's objects: what a node lacks of them, and what comes from it."""
+
+    store: Store
+    settings: WorktreeSettings
+    transcripts: Path
+    logs: Path
+
+    def pack(self, commit: Sha, have: Sequence[Sha]) -> AsyncIterator[bytes]:
+        return pack_parts(self.store, commit, have)
+
+    async def take_in(self, order: AttemptOrder, done: AttemptDone, *, late: bool = False) -> Change | Failure:
+        """Commit what a node made. Raises `NodeLiedError` where it can't be honest work."""
+        if done.transcript:
+            await to_thread.run_sync(self._keep_transcript, order, done.transcript)
+        if done.commit is None:
+            return done.refused or Failure(kind="other", summary="the node made no commit")
+        arrival = Arrival(done.pack, done.commit, order.base)
+        signature = order.signature(done.outcome if isinstance(done.outcome, Report) else None)
+        signature = replace(signature, body=signature.body[:LONGEST_BODY], unfinished=signature.unfinished or late)
+        touches = order.brief.subtask.touches
+        try:
+            change = await take_in(self.store, arrival, signature=signature, touches=touches, settings=self.settings)
+        except IntakeError as error:
+            raise NodeLiedError(str(error)) from error
+        if isinstance(change, Failure) and not signature.unfinished:
+            raise NodeLiedError(f"its commit breaks a rule that it had to check: {change.summary}")
+        return change
+
+    async def keep_log(self, commit: Sha | None, command: str, text: bytes) -> str:
+        """Keep the log of a check on a commit, or of a set-up, beside those of this machine. Its name among them."""
+        name = commit[:12] if commit is not None else LOG
+        return await to_thread.run_sync(write_log, self.logs, name, command, text)
+
+    def _keep_transcript(self, order: AttemptOrder, transcript: bytes) -> None:
+        self.transcripts.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self.transcripts / f"{order.brief.subtask.id}.{order.brief.attempt}.jsonl"
+        with path.open("ab") as file:
+            file.write(transcript)
+
+
 @dataclass(slots=True)
 class RemoteNode:
     """Satisfies `Node`, as long as it is not lost. Raises `NodeLostError` where it is."""
@@ -72,7 +123,7 @@ class RemoteNode:
     checks: int | None
     """How many orders for checks it has at once; None until then."""
     connect: Connect
-    objects: Objects
+    objects: StoreObjects
     notice: Notice
     calls: OpenCalls
     """Opens the calls of an attempt, which are made here."""

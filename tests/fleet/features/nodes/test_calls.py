@@ -13,7 +13,7 @@ from fleet.core.facts.facts import Failure, Report
 from fleet.features.nodes.call_desk import Desk, Line, Restored, Shortened
 from fleet.features.nodes.connection import greet
 from fleet.features.nodes.messages import Call, Drop, FrameError, Opened, Read, encode, to_frame
-from fleet.features.nodes.remote_node import RemoteNode
+from fleet.features.nodes.remote_node import RemoteNode, StoreObjects
 from fleet.features.nodes.transport import Link
 from fleet.ports.agents import (
     MOST_CALLS,
@@ -151,19 +151,19 @@ def no_objects(*_: object) -> AsyncIterator[bytes]:
     return parts()
 
 
-@dataclass
-class Kept:
-    """Satisfies `Objects`."""
+class Kept(StoreObjects):
+    """Keeps what comes in memory."""
 
-    late: list[str] = field(default_factory=list)
-    logs: dict[str, bytes] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.late: list[str] = []
+        self.kept: dict[str, bytes] = {}
 
     def pack(self, commit: Sha, have: object) -> AsyncIterator[bytes]:
         return no_objects(commit, have)
 
     async def keep_log(self, commit: Sha | None, command: str, text: bytes) -> str:
-        self.logs[f"{commit} {command}"] = text
-        return f"checks/{len(self.logs)}.log"
+        self.kept[f"{commit} {command}"] = text
+        return f"checks/{len(self.kept)}.log"
 
     async def take_in(self, order: AttemptOrder, done: object, *, late: bool = False) -> Change:
         del done

@@ -12,8 +12,9 @@ from fleet.core.facts.facts import CheckRun, Failure, NodeConnected, NodeLost, S
 from fleet.core.plans.plan import Criterion
 from fleet.features.nodes.host import Records
 from fleet.features.nodes.messages import LONGEST_LOG, LONGEST_LOGS
+from fleet.features.nodes.orders import NodeLostError
 from fleet.features.nodes.remote_node import REST_S, RemoteNode
-from fleet.ports.nodes import AttemptMeter, AttemptResult, ChecksOrder, NodeFailedError, NodeLostError, Progress
+from fleet.ports.nodes import AttemptMeter, AttemptResult, ChecksOrder, NodeFailedError, Progress
 from fleet.ports.worktrees import Change, EffectError, SetupFailedError
 from tests.fleet.fakes import wait_until
 from tests.fleet.features.nodes.conftest import SHA, ScriptedSite, attempt
@@ -147,7 +148,7 @@ async def test_the_logs_of_checks_and_set_ups_come_along_and_are_kept_here(site:
             runs = await here.node.check("r/checks/a/1", ChecksOrder(SHA, criteria))
         objects = here.node.objects
     assert isinstance(objects, Kept)
-    assert objects.logs == {
+    assert objects.kept == {
         "None make deps": b"[on node one]\n$ make deps",
         f"{SHA} run 0": b"[on node one]\ngreen",
         f"{SHA} run 1": b"[on node one]\n" + b"r" * LONGEST_LOG,
