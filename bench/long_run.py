@@ -22,8 +22,7 @@ from prometheus_client.exposition import generate_latest
 
 from bench.side_by_side import Cost, Extent, Stopwatch, interleave, typical
 from dashboards.address import Address
-from dashboards.metrics.server import Exposition, serving
-from fleet.cli.live.exporter import exporting
+from dashboards.metrics.server import Exposition, exporting, serving
 from fleet.core.base.usage import Usage
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy

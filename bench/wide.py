@@ -23,8 +23,8 @@ from bench.side_by_side import Cost, Extent, Stopwatch, Variant, interleave, typ
 from bench.terminal import busy_figures
 from bench.wide_run import RUN, Width, model_call, subtask_id, wide_facts, write_journal
 from dashboards.address import Address
+from dashboards.metrics.server import exporting
 from fleet.app.capacity import collect_rarely
-from fleet.cli.live.exporter import exporting
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve

@@ -1,25 +1,37 @@
-"""A small HTTP server for scrapes: it serves /metrics and changes nothing."""
+"""Serves /metrics of runs for Prometheus: it only reads their journals."""
 
 import socket
 import sys
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import BoundedSemaphore, Lock, Thread
+from pathlib import Path
+from threading import BoundedSemaphore, Event, Lock, Thread
 from time import perf_counter
 from typing import Any
 
+import anyio
+import typer
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from dashboards.address import Address, AllowedHosts
+from dashboards.address import Address, AllowedHosts, parse_address
 from dashboards.metrics.catalog import METRICS
 from dashboards.metrics.gauges import RunsSnapshot, samples
-from dashboards.metrics.tally import Histogram, Labels, Tally
+from dashboards.metrics.settings import Metrics
+from dashboards.metrics.tally import Histogram, Labels, Tally, kept_metrics, was_counted
 from fleet import __version__
+from fleet.app.fleet import Fleet, Measures
+from fleet.cli.verbosity import show_note
 from fleet.errors import FleetError
+from fleet.ports.agents import CallGauges
+from fleet.read.metric_figures import Transition
+from fleet.read.run import RunSnapshot
+from fleet.runs.follow import RunsFollower, free_bytes
+from fleet.runs.run_folder import RunFolder, all_runs
 
 # ---- collector -------------------------------------------------------------------------------------------------------
 # Gives the tally and the gauges to Prometheus' own library, which encodes them.
@@ -178,3 +190,109 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
         """Log nothing: scrapes are too frequent."""
+
+
+# ---- exporter --------------------------------------------------------------------------------------------------------
+# The metrics of some runs: a thread keeps up with their journals.
+
+
+READ_S = 1.0  # how often new facts are read, so that no scrape finds many
+SAMPLE_S = 0.1
+
+
+class Exporter:
+    """The metrics of the runs that `folders` lists. An engine in this process reports to it."""
+
+    address: Address
+
+    def __init__(self, folders: Callable[[], Iterable[RunFolder]], state_dir: Path) -> None:
+        (self._tally, counted), self._state_dir = kept_metrics(state_dir), state_dir
+        self._runs = RunsFollower(
+            lambda: [folder for folder in folders() if not was_counted(folder, counted)],
+            lambda before, fact, after: self._tally.take(Transition(before, fact, after)),
+        )
+        self._gauges: Callable[[], CallGauges] | None = None
+        self._calls: CallGauges | None = None  # the event loop writes it, a scrape reads it
+        self.exposition = Exposition(self._tally, self._runs.refresh, self._snapshot)
+
+    def commanded(self, seconds: float) -> None:
+        """A worker's command took so long."""
+        self._tally.observe("fleet_box_command_seconds", seconds)
+
+    def watch_calls(self, gauges: Callable[[], CallGauges]) -> None:
+        self._gauges = gauges
+
+    async def watch_loop(self) -> None:
+        """Measure the delay of the event loop that this runs on, and sample the calls that it makes."""
+        while True:
+            due = anyio.current_time() + SAMPLE_S
+            await anyio.sleep(SAMPLE_S)
+            self._tally.observe("fleet_event_loop_delay_seconds", anyio.current_time() - due)
+            if self._gauges is not None:
+                self._calls = self._gauges()
+
+    def _snapshot(self) -> RunsSnapshot:
+        runs, now = self._runs, time.time()
+        return RunsSnapshot(
+            now=now,
+            open=[RunSnapshot(state, now, alive) for state, alive in runs.open()],
+            ended=runs.ended(),
+            recent=runs.latest_ended(),
+            unreadable=runs.unreadable(),
+            journal_lag_s=runs.lag_s,
+            journal_bytes=runs.journal_bytes(),
+            free_bytes=free_bytes(self._state_dir),
+            calls=self._calls,
+        )
+
+
+@contextmanager
+def exporting(
+    folders: Callable[[], Iterable[RunFolder]], state_dir: Path, address: Address, hosts: Collection[str] = ()
+) -> Iterator[Exporter]:
+    """Serve the metrics of the runs that `folders` lists, while the block lasts. Raises `FleetError`."""
+    exporter = Exporter(folders, state_dir)
+    with serving(exporter.exposition, address, hosts) as exporter.address, _reading(exporter.exposition):
+        yield exporter
+
+
+@contextmanager
+def _reading(exposition: Exposition) -> Iterator[None]:
+    """Read new facts in a thread, while the block lasts."""
+    over = Event()
+
+    def read() -> None:
+        while not over.wait(READ_S):
+            exposition.catch_up()
+
+    thread = Thread(target=read, name="metrics-journals", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@asynccontextmanager
+async def exporting_beside(fleet: Fleet, folder: RunFolder) -> AsyncIterator[Measures | None]:
+    """Serve the metrics of one run while the block lasts. A port that is in use does not stop the run."""
+    settings = fleet.config.of(Metrics)
+    with ExitStack() as stack:
+        try:
+            address = parse_address(settings.listen)
+            exporter = stack.enter_context(exporting(lambda: [folder], fleet.state_dir, address, settings.hosts))
+        except FleetError as error:
+            typer.echo(f"{folder.run}: no metrics: {error}", err=True)
+            yield None
+            return
+        show_note(f"{folder.run}: metrics at http://{exporter.address}/metrics")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(exporter.watch_loop)
+            yield exporter.commanded, exporter.watch_calls
+            tasks.cancel_scope.cancel()
+
+
+def scrape_of(state_dir: Path) -> Callable[[str], tuple[bytes, str]]:
+    """The metrics of all runs, which are read from their journals at each scrape."""
+    return Exporter(lambda: all_runs(state_dir), state_dir).exposition.scrape

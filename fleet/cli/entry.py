@@ -22,6 +22,7 @@ from fleet.cli.verb_table import GROUPS, VERBS
 from fleet.config.environment import set_default
 from fleet.core.base.ids import did_you_mean
 from fleet.errors import FleetError, UsageError
+from fleet.features.parts import load_part
 
 BUG = 70  # EX_SOFTWARE of sysexits.h
 EPILOG = """\
@@ -54,10 +55,9 @@ class LazyCommands(Mapping[str, Any]):
 
 @cache
 def _command(name: str) -> Any:
-    module, _, attribute = VERBS[name].place.partition(":")
-    verb = getattr(
-        import_module(f"fleet.features.{module}" if "." in module else f"fleet.cli.verbs.{module}"), attribute
-    )
+    place = VERBS[name].place
+    module, _, attribute = place.partition(":")
+    verb = load_part(place) if "." in module else getattr(import_module(f"fleet.cli.verbs.{module}"), attribute)
     if isinstance(verb, typer.Typer):
         group: Any = typer.main.get_group(verb)
         group.name = name

@@ -287,8 +287,6 @@ _REFUSED: Mapping[Key, str] = {
     ("git", "taker"): "says who you are",
     ("mcp",): "runs a program as you, whose tools workers get",
     ("nodes",): "sends your code to other machines, by a program that runs as you",
-    ("metrics", "listen"): "decides who can observe your fleet",
-    ("metrics", "hosts"): "decides who can observe your fleet",
     ("run", "not_between"): "decides when your machine works",
     ("review",): "decides what may start without your approval",
     ("reviewer",): "decides how changes are reviewed",

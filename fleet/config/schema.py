@@ -278,11 +278,6 @@ class McpServer(Section):
     timeout_s: float | None = Field(default=None, gt=0, le=3600)
 
 
-class Metrics(Section):
-    listen: Annotated[Line, Field(pattern=r"^(?:\S*:)?\d{1,5}$|^$")]
-    hosts: Texts
-
-
 class State(Section):
     dir: Line
     max_gb: float = Field(ge=0)
@@ -316,7 +311,6 @@ class Config(Section):
     git: Git
     nodes: dict[Slug, NodeSettings] = {}
     mcp: dict[Slug, McpServer] = {}
-    metrics: Metrics
     state: State
 
     def is_set(self, key: str) -> bool:

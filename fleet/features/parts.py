@@ -3,8 +3,12 @@
 from importlib import import_module
 from typing import Any
 
+BESIDE = ("agents", "dashboards", "worktrees")
+"""The packages in which a feature may lie, other than this one."""
+
 
 def load_part(place: str) -> Any:
-    """What is at `feature.module:name`."""
+    """What is at `feature.module:name`, or at `dashboards.feature.module:name`."""
     module, _, name = place.partition(":")
-    return getattr(import_module(f"fleet.features.{module}"), name)
+    is_whole = module.partition(".")[0] in BESIDE
+    return getattr(import_module(module if is_whole else f"fleet.features.{module}"), name)

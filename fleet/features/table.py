@@ -1,6 +1,7 @@
 """The features, one entry each. Literal: nothing here is imported before it is used.
 
-A feature is the folder of its name beside this file. Without the folder and its entry the rest of the program works.
+A feature is the folder of its name beside this file, or in `dashboards`. Without the folder and its entry the rest of
+the program works.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ class Verb:
     """The function of a verb, and the first line of its help, which a test compares with the function's docstring."""
 
     place: str
-    """`module:name`, below `fleet.cli.verbs`; that of a feature, `feature.module:name`, below `fleet.features`."""
+    """`module:name`, below `fleet.cli.verbs`; that of a feature: `feature.module:name`, as in `parts.py`."""
     about: About
     summary: str
     changes: bool = False
@@ -38,7 +39,7 @@ class Feature:
     """The key of the configuration that turns it on for a run: it is off while this is empty."""
     beside: str = ""
     """What is open beside a run while the feature is on: a function of the fleet and the run's folder that returns an
-    async context manager."""
+    async context manager of what measures this process (`Measures` of `fleet/app/fleet.py`), or of None."""
     epics: Mapping[str, str] = field(default_factory=dict)
     """What reads an epic that is kept elsewhere, by a pattern of how its name on the command line begins: an async
     function of that name and the environment that returns a `GivenEpic`, or None if it is no such name."""
@@ -56,6 +57,10 @@ class Feature:
     tries: str = ""
     """How the doctor tries set-up and gate, with `--try`: a function of the fleet, the repository and what is called
     when a step begins (or None) that returns an async iterator of `Finding`s."""
+    keeps: str = ""
+    """What it keeps of a run that is about to be deleted: a function of the run's folder and the state directory."""
+    scrape: str = ""
+    """What the pages in a browser answer at /metrics: a function of the state directory that returns a `Scrape`."""
     findings: str = ""
     """What the doctor finds about it: a function of the fleet that returns an async iterator of `Finding`s. Of what is
     not configured there is none."""
@@ -163,6 +168,20 @@ FEATURES: dict[str, Feature] = {
         on="nodes",
         joins="nodes.manager_side:join_nodes",
         findings="nodes.care:findings",
+    ),
+    "metrics": Feature(
+        verbs={
+            "This machine": {
+                "metrics": Verb(
+                    "dashboards.metrics.verbs:metrics", "machine", "Serve metrics of all runs for Prometheus."
+                )
+            }
+        },
+        sections={"metrics": "dashboards.metrics.settings:Metrics"},
+        on="metrics.listen",
+        beside="dashboards.metrics.server:exporting_beside",
+        keeps="dashboards.metrics.tally:keep_metrics",
+        scrape="dashboards.metrics.server:scrape_of",
     ),
     "traces": Feature(
         verbs={"Result": {"trace": Verb("traces.verbs:trace", "run", "Turn a run into a trace of OpenTelemetry.")}},

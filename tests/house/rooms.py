@@ -86,14 +86,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
         "fleet.read",
     ),
     "dashboards.text": ("fleet.core", "fleet.read"),
-    "dashboards.metrics": (
-        "dashboards.address",
-        "fleet.__version__",
-        "fleet.core",
-        "fleet.errors",
-        "fleet.ports",
-        "fleet.read",
-    ),
+    "dashboards.metrics": EVERYTHING,
     "dashboards.report": ("dashboards.text", "fleet.core", "fleet.read"),
     "dashboards.terminal": (
         "dashboards.past",

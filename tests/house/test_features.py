@@ -21,6 +21,8 @@ TABLE = "fleet/features/table.py"
 PACKAGES = ("fleet", "agents", "worktrees", "dashboards")
 KEPT = (*PACKAGES, "tests", "scripts", "examples", "pyproject.toml", "config.toml")
 KERNEL = ("tests/fleet/core", "tests/fleet/engine", "tests/fleet/config", "tests/fleet/read")
+ELSEWHERE = {"metrics": "dashboards/metrics"}
+"""The folders of features that are not in `fleet/features`."""
 QUICK = "audit"
 """The feature that `make test` deletes."""
 
@@ -36,8 +38,9 @@ class Copy:
                 (at / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, at / name)
         for feature in without:
-            for folder in ("fleet/features", "tests/fleet/features"):
-                shutil.rmtree(at / folder / feature, ignore_errors=True)
+            folder = ELSEWHERE.get(feature, f"fleet/features/{feature}")
+            shutil.rmtree(at / folder)
+            shutil.rmtree(at / "tests" / folder, ignore_errors=True)
         table = at / TABLE
         table.write_text(table_without(table.read_text(encoding="utf-8"), without), encoding="utf-8")
 
@@ -123,7 +126,7 @@ def _entries(source: str) -> Iterator[tuple[str, int, int]]:
 
 def test_every_feature_is_a_folder_and_every_folder_a_feature() -> None:
     folders = {path.parent.name for path in (ROOT / "fleet" / "features").glob("*/__init__.py")}
-    assert folders == set(FEATURES)
+    assert folders | set(ELSEWHERE) == set(FEATURES)
 
 
 def test_every_table_of_the_defaults_is_a_section() -> None:

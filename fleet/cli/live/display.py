@@ -13,7 +13,7 @@ from fleet.app.capacity import collect_rarely
 from fleet.app.fleet import Fleet
 from fleet.cli import verbosity
 from fleet.cli.common import has_terminal, run_async, show, show_json
-from fleet.cli.live.engine import Background, open_exporter, refuse_unstarted, run_engine
+from fleet.cli.live.engine import Background, refuse_unstarted, run_engine
 from fleet.cli.live.run_display import RunDisplay, open_screen
 from fleet.cli.live.terminal_data import library_of, start_pages
 from fleet.cli.verbosity import is_normal, show_note
@@ -65,9 +65,9 @@ def work_and_show(fleet: Fleet, folder: RunFolder, display: Display) -> f.Ending
     shown = _facts_shown(folder)
     opened = open_screen(live=display.interactive and not display.plain, as_json=display.as_json)
     try:
-        with open_exporter(fleet, folder) as exporter, opened as screen:
+        with opened as screen:
             events = RunDisplay(folder, screen, shown, interactive=display.interactive)
-            run = run_async(lambda: run_engine(fleet, folder, exporter, STOPS, events))
+            run = run_async(lambda: run_engine(fleet, folder, STOPS, events))
     except FleetError as error:
         if refuse_unstarted(folder, error) and not display.as_json:
             show(["", *refusal_lines(just_after(folder.state()), f"{folder.path}/")])
@@ -158,4 +158,4 @@ async def work_and_follow(fleet: Fleet, folder: RunFolder, *, as_json: bool) -> 
     live = has_terminal() and not as_json
     with open_screen(live=live, as_json=not live) as screen:
         events = RunDisplay(folder, screen, shown, interactive=False)
-        await run_engine(fleet, folder, None, STOPS, events)
+        await run_engine(fleet, folder, STOPS, events)

@@ -12,21 +12,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import typer
 from anyio import CancelScope, create_task_group
 from pydantic import BaseModel
 
-from dashboards.address import parse_address
-from fleet.app.fleet import Fleet
+from fleet.app.fleet import Fleet, Measures
 from fleet.cli.common import hard_stop, run_async, send_requests
-from fleet.cli.verbosity import show_note
 from fleet.config.environment import current, user
 from fleet.config.layer import WHOLE
 from fleet.config.load import Loaded
@@ -43,7 +40,6 @@ from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from fleet.cli.live.exporter import Exporter
     from fleet.cli.live.run_display import RunDisplay
 
 
@@ -55,7 +51,6 @@ START_S, POLL_S = 30.0, 0.05
 async def run_engine(
     fleet: Fleet,
     folder: RunFolder,
-    exporter: Exporter | None,
     stops: Sequence[signal.Signals],
     display: RunDisplay | None = None,
 ) -> RunSnapshot:
@@ -71,15 +66,12 @@ async def run_engine(
                 async for _ in signals:
                     stop.cancel()
 
-    async with beside(fleet, folder), create_task_group() as tasks:
+    async with beside(fleet, folder) as measures, create_task_group() as tasks:
         tasks.start_soon(listen)
         if display is not None:
             tasks.start_soon(display.follow)
-        if exporter is not None:
-            tasks.start_soon(exporter.watch_loop)
         tasks.start_soon(keep_hours, fleet.config.run.not_between, folder)
         on_fact = _shown_by(display) if display is not None else None
-        measures = (exporter.commanded, exporter.watch_calls) if exporter is not None else None
         state = await fleet.run(folder, stop=stop, measures=measures, on_fact=on_fact)
         tasks.cancel_scope.cancel()
     if display is not None:
@@ -92,13 +84,15 @@ def _shown_by(display: RunDisplay) -> OnFact:
 
 
 @asynccontextmanager
-async def beside(fleet: Fleet, folder: RunFolder) -> AsyncIterator[None]:
-    """What features do beside a run, as far as they are on."""
+async def beside(fleet: Fleet, folder: RunFolder) -> AsyncIterator[Measures | None]:
+    """What features do beside a run, as far as they are on. Yields what one of them measures this process with."""
+    measures: Measures | None = None
     async with AsyncExitStack() as stack:
         for feature in FEATURES.values():
             if feature.beside and fleet.config.is_set(feature.on):
-                await stack.enter_async_context(load_part(feature.beside)(fleet, folder))
-        yield
+                opened = await stack.enter_async_context(load_part(feature.beside)(fleet, folder))
+                measures = opened or measures
+        yield measures
 
 
 def refuse_unstarted(folder: RunFolder, error: FleetError) -> bool:
@@ -109,26 +103,6 @@ def refuse_unstarted(folder: RunFolder, error: FleetError) -> bool:
             journal.append([RunEnded(at=time.time(), ending="failed", why=str(error))])
             return True
     return False
-
-
-@contextmanager
-def open_exporter(fleet: Fleet, folder: RunFolder) -> Iterator[Exporter | None]:
-    """Serve metrics while the block lasts, if they are configured. A port that is in use does not stop the run."""
-    metrics = fleet.config.metrics
-    if not metrics.listen:
-        yield None
-        return
-    from fleet.cli.live.exporter import exporting  # noqa: PLC0415 - prometheus_client is slow to import
-
-    with ExitStack() as stack:
-        exporter = None
-        try:
-            address = parse_address(metrics.listen)
-            exporter = stack.enter_context(exporting(lambda: [folder], fleet.state_dir, address, metrics.hosts))
-            show_note(f"{folder.run}: metrics at http://{exporter.address}/metrics")
-        except FleetError as error:
-            typer.echo(f"{folder.run}: no metrics: {error}", err=True)
-        yield exporter
 
 
 # ---- in a process of its own ----------------------------------------------------------------------------------------
@@ -204,8 +178,7 @@ def main() -> int:
     )
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with open_exporter(fleet, folder) as exporter:
-            run_async(lambda: run_engine(fleet, folder, exporter, (signal.SIGINT, signal.SIGTERM)))
+        run_async(lambda: run_engine(fleet, folder, (signal.SIGINT, signal.SIGTERM)))
     except FleetError as error:
         refuse_unstarted(folder, error)
         sys.stderr.write(f"{error}\n")

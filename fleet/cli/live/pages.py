@@ -9,7 +9,7 @@ import sys
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import anyio
 
@@ -18,12 +18,13 @@ from fleet.cli.common import Pause, run_async
 from fleet.cli.live.terminal_data import START_S, library_of
 from fleet.config.environment import user
 from fleet.errors import FleetError
-from fleet.runs.run_folder import RunFolder, all_runs
+from fleet.features.parts import load_part
+from fleet.features.table import FEATURES
+from fleet.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from dashboards.web.access import Access
     from dashboards.web.site import Scrape
-    from fleet.cli.live.exporter import Exporter
 
 SESSIONS = "web-sessions.json"
 POLL_S = 0.25
@@ -37,19 +38,15 @@ def access_of(state_dir: Path) -> Access:
     return Access(state_dir / SESSIONS, time.time)
 
 
-def scrape_of(state_dir: Path) -> Scrape:
-    """The metrics of all runs, which are read from their journals at each scrape."""
-
-    @cache
-    def exporter() -> Exporter:
-        from fleet.cli.live.exporter import Exporter  # noqa: PLC0415 - prometheus_client is slow to import
-
-        return Exporter(lambda: all_runs(state_dir), state_dir)
+def scrape_of(state_dir: Path) -> Scrape | None:
+    """What answers scrapes of all runs: a feature, which is imported at the first one."""
+    places = [feature.scrape for feature in FEATURES.values() if feature.scrape]
+    load = cache(lambda: load_part(places[0])(state_dir))
 
     def scrape(accept: str) -> tuple[bytes, str]:
-        return exporter().exposition.scrape(accept)
+        return cast("tuple[bytes, str]", load()(accept))
 
-    return scrape
+    return scrape if places else None
 
 
 # ---- the process ----------------------------------------------------------------------------------------------------

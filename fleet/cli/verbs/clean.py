@@ -15,9 +15,10 @@ import typer
 from dashboards.text.safe import safe
 from fleet.cli import common
 from fleet.cli.common import AsJson
-from fleet.cli.live.kept_metrics import keep_metrics
 from fleet.core.base.ids import RunId
 from fleet.errors import FleetError
+from fleet.features.parts import load_part
+from fleet.features.table import FEATURES
 from fleet.read.program_view import CleanView, LeftoverView, PartView
 from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.run_folder import RunFolder, all_runs, root_of
@@ -202,7 +203,9 @@ async def _delete_run(folder: RunFolder, state_dir: Path, options: CleanOptions)
         return
     rest = await clean_run(state_dir, folder.run, refs=_is_included(folder, options))
     if not rest.in_use and _folder_goes(folder, rest, options):
-        keep_metrics(folder, state_dir)
+        for feature in FEATURES.values():
+            if feature.keeps:
+                load_part(feature.keeps)(folder, state_dir)
         shutil.rmtree(folder.path)
 
 

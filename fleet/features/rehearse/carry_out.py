@@ -248,7 +248,7 @@ def work(fleet: Fleet, folder: RunFolder, *, quiet: bool) -> RunState:
     """Work until the run has ended, and print its events."""
     with open_screen(live=False, as_json=quiet) as screen:
         events = RunDisplay(folder, screen, interactive=False)
-        return run_async(lambda: run_engine(fleet, folder, None, STOPS, events)).state
+        return run_async(lambda: run_engine(fleet, folder, STOPS, events)).state
 
 
 # ---- resumed ---------------------------------------------------------------------------------------------------------

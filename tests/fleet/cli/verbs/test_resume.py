@@ -10,6 +10,7 @@ import pytest
 import typer.main
 from typer.exceptions import TyperException
 
+from dashboards.metrics.settings import Metrics
 from fleet.app.fleet import Fleet
 from fleet.cli.entry import NOT_FOR_RESUME, app, usage_error
 from fleet.cli.verbs import begin
@@ -198,7 +199,7 @@ def test_an_option_of_resume_replaces_its_own_and_stays(tried: Tried, monkeypatc
     resumed = tried.resume("--base-url", "http://127.0.0.1:12")
     tried.start_engine(resumed)
     again = tried.resume()
-    assert (again.config.models.base_url, again.config.metrics.listen) == ("http://127.0.0.1:12", "127.0.0.1:9499")
+    assert (again.config.models.base_url, again.config.of(Metrics).listen) == ("http://127.0.0.1:12", "127.0.0.1:9499")
 
 
 def test_configuration_files_are_read_again(tried: Tried, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from dashboards.address import Address
 from dashboards.metrics.catalog import METRICS
-from fleet.cli.live.exporter import exporting
+from dashboards.metrics.server import exporting
 from fleet.core.base.usage import Usage
 from fleet.core.facts import facts as f
 from fleet.runs.journal import Journal

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.metrics.tally import Tally
-from fleet.cli.live.exporter import Exporter
-from fleet.cli.live.kept_metrics import DAMAGED, FILE, keep_metrics
+from dashboards.metrics.server import Exporter
+from dashboards.metrics.tally import DAMAGED, FILE, Tally, keep_metrics
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, all_runs
 from tests.dashboards.metrics.test_metrics import value

@@ -1,0 +1,63 @@
+"""The verb that serves metrics of all runs."""
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dashboards.address import parse_address
+from dashboards.metrics.server import DEFAULT_PORT, exporting, scrape_of
+from dashboards.metrics.settings import Metrics
+from fleet.cli import common
+from fleet.cli.common import AsJson, ConfigFile
+from fleet.cli.verbosity import show_note
+from fleet.config.environment import current
+from fleet.config.load import load_config
+from fleet.errors import UsageError
+from fleet.read.program_view import ServerView
+from fleet.runs.run_folder import all_runs
+
+STOPS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+
+
+def metrics(
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            "--listen", metavar="HOST:PORT", help="HOST:PORT, 127.0.0.1:9464 by default; port 0 chooses a free one."
+        ),
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print the metrics once and exit, for node_exporter's textfile collector.")
+    ] = False,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Serve metrics of all runs for Prometheus.
+
+    Only reads journals: it can be started and stopped at any time, on any machine that sees the state directory.
+
+    \b
+    Examples:
+      fleet metrics
+      fleet metrics --listen 127.0.0.1:9500
+      fleet metrics --once > /var/lib/node_exporter/fleet.prom
+    """
+    loaded = load_config(environ=current(), config_file=config, repository=None).config
+    settings, state_dir = loaded.of(Metrics), Path(loaded.state.dir)
+    address = parse_address(listen or settings.listen or str(DEFAULT_PORT))
+    if once:
+        if as_json or listen:
+            raise UsageError("--once prints the metrics; it takes neither --listen nor --json")
+        typer.echo(scrape_of(state_dir)("")[0], nl=False)
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # in all threads, so that `sigwait` below takes them
+    with exporting(lambda: all_runs(state_dir), state_dir, address, settings.hosts) as exporter:
+        url = f"http://{exporter.address}/metrics"
+        if as_json:
+            common.show_json(ServerView(url))
+            sys.stdout.flush()
+        show_note(f"metrics of all runs in {state_dir} at {url}; Ctrl-C stops")
+        signal.sigwait(STOPS)
