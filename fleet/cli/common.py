@@ -32,6 +32,7 @@ from fleet.core.state.state import RunState
 from fleet.errors import FleetError, UsageError, first_error
 from fleet.ports.worktrees import EffectError
 from fleet.read.base_view import View, dump_view
+from fleet.read.program_view import Finding
 from fleet.read.question_view import RequestView
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import (
@@ -288,6 +289,13 @@ def show_view(view: AnyView, lines: Callable[[AnyView], Iterable[str]], *, as_js
         show_json(view)
     else:
         show(lines(view))
+
+
+def show_findings(findings: Iterable[Finding]) -> None:
+    for finding in findings:
+        show([f"{'ok  ' if finding.ok else 'FAIL'}  {finding.what:<12} {finding.says}"])
+        if finding.fix:
+            show([f"{'':<18} → {finding.fix}"])
 
 
 def check_output(path: Path, *, force: bool) -> None:

@@ -36,7 +36,6 @@ KERNEL: dict[str, dict[str, Verb]] = {
         "explain-policy": Verb("configure:explain_policy", "repository", "Show how each kind of failure is handled."),
     },
     "This machine": {
-        "doctor": Verb("doctor:doctor", "repository", "Check this machine and show fixes."),
         "clean": Verb("clean:clean", "machine", "Show or free the disk space that runs use."),
         "simulate": Verb("serve:simulate", "machine", "Serve a simulated model that plays a script."),
         "completion": Verb("about:completion", "machine", "Print or install the completion for a shell."),

@@ -75,6 +75,11 @@ FEATURES: dict[str, Feature] = {
             }
         }
     ),
+    "doctor": Feature(
+        verbs={
+            "This machine": {"doctor": Verb("doctor.verbs:doctor", "repository", "Check this machine and show fixes.")}
+        }
+    ),
     "forge": Feature(
         verbs={
             "Result": {

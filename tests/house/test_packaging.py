@@ -1,6 +1,5 @@
 """What is shipped and what is installed: pins with hashes, no registry, a reason for each dependency."""
 
-import json
 import re
 import subprocess
 import sys
@@ -12,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from fleet.cli.verbs.doctor import TESTED_PYTHONS
 
 LOCKS_WITH_HOSTS = {"uv.lock", "pylock.toml", "poetry.lock", "Pipfile.lock", "package-lock.json", "yarn.lock"}
 _PIN = re.compile(r"^(?P<name>[a-z0-9][a-z0-9._-]*)==\S+(?: ; [^\\]+)? \\$")
@@ -50,19 +47,6 @@ def test_requirements_are_pins_with_hashes_and_nothing_else(pins: list[str]) -> 
         if _PIN.match(line) and not _HASH.match(following)
     ]
     assert without == []
-
-
-def test_the_tested_pythons_are_the_same_everywhere(
-    root: Path, project: dict[str, Any], files: Mapping[str, str]
-) -> None:
-    minors = list(dict.fromkeys(version.rpartition(".")[0] for version in TESTED_PYTHONS))
-    prefix = "Programming Language :: Python :: "
-    assert [name.removeprefix(prefix) for name in project["project"]["classifiers"] if prefix in name] == minors
-    assert json.dumps(minors) in files[".github/workflows/ci.yml"]
-    *others, last = TESTED_PYTHONS
-    readme = " ".join((root / "README.md").read_text().split())
-    assert f"Python {', '.join(others)} and {last}." in readme
-    assert f"Python {minors[0]} to {minors[-1]}," in readme
 
 
 def test_every_dependency_is_pinned(project: dict[str, Any], pins: list[str]) -> None:

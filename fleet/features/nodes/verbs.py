@@ -15,7 +15,6 @@ from dashboards.text.tables import columns
 from fleet.app.wiring import Wiring
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, RunName, Yes
-from fleet.cli.verbs.doctor import show_findings
 from fleet.config.environment import current, user
 from fleet.config.load import load_config
 from fleet.core.base.ids import did_you_mean
@@ -177,7 +176,7 @@ def _check(wiring: Wiring, name: str, *, as_json: bool) -> None:
     if as_json:
         common.show_json(findings)
     else:
-        show_findings(findings)
+        common.show_findings(findings)
     raise typer.Exit(0 if all(finding.ok for finding in findings) else FleetError.exit_code)
 
 

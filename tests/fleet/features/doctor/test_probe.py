@@ -12,10 +12,10 @@ from agents.models.access import Access
 from agents.models.client import open_client
 from agents.models.exchange import Timeouts
 from agents.models.prices import Price
-from agents.probe import Outcome, Probes, Subject, Verdict
 from agents.simulated.script import parse_script
 from agents.simulated.server import SimulatedService, serve
 from fleet.core.base.usage import CAPABILITIES, Capability
+from fleet.features.doctor.probe import Outcome, Probes, Subject, Verdict
 from tests.agents.conftest import KEY, Script, events, fails, says, sse, text
 
 pytestmark = pytest.mark.anyio

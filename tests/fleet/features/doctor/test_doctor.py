@@ -1,8 +1,10 @@
 """The doctor says of each worker whether it can work here, before a run relies on it."""
 
+import json
 import os
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,21 @@ from typer.main import get_command
 from fleet.app.fleet import Fleet
 from fleet.app.wiring import Wiring
 from fleet.cli.entry import app
-from fleet.cli.verbs.doctor import acp_findings, examine, mcp_findings, python_finding, worker_findings
 from fleet.config.load import Loaded, default_config, load_config
 from fleet.config.schema import McpServer
+from fleet.features.doctor.verbs import (
+    TESTED_PYTHONS,
+    acp_findings,
+    examine,
+    mcp_findings,
+    python_finding,
+    worker_findings,
+)
 from fleet.read.program_view import Finding
 from tests.worktrees.conftest import git, make_repository
 
-SERVER = Path(__file__).parents[3] / "agents" / "mcp_server.py"
+ROOT = Path(__file__).parents[4]
+SERVER = ROOT / "tests" / "agents" / "mcp_server.py"
 
 
 def look(own: dict[str, Any], **box: Any) -> tuple[str, str]:
@@ -160,6 +170,18 @@ def test_a_branch_in_the_way_of_result_branches_is_found_before_a_run_is_refused
     found = examined(tmp_path, {})["repository"]
     assert not found.ok
     assert "git branch -m fleet" in found.fix
+
+
+def test_the_tested_pythons_are_the_same_everywhere() -> None:
+    minors = list(dict.fromkeys(version.rpartition(".")[0] for version in TESTED_PYTHONS))
+    prefix = "Programming Language :: Python :: "
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert [name.removeprefix(prefix) for name in project["classifiers"] if prefix in name] == minors
+    assert json.dumps(minors) in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    *others, last = TESTED_PYTHONS
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert f"Python {', '.join(others)} and {last}." in readme
+    assert f"Python {minors[0]} to {minors[-1]}," in readme
 
 
 def test_a_python_that_was_not_tested_is_named_with_those_that_were() -> None:

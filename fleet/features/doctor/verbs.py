@@ -6,7 +6,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -18,7 +18,6 @@ from agents.conversation.settings import WorkerSettings
 from agents.models.answer import CHARACTERS_PER_TOKEN
 from agents.models.client import open_client
 from agents.models.exchange import Timeouts
-from agents.probe import Outcome, Probes, Subject
 from agents.tools.mcp_catalog import Listing, ServerSettings
 from agents.tools.servers import MOST_DECLARED, McpServers, open_servers, tools_of_servers
 from agents.workers.command import ACP_EXTRA, has_acp, program_name, program_of
@@ -36,6 +35,7 @@ from fleet.config.schema import as_policy
 from fleet.core.base.ids import RunId, result_branch
 from fleet.core.plans.limits import parse_rung
 from fleet.errors import FleetError
+from fleet.features.doctor.probe import Outcome, Probes, Subject
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES
 from fleet.ports.worktrees import EffectError
@@ -86,7 +86,7 @@ def doctor(
     fleet = Fleet(loaded, current())
     findings = run_with_clock(lambda: examine(fleet, repo, gate=gate, clock=clock), clock)
     if not as_json:
-        show_findings(findings)
+        common.show_findings(findings)
     if live:
         findings += run_with_clock(lambda: _call_service(fleet, clock, quiet=as_json), clock)
     if as_json:
@@ -102,16 +102,9 @@ async def _call_service(fleet: Fleet, clock: Clock, *, quiet: bool) -> list[Find
         findings.append(finding)
         if not quiet:
             clock.stop()
-            show_findings([finding])
+            common.show_findings([finding])
             clock.time("calling the models' service")
     return findings
-
-
-def show_findings(findings: Sequence[Finding]) -> None:
-    for finding in findings:
-        common.show([f"{'ok  ' if finding.ok else 'FAIL'}  {finding.what:<12} {finding.says}"])
-        if finding.fix:
-            common.show([f"{'':<18} → {finding.fix}"])
 
 
 async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: Clock | None = None) -> list[Finding]:
@@ -368,11 +361,6 @@ def _program_fix(name: str, settings: WorkerSettings, fleet: Fleet) -> str:
     if not in_box or any(Path(file).is_relative_to(folder) for folder in visible):
         return ""
     return f"{file} is not visible in the box; add its folder to workers.{name}.read_only"
-
-
-# ---- findings --------------------------------------------------------------------------------------------------------
-# What the doctor finds about what is optional: notifications, ACP, the service of the models, MCP.
-# What the doctor finds about what is optional: ACP, forges, the service of the models, MCP.
 
 
 # ---- acp findings ----------------------------------------------------------------------------------------------------
