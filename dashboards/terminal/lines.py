@@ -15,8 +15,11 @@ from textual.strip import Strip
 from textual.theme import BUILTIN_THEMES, Theme
 from textual.widget import Widget
 
+from dashboards.run_follower import Event, WatchedRun
 from dashboards.subtask_map import Span
+from dashboards.text.formats import Started, clock_in, counted
 from fleet.read.agent_rows import AgentOrder
+from fleet.read.run import RunSnapshot
 
 Line = tuple[Span, ...]
 Rows = Sequence[tuple[str, Line]]
@@ -503,3 +506,26 @@ class Painted(Widget):
     def repaint(self) -> None:
         """Draw all of it again, in other colours."""
         self.refresh()
+
+
+# ---- events ----------------------------------------------------------------------------------------------------------
+# What happened, a line for each event.
+
+
+def event_line(run: Started, event: Event, *, more: bool = False) -> Line:
+    """An event; with `more`, how many lines of it are left out."""
+    rest: Line = ((f"  (+{counted(event.more, 'line')}: press 6)", "dim"),) if more and event.more else ()
+    return ((f"{clock_in(run, event.at)}  ", "dim"), (event.text, event.tone), *rest)
+
+
+def events_page(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
+    """All events, the newest at the end."""
+    events = list(run.events)
+    if options.needle:
+        events = [event for event in events if matches(options.needle, event.text)]
+    return Page(
+        keys=[event.key for event in events],
+        draw=lambda index, _: event_line(snapshot, events[index]),
+        empty=options.no_rows("No events yet."),
+        tail=True,
+    )

@@ -8,11 +8,10 @@ from textual.binding import Binding, BindingType
 
 from dashboards.run_follower import WatchedRun
 from dashboards.terminal.base_screen import END, BaseScreen, Button
-from dashboards.terminal.lines import Page, PageOptions
+from dashboards.terminal.lines import Page, PageOptions, events_page
 from dashboards.terminal.listing import Listing
 from dashboards.terminal.pages.agents_page import agents_page, nodes_page
 from dashboards.terminal.pages.cost_page import cost_page
-from dashboards.terminal.pages.events_page import events_page
 from dashboards.terminal.pages.landing_page import incidents_page, landing_page
 from dashboards.terminal.pages.overview_page import overview_page, runs_page
 from dashboards.terminal.pages.plan_page import plan_page

@@ -14,6 +14,7 @@ from dashboards.terminal.lines import (
     PageOptions,
     Rows,
     clipped,
+    event_line,
     flowed,
     heading,
     matches,
@@ -24,7 +25,6 @@ from dashboards.terminal.lines import (
     wrapped,
 )
 from dashboards.terminal.pages.agents_page import agent_cells, agent_key, agents, columns_of
-from dashboards.terminal.pages.events_page import event_line
 from dashboards.text.formats import count, counted, money
 from dashboards.text.safe import safe, safe_goal
 from dashboards.text.summary import next_commands, total_lines

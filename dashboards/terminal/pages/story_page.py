@@ -6,8 +6,7 @@ from pathlib import Path
 
 from dashboards.run_follower import WatchedRun
 from dashboards.subtask_map import marked
-from dashboards.terminal.lines import Line, Page, heading, text_page
-from dashboards.terminal.pages.events_page import event_line
+from dashboards.terminal.lines import Line, Page, event_line, heading, text_page
 from dashboards.text.event_text import transcript_lines
 from dashboards.text.formats import clock_in, counted
 from dashboards.text.safe import safe, safe_block

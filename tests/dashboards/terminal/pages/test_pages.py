@@ -8,10 +8,9 @@ from rich.cells import cell_len
 from dashboards.past import Replay
 from dashboards.run_follower import WatchedRun
 from dashboards.terminal.base_screen import header_lines
-from dashboards.terminal.lines import Line, Page, PageOptions, bar, fit, matches
+from dashboards.terminal.lines import Line, Page, PageOptions, bar, events_page, fit, matches
 from dashboards.terminal.pages.agents_page import agents_page, nodes_page
 from dashboards.terminal.pages.cost_page import cost_page
-from dashboards.terminal.pages.events_page import events_page
 from dashboards.terminal.pages.landing_page import incidents_page, landing_page
 from dashboards.terminal.pages.overview_page import overview_page, runs_page
 from dashboards.terminal.pages.plan_page import drawn as drawn_graph
