@@ -8,7 +8,7 @@ from typing import Any, Protocol, get_args
 
 from fleet.core.facts import facts as f
 from fleet.core.facts.facts import Fact
-from fleet.core.history import attempt_history, landing_history, people_history, plan_history, run_history
+from fleet.core.history import attempt_history, landing_history, plan_history, run_history
 from fleet.core.history.replace import replace
 from fleet.core.state.state import RunState
 
@@ -40,7 +40,7 @@ _MODULES: tuple[tuple[Any, After], ...] = (
     (f.PlanFact, plan_history.after),
     (f.AttemptFact, attempt_history.after),
     (f.LandingFact, landing_history.after),
-    (f.PeopleFact, people_history.after),
+    (f.PeopleFact, plan_history.after_people),
     (f.NodeFact, run_history.after_node),
     (f.ReviewFact, attempt_history.after_review),
 )

@@ -6,8 +6,8 @@ from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.history.replace import replace
 from fleet.core.plans.revision import Revision
-from fleet.core.state.areas import Area, in_charge, is_active, planning_of
 from fleet.core.state.state import Planning, Reading, RunState
+from fleet.core.state.status import Area, in_charge, is_active, planning_of
 from fleet.core.state.subtasks import Attempt, SubtaskState
 
 IDLE_REASONS = frozenset({"start", "conclude"})

@@ -6,12 +6,11 @@ from fleet.core.base.usage import Cost, Spend
 from fleet.core.facts import facts as f
 from fleet.core.history import planner_history, subtask_sets
 from fleet.core.history.attempt_history import stop_attempts
-from fleet.core.history.people_history import drop_open, settle_questions
-from fleet.core.history.plan_history import add_version
+from fleet.core.history.plan_history import add_version, drop_open, settle_questions
 from fleet.core.history.replace import replace
 from fleet.core.history.subtask_sets import change_attempt, give_up
-from fleet.core.state.areas import planning_of
 from fleet.core.state.state import NOT_CONNECTED, NodeState, Outage, RunState
+from fleet.core.state.status import planning_of
 from fleet.core.state.subtasks import Attempt
 
 

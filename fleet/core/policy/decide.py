@@ -30,10 +30,9 @@ from fleet.core.policy.ladder import take_rung
 from fleet.core.policy.landing import is_full, member_of, next_batches, send_back
 from fleet.core.policy.remedies import choose_remedy, failure_question, model_for
 from fleet.core.policy.requests import approved_by_rules, awaits_approval, is_unreviewed, or_rollback, unapproved
-from fleet.core.state.areas import allowance, conversations, planning_of, seen
 from fleet.core.state.machines import Occupancy
 from fleet.core.state.state import RunState
-from fleet.core.state.status import ready, starts_at, undecided_failures
+from fleet.core.state.status import allowance, conversations, planning_of, ready, seen, starts_at, undecided_failures
 from fleet.core.state.subtasks import Mark
 
 

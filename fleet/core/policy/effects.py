@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import PLANNER
-from fleet.core.state.areas import conversations, planning_of
 from fleet.core.state.state import RunState
+from fleet.core.state.status import conversations, planning_of
 from fleet.core.state.subtasks import SubtaskState
 
 

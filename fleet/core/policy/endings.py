@@ -6,20 +6,22 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.policy import budget
 from fleet.core.policy.budget import over_budget
-from fleet.core.policy.effects import base_unknown, effects, unpublished
+from fleet.core.policy.effects import CallPlanner, RunAttempt, base_unknown, effects, unpublished
 from fleet.core.policy.landing import waits_in_vain
 from fleet.core.policy.requests import awaits_approval, is_unreviewed, rollback_ending, unapproved
-from fleet.core.state.areas import (
+from fleet.core.state.state import Question, RunState
+from fleet.core.state.status import (
     Area,
     active_areas,
     area_spend,
     conversations,
     planning_of,
     questions_in,
+    ready,
     seen,
+    starts_at,
+    undecided_failures,
 )
-from fleet.core.state.state import Question, RunState
-from fleet.core.state.status import ready, starts_at, undecided_failures
 from fleet.core.state.subtasks import Mark, Set
 
 PUBLISH_TRIES = 3
@@ -34,8 +36,9 @@ def _endings(state: RunState, now: float) -> Iterator[f.Fact]:
     if not is_published(state) or (is_unreviewed(state) and state.policy.reviewing != "auto") or state.paused:
         return
     spent = over_budget(state, now)
-    if spent is None and not state.draining and (why := budget.given_up_reason(state, now)) is not None:
-        yield f.RunEnded(at=now, ending="partial", why=why)
+    given_up = budget.given_up_reason(state, now) if spent is None and not state.draining else None
+    if given_up is not None and all(isinstance(command, RunAttempt | CallPlanner) for command in effects(state, now)):
+        yield f.RunEnded(at=now, ending="partial", why=given_up)
         return
     if any(planning_of(state, area).open is not None for area in conversations(state)):
         return

@@ -16,9 +16,8 @@ from fleet.core.base.ids import QuestionId, RunId, Sha, SubtaskId
 from fleet.core.facts.facts import Failure, FailureKind, Report, Strategy
 from fleet.core.plans.plan import PLANNER, Subtask
 from fleet.core.policy.budget import run_budgets
-from fleet.core.state.areas import Area, area_spend, inside, planning_of, seen, seen_by
 from fleet.core.state.state import Question, Reading, RunState
-from fleet.core.state.status import Status, status_of
+from fleet.core.state.status import Area, Status, area_spend, inside, planning_of, seen, seen_by, status_of
 from fleet.core.state.subtasks import Set, SubtaskState
 
 # ---- closed work -----------------------------------------------------------------------------------------------------

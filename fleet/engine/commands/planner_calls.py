@@ -11,10 +11,9 @@ from fleet.core.plans.revision import Known, Problem, Revision, revise_plan, wit
 from fleet.core.policy.effects import CallPlanner
 from fleet.core.policy.planner_view import area_state, find_subtasks, planner_record, planner_state, subtask_report
 from fleet.core.policy.remedies import backoff
-from fleet.core.state.areas import conversations, planning_of
 from fleet.core.state.machines import known_machines
 from fleet.core.state.state import RunState
-from fleet.core.state.status import for_revision
+from fleet.core.state.status import conversations, for_revision, planning_of
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.briefs import planner_notes
 from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget

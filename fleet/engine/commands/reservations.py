@@ -14,8 +14,8 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Cost
 from fleet.core.facts import facts as f
 from fleet.core.policy.budget import over_budget, refusal, widening
-from fleet.core.state.areas import Area
 from fleet.core.state.state import RunState
+from fleet.core.state.status import Area
 from fleet.ports.agents import ModelUse, ServiceGate, ServiceNotice, WaitRules
 from fleet.ports.journal import Clock, Recorder
 

@@ -25,9 +25,8 @@ from fleet.core.policy.effects import (
 )
 from fleet.core.policy.landing import send_back
 from fleet.core.policy.requests import awaits_approval
-from fleet.core.state.areas import Area, seen_by
 from fleet.core.state.state import RunState
-from fleet.core.state.status import for_revision, statuses
+from fleet.core.state.status import Area, for_revision, seen_by, statuses
 from fleet.core.state.subtasks import SubtaskState
 
 KINDS: tuple[f.FailureKind, ...] = get_args(f.FailureKind)

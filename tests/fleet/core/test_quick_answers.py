@@ -10,14 +10,19 @@ from fleet.core.history import subtask_sets
 from fleet.core.plans.plan import PLANNER
 from fleet.core.policy.effects import effects
 from fleet.core.policy.requests import is_approved, waiting_for_approval
-from fleet.core.state.areas import active_areas, area_spend, in_charge, inside, is_active, seen_by
 from fleet.core.state.state import RunState
 from fleet.core.state.status import (
     OVER,
     Progress,
+    active_areas,
+    area_spend,
     for_revision,
+    in_charge,
+    inside,
+    is_active,
     progress,
     ready,
+    seen_by,
     status_counts,
     statuses,
     undecided_failures,

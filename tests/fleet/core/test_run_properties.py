@@ -19,8 +19,8 @@ from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy, ReviewRules
 from fleet.core.plans.plan import find_cycle
 from fleet.core.policy.planner_view import planner_state
-from fleet.core.state.areas import area_depth
 from fleet.core.state.state import RunState
+from fleet.core.state.status import area_depth
 from fleet.read.run_view import status_view
 from tests.effort import examples
 from tests.fleet.core.pretend import Pretend

@@ -8,8 +8,7 @@ from fleet.core.plans.plan import PLANNER, Estimate, Plan, Subtask
 from fleet.core.plans.revision import Known, Revision, revise_plan
 from fleet.core.policy.effects import CallPlanner
 from fleet.core.policy.planner_view import area_state, planner_record, planner_state
-from fleet.core.state.areas import Area, allowance, area_spend, in_charge
-from fleet.core.state.status import for_revision
+from fleet.core.state.status import Area, allowance, area_spend, for_revision, in_charge
 from tests.fleet.core.pretend import attempt_at, checks_of, subtask
 from tests.fleet.core.story import Story, failure, plan_of
 
