@@ -19,8 +19,7 @@ from fleet.core.policy.decide import RULES, Rule, next_wake
 from fleet.core.policy.requests import Request, fact_of, is_unreviewed, request_problem
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Attempt
-from fleet.engine.internal_errors import Bugs
-from fleet.engine.lanes import Lanes, Perform
+from fleet.engine.lanes import Bugs, Lanes, Perform
 from fleet.errors import FleetError
 from fleet.ports.journal import Clock, Journal
 from fleet.ports.worktrees import NamedCommits, Recover, RecoveredCommits

@@ -28,10 +28,10 @@ BROAD_EXCEPTS: dict[str, int] = {
     "agents/tools/servers.py": 1,  # what a hostile server provokes in the SDK ends that server, not the run
     "fleet/cli/entry.py": 1,  # the last one who can tell of a bug, also in JSON
     # the fleet outlives any one effect, and advice can't fail what it is about; the fact keeps the trace
-    "fleet/engine/local_node.py": 3,
-    "fleet/engine/internal_errors.py": 5,
+    "fleet/engine/this_machine.py": 3,
+    "fleet/engine/internal_errors.py": 3,
     "fleet/engine/commands/landing.py": 1,
-    "fleet/engine/lanes.py": 1,
+    "fleet/engine/lanes.py": 3,
     "fleet/features/nodes/host.py": 1,  # what an order raises is its report: the manager decides
     "fleet/engine/loop.py": 1,
     "fleet/engine/commands/perform.py": 1,
