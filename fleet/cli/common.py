@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from types import FrameType
@@ -18,13 +18,13 @@ import typer
 from dashboards.text.formats import painted
 from dashboards.text.safe import safe
 from fleet.cli import verbosity
-from fleet.cli.completion import run_names, subtask_ids
 from fleet.cli.verbosity import is_quiet, show_note
 from fleet.config.environment import current
 from fleet.config.load import Loaded, load_config
 from fleet.config.schema import State
-from fleet.core.base.ids import RunId, SubtaskId, did_you_mean
+from fleet.core.base.ids import RunId, SubtaskId, did_you_mean, is_slug
 from fleet.core.facts.facts import Fact
+from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Reviewing
 from fleet.core.plans.plan import Plan, Subtask
 from fleet.core.policy.requests import Request, request_problem
@@ -34,6 +34,7 @@ from fleet.ports.worktrees import EffectError
 from fleet.read.base_view import View, dump_view
 from fleet.read.program_view import Finding
 from fleet.read.question_view import RequestView
+from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import (
     FirstFact,
@@ -50,6 +51,63 @@ Result = TypeVar("Result")
 AnyView = TypeVar("AnyView", bound=View)
 
 NAMED_SUBTASKS = 12  # a plan with no more of them is listed in a message
+
+# ---- completion ------------------------------------------------------------------------------------------------------
+# The names in journals that options and arguments offer at the cursor. Typer knows verbs and options.
+#
+# A shell sees the names, so each is checked again with `is_slug`. A journal that can't be read offers nothing.
+
+
+NAMING = (
+    *("run_started", "plan_revised", "plan_rejected", "rollback_started"),
+    *("question_asked", "question_answered", "retry_requested"),
+)
+"""The facts that name subtasks and questions: few, also in a long journal."""
+
+
+def run_names(context: typer.Context) -> list[str]:
+    """The runs of the repository, the latest first; those of all repositories if it has none."""
+    with suppress(FleetError, OSError):
+        return [folder.run for folder in _runs(context)]
+    return []
+
+
+def subtask_ids(context: typer.Context) -> list[str]:
+    """The subtasks of the run that `--run` names, or of the latest."""
+    run = _run(context)
+    return [id_ for id_ in run.plan.ids if is_slug(id_)] if run is not None else []
+
+
+def question_ids(context: typer.Context) -> list[str]:
+    """The open questions of the run, the latest first."""
+    run = _run(context)
+    return [question.id for question in reversed(run.question_lines())] if run is not None else []
+
+
+def _runs(context: typer.Context) -> list[RunFolder]:
+    here = git_folder(repository_of(context))
+    runs = [run for run in reversed(runs_by_start(state_dir())) if is_slug(run.folder.run)]
+    return [run.folder for run in [run for run in runs if run.is_of(here)] or runs]
+
+
+def repository_of(context: typer.Context) -> Path:
+    return Path(context.params.get("repo") or ".")
+
+
+def _run(context: typer.Context) -> RunSnapshot | None:
+    """The run after the few facts that name subtasks and questions."""
+    named: Any = context.params.get("named")
+    run: RunSnapshot | None = None
+    with suppress(FleetError, OSError, LookupError, ValueError):
+        folder = find_run(state_dir(), named) if named else _runs(context)[0]
+        with Journal(folder.journal) as journal:
+            for fact in journal.facts_of(*NAMING):
+                run = just_after(evolve(run.state if run is not None else None, fact))
+    return run
+
+
+# ---- options ---------------------------------------------------------------------------------------------------------
+
 
 RunName = Annotated[
     str | None,
@@ -391,7 +449,7 @@ def reading(folder: RunFolder, journal: Journal) -> Iterator[Iterator[tuple[int,
         yield facts()
 
 
-# ---- options ---------------------------------------------------------------------------------------------------------
+# ---- flags -----------------------------------------------------------------------------------------------------------
 # What options of the command line set: keys of the configuration, and limits of a run.
 
 

@@ -33,11 +33,12 @@ from fleet.cli.common import (
     configuration_of,
     has_terminal,
     make_request,
+    repository_of,
+    run_names,
     show,
     show_json,
     state_dir,
 )
-from fleet.cli.completion import repository_of, run_names
 from fleet.config.environment import current, editor, user
 from fleet.config.toml import read_text
 from fleet.core.facts.facts import PlanGraded, PlanRevised

@@ -38,7 +38,6 @@ KERNEL: dict[str, dict[str, Verb]] = {
     "This machine": {
         "clean": Verb("clean:clean", "machine", "Show or free the disk space that runs use."),
         "simulate": Verb("serve:simulate", "machine", "Serve a simulated model that plays a script."),
-        "completion": Verb("about:completion", "machine", "Print or install the completion for a shell."),
         "help": Verb("about:help_", "machine", "Show the help of a verb."),
         "version": Verb("about:version", "machine", "Print the version."),
     },

@@ -75,6 +75,15 @@ FEATURES: dict[str, Feature] = {
             }
         }
     ),
+    "completion": Feature(
+        verbs={
+            "This machine": {
+                "completion": Verb(
+                    "completion.verbs:completion", "machine", "Print or install the completion for a shell."
+                )
+            }
+        }
+    ),
     "doctor": Feature(
         verbs={
             "This machine": {"doctor": Verb("doctor.verbs:doctor", "repository", "Check this machine and show fixes.")}

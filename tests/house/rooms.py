@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.engine.commands": ("fleet.core", "fleet.engine", "fleet.ports"),
     "fleet.features": (),
     "fleet.features.audit": EVERYTHING,
+    "fleet.features.completion": EVERYTHING,
     "fleet.features.doctor": EVERYTHING,
     "fleet.features.forge": EVERYTHING,
     "fleet.features.merge": EVERYTHING,

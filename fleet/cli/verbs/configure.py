@@ -12,8 +12,7 @@ from dashboards.text.tables import policy_lines
 from fleet.app.past_runs import read_evidence
 from fleet.app.wiring import Wiring
 from fleet.cli import common
-from fleet.cli.common import HERE, AsJson, ConfigFile, Repo
-from fleet.cli.completion import repository_of
+from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, repository_of
 from fleet.cli.verb_table import VERBS
 from fleet.config.environment import current
 from fleet.config.toml import dump_toml

@@ -21,8 +21,18 @@ from dashboards.text.plan_review import version_lines
 from dashboards.text.safe import safe, safe_block
 from dashboards.text.tables import run_lines, runs_lines, status_lines, subtask_lines
 from fleet.cli import common
-from fleet.cli.common import HERE, AsJson, AttemptNumber, Pause, Repo, RunArgument, RunName, SubtaskArgument, read_state
-from fleet.cli.completion import subtask_ids
+from fleet.cli.common import (
+    HERE,
+    AsJson,
+    AttemptNumber,
+    Pause,
+    Repo,
+    RunArgument,
+    RunName,
+    SubtaskArgument,
+    read_state,
+    subtask_ids,
+)
 from fleet.config import environment
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json

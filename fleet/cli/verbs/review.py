@@ -9,8 +9,7 @@ import typer
 
 from dashboards.text.plan_review import review_lines
 from fleet.cli import common
-from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName, Yes
-from fleet.cli.completion import question_ids, subtask_ids
+from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName, Yes, question_ids, subtask_ids
 from fleet.cli.plan_editor import (
     Sets,
     edit_plan,

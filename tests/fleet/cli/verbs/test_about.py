@@ -1,17 +1,15 @@
-"""Help, version and completion as verbs."""
+"""Help and version as verbs."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
 
 from fleet import __version__
-from fleet.cli.completion import PLACES, script
 from fleet.cli.entry import app
 from fleet.cli.verb_table import VERBS
-from fleet.errors import FleetError, UsageError
+from fleet.errors import UsageError
 
 
 def fleet(*arguments: str) -> None:
@@ -47,31 +45,3 @@ def test_every_verb_has_an_example_and_a_help_for_each_option() -> None:
         for below in getattr(command, "commands", {"": command}).values():
             assert "Examples:" in below.help, name
             assert all(parameter.help for parameter in below.params), name
-
-
-@pytest.mark.parametrize("shell", PLACES)
-def test_a_script_is_installed_where_its_shell_looks(
-    shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("SHELL", f"/bin/{shell}")
-    fleet("completion")
-    assert capsys.readouterr().out == script(shell)
-    place = Path(PLACES[shell][0].replace("~", str(tmp_path)))
-    for _ in range(2):
-        fleet("completion", "--install")
-        assert place.read_text(encoding="utf-8") == script(shell)
-    place.write_text("mine", encoding="utf-8")
-    with pytest.raises(UsageError, match="exists; --force overwrites it"):
-        fleet("completion", "--install")
-    fleet("completion", "--install", "--force")
-    assert place.read_text(encoding="utf-8") == script(shell)
-
-
-def test_a_home_that_takes_nothing_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / ".local").write_text("no folder", encoding="utf-8")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(FleetError, match="can't be made: Not a directory; -o FILE writes it elsewhere"):
-        fleet("completion", "bash", "--install")
-    with pytest.raises(UsageError, match="there is no completion for tcsh; name one of bash, zsh, fish"):
-        fleet("completion", "tcsh")

@@ -9,20 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli.completion import PLACES, VARIABLE, script
 from fleet.cli.entry import app
 from fleet.cli.verb_table import VERBS
 from fleet.core.base.ids import is_slug
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.state.state import RunState
+from fleet.errors import FleetError, UsageError
+from fleet.features.completion.verbs import PLACES, VARIABLE, script
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.core.story import Story, plan_of
 from tests.fleet.processes import LIMIT_S, clean_environment
 from tests.worktrees.conftest import git
 
-OLD_JOURNALS = Path(__file__).parents[1] / "core" / "journals"
+OLD_JOURNALS = Path(__file__).parents[2] / "core" / "journals"
 HOSTILE = (
     "$(touch hacked)",
     "`touch hacked`",
@@ -34,6 +35,10 @@ HOSTILE = (
     "'",
     "ü",
 )
+
+
+def fleet(*arguments: str) -> None:
+    app([*arguments], prog_name="fleet", standalone_mode=False)
 
 
 @pytest.fixture
@@ -234,3 +239,34 @@ def test_bash_puts_in_what_is_offered(press: Press, here: Path, hostile: tuple[s
     for name in hostile:  # `press` looks for what a shell would have done
         press(f"fleet logs {name} --run s")
         press(f"fleet logs --run {name}")
+
+
+# ---- installed -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", PLACES)
+def test_a_script_is_installed_where_its_shell_looks(
+    shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SHELL", f"/bin/{shell}")
+    fleet("completion")
+    assert capsys.readouterr().out == script(shell)
+    place = Path(PLACES[shell][0].replace("~", str(tmp_path)))
+    for _ in range(2):
+        fleet("completion", "--install")
+        assert place.read_text(encoding="utf-8") == script(shell)
+    place.write_text("mine", encoding="utf-8")
+    with pytest.raises(UsageError, match="exists; --force overwrites it"):
+        fleet("completion", "--install")
+    fleet("completion", "--install", "--force")
+    assert place.read_text(encoding="utf-8") == script(shell)
+
+
+def test_a_home_that_takes_nothing_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".local").write_text("no folder", encoding="utf-8")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(FleetError, match="can't be made: Not a directory; -o FILE writes it elsewhere"):
+        fleet("completion", "bash", "--install")
+    with pytest.raises(UsageError, match="there is no completion for tcsh; name one of bash, zsh, fish"):
+        fleet("completion", "tcsh")
