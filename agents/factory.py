@@ -28,7 +28,7 @@ from agents.workers.registry import WorkerContext, describe, make_worker, make_w
 from agents.workers.relay import Relay
 from fleet.core.facts.facts import Failure
 from fleet.ports.agents import CallGauges, CallLine, Meter, Planner, PlannerBrief, Repository, Reviewer, Worker
-from fleet.ports.nodes import OpenCalls
+from fleet.ports.orders import OpenCalls
 
 
 @dataclass(frozen=True, slots=True)

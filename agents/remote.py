@@ -25,7 +25,7 @@ from fleet.core.base.output import parse_json
 from fleet.core.base.usage import Usage
 from fleet.core.facts.facts import Failure
 from fleet.ports.agents import AttemptCalls, CallLine, CallRefusedError, DrainingError, Meter, Reply
-from fleet.ports.nodes import AttemptMeter, AttemptOrder, OpenCalls
+from fleet.ports.orders import AttemptMeter, AttemptOrder, OpenCalls
 from fleet.ports.worktrees import EffectError
 
 # ---- messages --------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from fleet.app.wiring import Wiring
 from fleet.config.load import load_config
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.plans.plan import Criterion, Subtask
-from fleet.engine.local_node import LocalNode
+from fleet.engine.this_machine import LocalNode
 from fleet.features.nodes.call_desk import Line
 from fleet.features.nodes.manager_side import connect
 from fleet.features.nodes.messages import PROTOCOL, Open
@@ -43,7 +43,7 @@ from fleet.features.nodes.node_process import LineMeter
 from fleet.features.nodes.remote_node import RemoteNode, StoreObjects
 from fleet.features.nodes.terms import terms_of
 from fleet.ports.agents import WorkerBrief
-from fleet.ports.nodes import AttemptOrder, AttemptResult, Progress
+from fleet.ports.orders import AttemptOrder, AttemptResult, Progress
 from fleet.ports.worktrees import Change
 from scripts.frame import Figure, progress
 from worktrees.leases.run_worktrees import RunWorktrees, open_worktrees

@@ -19,14 +19,14 @@ from typing import Any
 from fleet.cli.entry import run_program
 from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import CheckRun
-from fleet.engine.local_node import LocalNode
+from fleet.engine.this_machine import LocalNode
 from fleet.features.nodes import messages, node_process
 from fleet.features.nodes.call_desk import Line
 from fleet.features.nodes.host import OrderHost
 from fleet.features.nodes.messages import LONGEST_TRANSCRIPT, dump_event
-from fleet.features.nodes.orders import AttemptDone, ChecksDone, OrderReport
+from fleet.features.nodes.node_orders import AttemptDone, ChecksDone, OrderReport
 from fleet.features.nodes.transport import Link
-from fleet.ports.nodes import AttemptOrder, AttemptResult, Began, ChecksOrder
+from fleet.ports.orders import AttemptOrder, AttemptResult, Began, ChecksOrder
 from scripts.frame import MET
 
 HOUR_S = 3_600

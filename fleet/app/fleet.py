@@ -47,7 +47,7 @@ from fleet.errors import FleetError, UsageError
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES, Feature
 from fleet.ports.agents import CallGauges, PlannerBrief
-from fleet.ports.nodes import OpenCalls
+from fleet.ports.orders import OpenCalls
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder, all_runs, disk_full_advice, make_state_dir, new_run
 from worktrees.git.program import text

@@ -17,7 +17,7 @@ from fleet.core.facts.failures import internal_failure
 from fleet.errors import FleetError
 from fleet.ports.agents import DrainingError
 from fleet.ports.journal import Clock, Recorder
-from fleet.ports.nodes import NodeFailedError
+from fleet.ports.orders import NodeFailedError
 from fleet.ports.worktrees import EffectError
 
 TRIES = 4  # at a step that fails because of the machine

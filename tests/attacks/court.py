@@ -13,7 +13,7 @@ from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.perform import Performer
 from fleet.engine.commands.trust import NodeTrust
-from fleet.engine.local_node import LocalNode
+from fleet.engine.this_machine import LocalNode
 from fleet.ports.worktrees import Change
 from tests.fleet.core.pretend import checks_of, subtask_of
 from tests.fleet.fakes import FakePlanner

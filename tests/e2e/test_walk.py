@@ -32,8 +32,8 @@ OPTIONAL = re.compile(r"\b(features|nodes?|ray|forges?|tend|tending|rehearse|mcp
 """Modules of features that the epic does not use have such a word in their name."""
 ALWAYS = {
     "fleet.features.parts": "it imports what an entry of the table names",
-    "fleet.engine.local_node": "this machine carries out orders, as a node does",
-    "fleet.ports.nodes": "the orders that both carry out",
+    "fleet.engine.this_machine": "this machine carries out orders, as a node does",
+    "fleet.ports.orders": "the orders that both carry out",
 }
 
 

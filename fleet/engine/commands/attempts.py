@@ -24,8 +24,8 @@ from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
 from fleet.engine.commands.reviews import Reviews
 from fleet.engine.internal_errors import Advice, persist
 from fleet.ports.journal import Clock, Recorder
-from fleet.ports.nodes import AttemptOrder, AttemptResult, Began, Node, Progress, Worked
 from fleet.ports.operator import Operator
+from fleet.ports.orders import AttemptOrder, AttemptResult, Began, Node, Progress, Worked
 from fleet.ports.worktrees import Change
 
 

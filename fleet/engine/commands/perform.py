@@ -24,10 +24,10 @@ from fleet.engine.commands.reservations import RunBudget
 from fleet.engine.commands.reviews import Reviews
 from fleet.engine.commands.trust import NodeTrust
 from fleet.engine.internal_errors import Advice, DiskFullError, failure_of, persist, tries_after
-from fleet.engine.local_node import LocalNode
+from fleet.engine.this_machine import LocalNode
 from fleet.ports.agents import DrainingError
 from fleet.ports.journal import Recorder
-from fleet.ports.nodes import OtherMachines
+from fleet.ports.orders import OtherMachines
 
 STEPS: dict[type[Command], str] = {
     CheckBase: "checked the base",

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 
 from fleet.core.facts.fact_parts import Instruction
 from fleet.features.nodes.messages import FrameError
-from fleet.features.nodes.orders import NodeHost
+from fleet.features.nodes.node_orders import NodeHost
 from fleet.features.nodes.transport import LinkLostError
 from fleet.ports.agents import (
     LONGEST_ANSWER,

@@ -58,11 +58,11 @@ from fleet.features.nodes.messages import (
     load_event,
 )
 from fleet.features.nodes.messages import Event as EventMessage
-from fleet.features.nodes.orders import OrderEvent, OrderReport, UnknownOrderError
+from fleet.features.nodes.node_orders import OrderEvent, OrderReport, UnknownOrderError
 from fleet.features.nodes.reports import Reports
 from fleet.features.nodes.transport import Link, LinkLostError
 from fleet.ports.agents import Asked, Dropped, InstructionsRead, Sign
-from fleet.ports.nodes import Order
+from fleet.ports.orders import Order
 from fleet.runs.crash_points import reached
 
 BEATS_A_LEASE = 5

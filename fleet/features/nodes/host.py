@@ -27,7 +27,7 @@ from fleet.features.nodes.messages import (
     to_frame,
 )
 from fleet.features.nodes.messages import Event as EventMessage
-from fleet.features.nodes.orders import (
+from fleet.features.nodes.node_orders import (
     AttemptDone,
     ChecksDone,
     NotDone,
@@ -38,7 +38,7 @@ from fleet.features.nodes.orders import (
 )
 from fleet.features.nodes.reports import Spool
 from fleet.ports.agents import Asked, Dropped, InstructionsRead
-from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Order, Progress, Tell
+from fleet.ports.orders import AttemptOrder, AttemptResult, ChecksOrder, Order, Progress, Tell
 from fleet.ports.worktrees import Change
 
 POLL_S = 0.2  # how often an order of another process of this node is looked at

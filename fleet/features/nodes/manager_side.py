@@ -33,7 +33,7 @@ from fleet.features.nodes.remote_node import Connect, RemoteNode, StoreObjects
 from fleet.features.nodes.terms import patience_s, run_folder_of_nodes, terms_of
 from fleet.features.nodes.transport import CommandStream, Link, LinkLostError, open_command
 from fleet.ports.journal import Recorder
-from fleet.ports.nodes import Node, OpenCalls, OtherMachines
+from fleet.ports.orders import Node, OpenCalls, OtherMachines
 from fleet.ports.worktrees import EffectError
 from fleet.runs.run_folder import RunFolder
 from worktrees.leases.run_worktrees import RunWorktrees

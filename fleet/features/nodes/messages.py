@@ -16,10 +16,10 @@ from fleet.core.base.output import parse_json
 from fleet.core.facts.fact_parts import Instruction
 from fleet.core.facts.facts import CheckRun, Failure, RanTests, Report, SetupRun
 from fleet.core.plans.plan import Criterion, Effort, Subtask
-from fleet.features.nodes.orders import AttemptDone, ChecksDone, NotDone, NumberedEvent
+from fleet.features.nodes.node_orders import AttemptDone, ChecksDone, NotDone, NumberedEvent
 from fleet.ports.agents import LONGEST_REQUEST, WorkerBrief
-from fleet.ports.nodes import AttemptOrder, Began, ChecksOrder, Order, Worked
 from fleet.ports.operator import SILENT, GivenOperator
+from fleet.ports.orders import AttemptOrder, Began, ChecksOrder, Order, Worked
 
 # ---- frames ----------------------------------------------------------------------------------------------------------
 # Frames: how messages travel over a stream of bytes. Knows no I/O; what it is fed may be hostile.

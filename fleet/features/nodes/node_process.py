@@ -23,7 +23,7 @@ from fleet.config.schema import Config
 from fleet.core.base.ids import Sha
 from fleet.core.base.usage import Cost
 from fleet.core.facts.facts import CheckRun, Failure
-from fleet.engine.local_node import LocalNode
+from fleet.engine.this_machine import LocalNode
 from fleet.errors import FleetError
 from fleet.features.nodes.call_desk import Line
 from fleet.features.nodes.host import Records, Workshop
@@ -33,7 +33,7 @@ from fleet.features.nodes.serve import serve
 from fleet.features.nodes.terms import scratch_folder, under_terms
 from fleet.features.nodes.transport import Link, standard_streams
 from fleet.ports.agents import ModelUse, ServiceGate
-from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Tell
+from fleet.ports.orders import AttemptOrder, AttemptResult, ChecksOrder, Tell
 from fleet.ports.worktrees import EffectError, OpenLease
 from fleet.runs.run_folder import make_state_dir
 from worktrees.leases.run_worktrees import in_use, open_node_worktrees

@@ -16,9 +16,9 @@ from fleet.core.facts.facts import CheckRun, Failure
 from fleet.core.plans.limits import HERE
 from fleet.core.state.machines import lacks_program
 from fleet.features.nodes.messages import dump_order
-from fleet.features.nodes.orders import NodeLostError
+from fleet.features.nodes.node_orders import NodeLostError
 from fleet.features.nodes.remote_node import RemoteNode
-from fleet.ports.nodes import (
+from fleet.ports.orders import (
     AttemptMeter,
     AttemptOrder,
     AttemptResult,

@@ -21,7 +21,7 @@ from fleet.engine.internal_errors import failure_of, unwrapped
 from fleet.features.nodes.call_desk import Desk, Patience
 from fleet.features.nodes.connection import Connection, NodeRefusedError
 from fleet.features.nodes.messages import FrameError
-from fleet.features.nodes.orders import (
+from fleet.features.nodes.node_orders import (
     AttemptDone,
     ChecksDone,
     NodeLiedError,
@@ -34,7 +34,7 @@ from fleet.features.nodes.orders import (
 from fleet.features.nodes.reports import answers, error_of, greeted, kept
 from fleet.features.nodes.transport import LinkLostError
 from fleet.ports.agents import Asked, AttemptCalls, CallRefusedError, DrainingError, Dropped, InstructionsRead
-from fleet.ports.nodes import (
+from fleet.ports.orders import (
     AttemptMeter,
     AttemptOrder,
     AttemptResult,

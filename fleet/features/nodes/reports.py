@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fleet.core.facts.facts import CheckRun, Failure, NodeConnected
 from fleet.features.nodes.messages import Decoder, Frame, FrameError, Greeting, encode
-from fleet.features.nodes.orders import NotDone, NumberedEvent, OrderReport
-from fleet.ports.nodes import Began, ChecksOrder, NodeFailedError, Worked
+from fleet.features.nodes.node_orders import NotDone, NumberedEvent, OrderReport
+from fleet.ports.orders import Began, ChecksOrder, NodeFailedError, Worked
 from fleet.ports.worktrees import EffectError, SetupFailedError
 from fleet.runs.crash_points import reached
 

@@ -53,11 +53,11 @@ from fleet.features.nodes.messages import (
     load_instruction,
     load_order,
 )
-from fleet.features.nodes.orders import OrderEvent, OrderReport, UnknownOrderError
+from fleet.features.nodes.node_orders import OrderEvent, OrderReport, UnknownOrderError
 from fleet.features.nodes.reports import Spool
 from fleet.features.nodes.transport import FdStream, Link, LinkLostError
 from fleet.ports.agents import Asked, Dropped, InstructionsRead
-from fleet.ports.nodes import AttemptOrder
+from fleet.ports.orders import AttemptOrder
 from fleet.ports.worktrees import EffectError
 
 MOST_BYTES = 16 * 1024**3  # of one pack of objects

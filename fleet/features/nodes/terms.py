@@ -18,7 +18,7 @@ from fleet.app.wiring import Wiring
 from fleet.config.schema import Checks, Config, Price, WorkerKind, Worktrees, stays_here
 from fleet.core.base.output import parse_json
 from fleet.errors import FleetError
-from fleet.ports.nodes import ChecksOrder, Order
+from fleet.ports.orders import ChecksOrder, Order
 from worktrees.store.store import try_lock
 
 ROOM_S = 600.0  # how long an order may wait on a node for others to finish

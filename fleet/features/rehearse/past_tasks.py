@@ -21,7 +21,7 @@ from fleet.core.state.state import RunState
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.trust import NodeTrust
-from fleet.engine.local_node import LocalNode
+from fleet.engine.this_machine import LocalNode
 from fleet.errors import UsageError
 from fleet.features.rehearse.replay_plan import Described, past_subtask_id, task_plan
 from fleet.ports.journal import Clock

@@ -10,7 +10,7 @@ from fleet.core.plans.plan import Criterion
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.trust import NodeTrust
-from fleet.engine.local_node import LocalNode
+from fleet.engine.this_machine import LocalNode
 from fleet.ports.worktrees import Lease
 from tests.fleet.core.pretend import subtask_of
 from tests.fleet.hands import Clock, queued

@@ -13,7 +13,7 @@ from fleet.core.plans.plan import Criterion
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.trust import NodeTrust
-from fleet.engine.local_node import LocalNode
+from fleet.engine.this_machine import LocalNode
 from fleet.ports.worktrees import EffectError
 from fleet.read.run_view import status_view
 from fleet.read.subtask_view import subtask_view

@@ -11,8 +11,8 @@ from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import Criterion
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.trust import MOST_WRONG_REDS, NodeTrust
-from fleet.engine.local_node import LocalNode
-from fleet.ports.nodes import ChecksOrder
+from fleet.engine.this_machine import LocalNode
+from fleet.ports.orders import ChecksOrder
 from fleet.ports.worktrees import SetupFailedError
 from tests.fleet.hands import BASE, Book, Clock, PaperHands, queued
 

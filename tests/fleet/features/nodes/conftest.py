@@ -27,12 +27,12 @@ from fleet.features.nodes.cluster.news import SOCKET, Host, Hosts, load_news
 from fleet.features.nodes.connection import Connection, greet
 from fleet.features.nodes.host import OrderHost, Records
 from fleet.features.nodes.messages import Greeting, Open
-from fleet.features.nodes.orders import NodeHost
+from fleet.features.nodes.node_orders import NodeHost
 from fleet.features.nodes.reports import Spool
 from fleet.features.nodes.serve import serve
 from fleet.features.nodes.transport import ByteStream, FdStream, Link, open_command
 from fleet.ports.agents import WorkerBrief
-from fleet.ports.nodes import AttemptOrder, AttemptResult, Began, ChecksOrder, Tell, Worked
+from fleet.ports.orders import AttemptOrder, AttemptResult, Began, ChecksOrder, Tell, Worked
 from fleet.ports.worktrees import Change, EffectError
 from tests.fleet.core.pretend import subtask
 

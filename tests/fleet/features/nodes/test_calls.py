@@ -26,8 +26,8 @@ from fleet.ports.agents import (
     Reply,
     Sign,
 )
-from fleet.ports.nodes import AttemptMeter, AttemptOrder, AttemptResult, Began, Tell, Worked
 from fleet.ports.operator import SILENT
+from fleet.ports.orders import AttemptMeter, AttemptOrder, AttemptResult, Began, Tell, Worked
 from fleet.ports.worktrees import Change, EffectError
 from tests.fleet.fakes import wait_until
 from tests.fleet.features.nodes.conftest import GREETING, MADE, OPEN, Reach, ScriptedSite, attempt, connected, wire

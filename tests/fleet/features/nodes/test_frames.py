@@ -46,9 +46,9 @@ from fleet.features.nodes.messages import (
     load_order,
     to_frame,
 )
-from fleet.features.nodes.orders import AttemptDone, ChecksDone, NotDone, NumberedEvent
+from fleet.features.nodes.node_orders import AttemptDone, ChecksDone, NotDone, NumberedEvent
 from fleet.ports.agents import WorkerBrief
-from fleet.ports.nodes import AttemptOrder, Began, ChecksOrder, Order, Worked
+from fleet.ports.orders import AttemptOrder, Began, ChecksOrder, Order, Worked
 from tests.fleet.core.pretend import subtask
 
 SHA = Sha("0123456789abcdef0123456789abcdef01234567")

@@ -10,10 +10,10 @@ from fleet.core.facts.facts import Failure
 from fleet.core.plans.plan import Criterion
 from fleet.features.nodes.connection import NodeRefusedError, greet
 from fleet.features.nodes.messages import Beat, Frame, Greeting, Open, Opened, Stored, Unknown, encode, to_frame
-from fleet.features.nodes.orders import AttemptDone, ChecksDone, NodeHost, NotDone, OrderEvent, UnknownOrderError
+from fleet.features.nodes.node_orders import AttemptDone, ChecksDone, NodeHost, NotDone, OrderEvent, UnknownOrderError
 from fleet.features.nodes.serve import serve
 from fleet.features.nodes.transport import Link, LinkLostError
-from fleet.ports.nodes import Began, ChecksOrder, Worked
+from fleet.ports.orders import Began, ChecksOrder, Worked
 from tests.fleet.fakes import wait_until
 from tests.fleet.features.nodes.conftest import (
     GREETING,

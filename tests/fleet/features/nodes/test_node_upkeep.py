@@ -11,7 +11,7 @@ from fleet.core.plans.plan import Criterion
 from fleet.features.nodes.call_desk import Line
 from fleet.features.nodes.node_process import OwnDisk
 from fleet.features.nodes.terms import FOLDERS, LOCK, run_folder_of_nodes, scratch_folder
-from fleet.ports.nodes import AttemptOrder, AttemptResult, ChecksOrder, Progress, Tell
+from fleet.ports.orders import AttemptOrder, AttemptResult, ChecksOrder, Progress, Tell
 from fleet.ports.worktrees import Change, EffectError
 from tests.fleet.features.nodes.conftest import MADE, SHA, attempt
 from tests.worktrees.conftest import git

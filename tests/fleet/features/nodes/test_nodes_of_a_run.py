@@ -17,7 +17,7 @@ from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.state.state import RunState
-from fleet.engine.local_node import LocalNode
+from fleet.engine.this_machine import LocalNode
 from fleet.features.nodes.manager_side import Here, open_nodes
 from tests.fleet.core.story import WHO, Story, plan_of
 from tests.fleet.fakes import wait_until

@@ -10,11 +10,11 @@ from fleet.config.load import default_config
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
 from fleet.features.nodes.call_desk import Desk, Patience
-from fleet.features.nodes.orders import NodeLostError
+from fleet.features.nodes.node_orders import NodeLostError
 from fleet.features.nodes.terms import ROOM_S, patience_s
 from fleet.ports.agents import Asked
-from fleet.ports.nodes import ChecksOrder
 from fleet.ports.operator import SILENT
+from fleet.ports.orders import ChecksOrder
 from tests.fleet.fakes import wait_until
 from tests.fleet.features.nodes.conftest import ScriptedSite, attempt
 from tests.fleet.features.nodes.test_calls import KEY, Asking, Service, attempted, remote

@@ -13,7 +13,7 @@ from fleet.core.base.ids import RunId
 from fleet.features.nodes.placement import Placement
 from fleet.features.nodes.remote_node import RemoteNode
 from fleet.features.nodes.reports import Spool
-from fleet.ports.nodes import AttemptOrder, AttemptResult
+from fleet.ports.orders import AttemptOrder, AttemptResult
 from fleet.ports.worktrees import EffectError
 from tests.fleet.fakes import wait_until
 from tests.fleet.features.nodes.conftest import ScriptedNode, ScriptedSite, attempt

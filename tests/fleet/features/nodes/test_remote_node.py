@@ -12,9 +12,9 @@ from fleet.core.facts.facts import CheckRun, Failure, NodeConnected, NodeLost, S
 from fleet.core.plans.plan import Criterion
 from fleet.features.nodes.host import Records
 from fleet.features.nodes.messages import LONGEST_LOG, LONGEST_LOGS
-from fleet.features.nodes.orders import NodeLostError
+from fleet.features.nodes.node_orders import NodeLostError
 from fleet.features.nodes.remote_node import REST_S, RemoteNode
-from fleet.ports.nodes import AttemptMeter, AttemptResult, ChecksOrder, NodeFailedError, Progress
+from fleet.ports.orders import AttemptMeter, AttemptResult, ChecksOrder, NodeFailedError, Progress
 from fleet.ports.worktrees import Change, EffectError, SetupFailedError
 from tests.fleet.fakes import wait_until
 from tests.fleet.features.nodes.conftest import SHA, ScriptedSite, attempt

@@ -4,9 +4,9 @@ import pytest
 
 from fleet.core.facts.facts import CheckRun, Failure
 from fleet.features.nodes.messages import FrameError
-from fleet.features.nodes.orders import NotDone, NumberedEvent
+from fleet.features.nodes.node_orders import NotDone, NumberedEvent
 from fleet.features.nodes.reports import LONGEST_OUTPUT, MOST_CAUSES, Reports, error_of, kept
-from fleet.ports.nodes import Began, NodeFailedError, Worked
+from fleet.ports.orders import Began, NodeFailedError, Worked
 from fleet.ports.worktrees import SetupFailedError
 
 KEY = "r/attempt/a/1"

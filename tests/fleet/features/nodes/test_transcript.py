@@ -16,7 +16,7 @@ from fleet.features.nodes.messages import Decoder, Open
 from fleet.features.nodes.serve import serve
 from fleet.features.nodes.transport import ByteStream, FdStream, Link
 from fleet.ports.agents import Asked
-from fleet.ports.nodes import Began
+from fleet.ports.orders import Began
 from tests.fleet.fakes import wait_until
 from tests.fleet.features.nodes.conftest import GREETING, OPEN, ScriptedSite, attempt, wire
 

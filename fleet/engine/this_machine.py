@@ -12,7 +12,7 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.facts import facts as f
 from fleet.engine.internal_errors import TRY_AGAIN_S, failure_of, persist, unwrapped
 from fleet.ports.agents import DrainingError, Worker
-from fleet.ports.nodes import AttemptMeter, AttemptOrder, AttemptResult, Began, ChecksOrder, Tell, Worked
+from fleet.ports.orders import AttemptMeter, AttemptOrder, AttemptResult, Began, ChecksOrder, Tell, Worked
 from fleet.ports.worktrees import Change, EffectError, Lease, OpenLease
 
 LeaveOut = Callable[[str, Exception], None]

@@ -8,7 +8,7 @@ from fleet.core.base.ids import Sha
 from fleet.core.facts.fact_parts import Instruction
 from fleet.core.facts.facts import CheckRun, Failure, Report, SetupRun
 from fleet.ports.agents import Sign
-from fleet.ports.nodes import Order, Progress
+from fleet.ports.orders import Order, Progress
 
 
 class NodeLostError(Exception):
