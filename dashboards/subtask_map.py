@@ -7,8 +7,7 @@ from dashboards.run_follower import FollowedRun
 from dashboards.text.formats import counted
 from dashboards.text.review_text import ends_text
 from dashboards.text.safe import safe
-from fleet.read.needs import Approval, Needed
-from fleet.read.question_view import QuestionView
+from fleet.read.question_view import Approval, Needed, QuestionView
 from fleet.read.run import RunSnapshot
 from fleet.read.run_view import RunStatus
 

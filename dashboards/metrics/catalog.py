@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from fleet.core.facts.facts import Ending, FailureKind, FindingResult, Role, ServiceCondition, Strategy
-from fleet.read.nodes_view import NodeStatus
+from fleet.read.agent_rows import NodeStatus
 from fleet.read.run_view import AttemptPhase, RunStatus, SubtaskStatus
 
 Kind = Literal["counter", "gauge", "histogram"]

@@ -16,7 +16,7 @@ from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
 from fleet.config.load import load_config
 from fleet.errors import UsageError
-from fleet.read.program_view import ServerView
+from fleet.read.base_view import ServerView
 from fleet.runs.run_folder import all_runs
 
 STOPS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})

@@ -12,7 +12,7 @@ from dashboards.text.plan_review import estimate_rows
 from dashboards.text.review_text import PROBLEM, ends_text, needs_text, question_lines, reviews_line
 from dashboards.text.safe import safe
 from fleet.core.plans.limits import Reviewing
-from fleet.read.nodes_view import NodeUseView
+from fleet.read.agent_rows import NodeUseView
 from fleet.read.question_view import ReviewsView
 from fleet.read.report_data import LandedSubtask, Proof, ReportData, Saying, Talk
 from fleet.read.run_view import RunStatus

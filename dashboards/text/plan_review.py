@@ -11,7 +11,7 @@ from dashboards.text.safe import safe, safe_goal
 from fleet.core.facts.facts import Spread, SubtaskEstimate
 from fleet.core.plans.parameters import value_text
 from fleet.core.plans.plan import PLANNER, Plan, Subtask, plan_estimate, waves
-from fleet.read.estimate_view import EstimateView, plan_estimates
+from fleet.read.costs import EstimateView, plan_estimates
 from fleet.read.plan_views import PendingSubtask, PlanReview, VersionChangesView
 
 TITLE = 70

@@ -7,8 +7,7 @@ from dashboards.text.formats import counted, duration, rate
 from dashboards.text.incident_text import STRATEGIES
 from dashboards.text.safe import safe, safe_block
 from fleet.core.facts import facts as f
-from fleet.read.needs import NeedKind
-from fleet.read.question_view import QuestionView, ReviewsView, TriedView
+from fleet.read.question_view import NeedKind, QuestionView, ReviewsView, TriedView
 
 TEXT = PROBLEM = 200
 SHOWN = 5  # findings of one vote

@@ -11,7 +11,7 @@ from dashboards.text.plan_review import estimate_rows
 from dashboards.text.review_text import ends_text, needs_text, question_lines, reviews_line
 from dashboards.text.safe import safe, safe_block, safe_goal
 from fleet.core.facts.facts import CheckRun, RungChoice, RungOption, RungReason
-from fleet.read.nodes_view import NodeUseView
+from fleet.read.agent_rows import NodeUseView
 from fleet.read.policy_document import PolicyView, RungView
 from fleet.read.question_view import InstructionView
 from fleet.read.run_view import LimitsView, RunView, StatusView

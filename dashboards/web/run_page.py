@@ -32,10 +32,10 @@ from dashboards.web.inbox import items_of
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
 from fleet.core.facts.facts import CheckRun
+from fleet.read.plan_graph import State
 from fleet.read.report_data import PlanNode
 from fleet.read.run import RunSnapshot
 from fleet.read.run_view import SubtaskStatus
-from fleet.read.state_map import State
 from fleet.read.subtask_view import AttemptView
 
 MOST_CELLS = 400  # of the map, each a link; of a larger run it shows signs

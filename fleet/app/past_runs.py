@@ -16,7 +16,7 @@ from fleet.config.schema import Config
 from fleet.core.facts import facts as f
 from fleet.core.state.state import RungKey
 from fleet.errors import FleetError
-from fleet.read.estimate_view import LandedSubtask, estimates_of, landed_subtasks
+from fleet.read.costs import LandedSubtask, estimates_of, landed_subtasks
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, git_folder, runs_by_start
 

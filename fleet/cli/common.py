@@ -31,8 +31,7 @@ from fleet.core.policy.requests import Request, request_problem
 from fleet.core.state.state import RunState
 from fleet.errors import FleetError, UsageError, first_error
 from fleet.ports.worktrees import EffectError
-from fleet.read.base_view import View, dump_view
-from fleet.read.program_view import Finding
+from fleet.read.base_view import Finding, View, dump_view
 from fleet.read.question_view import RequestView
 from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.journal import Journal

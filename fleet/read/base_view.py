@@ -1,10 +1,15 @@
-"""Views as JSON: the output of every `--json` is a dump of a dataclass, with the version of its shape."""
+"""Views as JSON: the output of every `--json` is a dump of a dataclass, with the version of its shape.
+
+Below are those that are not about one moment of a run: the program, its machine, and what became of a branch.
+"""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import Field, fields
-from typing import Any, ClassVar, Protocol
+from dataclasses import Field, dataclass, fields
+from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel
+
+from fleet.core.base.ids import RunId, Sha, SubtaskId
 
 SCHEMA_VERSION = 1
 """Raised when a key is renamed or removed or changes its meaning; a new key does not raise it."""
@@ -43,3 +48,188 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return value
+
+
+# ---- program view ----------------------------------------------------------------------------------------------------
+# The program itself: its version, its verbs, its completion, and what it serves.
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramView:
+    """The version of the program."""
+
+    version: str
+    """As `fleet --version` prints it."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerbView:
+    """A verb of the command line."""
+
+    about: Literal["run", "part", "repository", "machine"]
+    """What it is about, which decides the options that it takes."""
+    changes: bool
+    """Whether it changes a run that exists."""
+    summary: str
+    """The first line of its help."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerbsView:
+    """All verbs."""
+
+    verbs: Mapping[str, VerbView]
+    """Each verb by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionView:
+    """The completion for a shell."""
+
+    shell: str
+    """`bash`, `zsh` or `fish`."""
+    script: str
+    """The script; empty if it was written to a file."""
+    file: str
+    """The file that was written; empty if none was."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerView:
+    """A server that runs until it is stopped."""
+
+    url: str
+    """Where it listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebView:
+    """The server for pages."""
+
+    url: str
+    """Where it listens."""
+    link: str
+    """Signs one browser in, once, within ten minutes."""
+
+
+# ---- clean view ------------------------------------------------------------------------------------------------------
+# What `fleet clean` deletes or would delete, and what it keeps.
+
+
+@dataclass(frozen=True, slots=True)
+class PartView:
+    """Files or refs of one kind."""
+
+    kind: str
+    """Its name, as a plural."""
+    number: int
+    """How many there are."""
+    bytes: int
+    """The space that they use."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftoverView:
+    """A run, a store or a branch."""
+
+    of: str
+    """Its name."""
+    goes: bool
+    """Whether it is deleted, or would be with `--apply`."""
+    bytes: int
+    """The space that can be freed."""
+    kinds: tuple[PartView, ...]
+    """What can be deleted, by kind."""
+    kept: str
+    """Why something of it is kept; empty where nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanView:
+    """The disk space that runs use."""
+
+    applied: bool
+    """Whether it was deleted; otherwise it would be with `--apply`."""
+    bytes: int
+    """The space that is freed."""
+    of: int
+    """The space that everything uses."""
+    kinds: tuple[PartView, ...]
+    """What is deleted, by kind."""
+    left: tuple[LeftoverView, ...]
+    """Every run, store and branch that was looked at."""
+
+
+# ---- finding ---------------------------------------------------------------------------------------------------------
+# What the doctor found about this machine and the models' service.
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check of this machine, or with `--live` of the models' service."""
+
+    what: str
+    """What was checked: `git`, `sandbox`, `model`, `gate` and so on; with `--live` also `live`, `settings`, `spent`."""
+    ok: bool
+    """Whether a run can work with it."""
+    says: str
+    """The result, for a person."""
+    fix: str = ""
+    """What to do about it; empty where nothing needs to be done."""
+    dollars: float | None = None
+    """What a call to the service cost; null where none was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValueView:
+    """A key of the configuration as it applies here."""
+
+    key: str
+    """With dots, such as `run.workers`; a table such as `run` holds several."""
+    value: object
+    """Its value: a text, a number, true or false, null where none is set, a list or a table."""
+    origin: str
+    """Where the value comes from; empty for a table, whose keys may come from several places."""
+
+
+# ---- merge view ------------------------------------------------------------------------------------------------------
+# What became of a branch of the user's that took the result of a run.
+
+
+How = Literal["nothing", "forwarded", "landed again"]
+
+
+@dataclass(frozen=True, slots=True)
+class Redone:
+    """A commit of a result that did not fit on the branch, and what took its place."""
+
+    subtask: SubtaskId
+    """The subtask that was done again, or a new one."""
+    commit: Sha
+    """Its commit on the branch."""
+    why: str
+    """Why the commit of the result did not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeView:
+    """How a branch took the result of a run."""
+
+    run: RunId
+    """The run whose result it is."""
+    branch: str
+    """The branch."""
+    commit: Sha
+    """Where the branch is now."""
+    commits: int
+    """How many commits it got."""
+    how: How
+    """`nothing`: it had them all; `forwarded`: the commits of the run; `landed again`: copies, tested on top of it."""
+    untested: int = 0
+    """How many of them were tested only together with later ones: set `landing.every_commit` to have each tested."""
+    relanding: RunId | None = None
+    """The run that landed them again on what the branch had; null if there was no need."""
+    redone: tuple[Redone, ...] = ()
+    """The commits that did not fit and were done again: nobody but the checks has looked at them yet."""
+    cost_dollars: float | None = None
+    """What doing them again cost; null if nothing was landed again."""

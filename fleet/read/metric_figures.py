@@ -10,8 +10,8 @@ from fleet.core.policy.budget import run_budgets
 from fleet.core.policy.endings import ends_unanswered_at
 from fleet.core.state.state import Incident, NodeState, RunState, listed, recovered_by, strategies_of
 from fleet.core.state.status import Phase, Progress, Status, agent_phases, progress, status_counts
-from fleet.read.needs import needed
-from fleet.read.nodes_view import NodeStatus, node_occupancy, node_status, waiting_for_machines
+from fleet.read.agent_rows import NodeStatus, node_occupancy, node_status, waiting_for_machines
+from fleet.read.question_view import needed
 from fleet.read.run_view import RunStatus, run_word
 
 MOVING: frozenset[RunStatus] = frozenset({"planning", "running", "draining"})

@@ -15,11 +15,10 @@ from fleet.core.plans.limits import Reviewing
 from fleet.core.policy.requests import objections, open_for_approval, rules_text
 from fleet.core.state.state import STRATEGIES, Incident, Review, RunState
 from fleet.core.state.status import OVER, Progress, Status, progress, status_of, statuses
+from fleet.read.agent_rows import NodeUseView
 from fleet.read.incident_view import IncidentCounts, IncidentView, incident_views, rate_of
-from fleet.read.needs import NeedKind
-from fleet.read.nodes_view import NodeUseView
 from fleet.read.plan_graph import wave_parts
-from fleet.read.question_view import InstructionView, QuestionView, ReviewsView, instruction_views
+from fleet.read.question_view import InstructionView, NeedKind, QuestionView, ReviewsView, instruction_views
 from fleet.read.run_view import BaseView, RunStatus, StatusView, TokensView, base_view, status_view
 
 # ---- proof -----------------------------------------------------------------------------------------------------------

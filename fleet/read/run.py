@@ -23,9 +23,8 @@ from fleet.core.policy.requests import (
 from fleet.core.state.state import RunState
 from fleet.core.state.status import Phase, Progress, Status, phase, progress, split_or_dropped, status_of, statuses
 from fleet.core.state.subtasks import Set
-from fleet.read.agent_rows import AgentOrder, AgentRow, agent_rows
-from fleet.read.costs import CostBook, CostView, cost_view
-from fleet.read.estimate_view import RemainingView, remaining_view
+from fleet.read.agent_rows import AgentOrder, AgentRow, NodeUseView, agent_rows, node_views, waiting_for_machines
+from fleet.read.costs import CostBook, CostView, RemainingView, cost_view, remaining_view
 from fleet.read.figures import RunFigures, run_figures
 from fleet.read.incident_view import (
     IncidentCounts,
@@ -36,23 +35,25 @@ from fleet.read.incident_view import (
     incident_view,
 )
 from fleet.read.metric_figures import MetricFigures, metric_figures
-from fleet.read.needs import Needed, needed
-from fleet.read.nodes_view import NodeUseView, node_views, waiting_for_machines
 from fleet.read.plan_graph import (
     Node,
     PlanVersion,
     Standing,
+    State,
+    SubtaskMap,
     Waiting,
     WaveParts,
     closed,
     graph_in,
     plan_versions,
     standing,
+    state_sets,
+    subtask_map,
     waiting_in,
     wave_parts,
 )
 from fleet.read.plan_views import PlanReview, VersionChangesView, plan_review, version_diffs
-from fleet.read.question_view import QuestionLine, QuestionView, question_line, question_view, when_read
+from fleet.read.question_view import Needed, QuestionLine, QuestionView, needed, question_line, question_view, when_read
 from fleet.read.queue import MergeQueue, ResultBranch, merge_queue, result_branch
 from fleet.read.run_view import (
     AttemptLine,
@@ -74,7 +75,6 @@ from fleet.read.run_view import (
     status_view,
     subtask_lines,
 )
-from fleet.read.state_map import State, SubtaskMap, state_sets, subtask_map
 from fleet.read.subtask_view import AttemptView, SubtaskView, attempt_view, subtask_view
 
 

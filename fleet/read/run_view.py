@@ -18,11 +18,19 @@ from fleet.core.policy.requests import awaits_approval, objections, open_for_app
 from fleet.core.state.state import Outage, Review, RunState
 from fleet.core.state.status import Phase, Progress, Status, is_refused, phase, progress, status_counts, statuses
 from fleet.core.state.subtasks import SubtaskState
-from fleet.read.estimate_view import RemainingView, remaining_view, run_estimates
+from fleet.read.agent_rows import NodeUseView, node_views, waiting_for_machines
+from fleet.read.costs import RemainingView, remaining_view, run_estimates, spend_by_role
 from fleet.read.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views
-from fleet.read.needs import NeedKind, kinds_of, needed
-from fleet.read.nodes_view import NodeUseView, node_views, waiting_for_machines
-from fleet.read.question_view import QuestionView, ReviewsView, ends_in, question_view, reviews_view
+from fleet.read.question_view import (
+    NeedKind,
+    QuestionView,
+    ReviewsView,
+    ends_in,
+    kinds_of,
+    needed,
+    question_view,
+    reviews_view,
+)
 
 SubtaskStatus = Status
 """The status of a subtask."""
@@ -42,7 +50,6 @@ RunStatus = Literal[
     Ending,
 ]
 """The status of a run, as every face names it."""
-ROLES: tuple[Role, ...] = ("planner", "worker")  # roles that every run has
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,10 +448,6 @@ def run_view(state: RunState, now: float, *, alive: bool) -> RunView:
 def commits_tested(state: RunState) -> int:
     """How many of the landed commits had their own tree tested, not only a later one."""
     return sum(attempt.tested for subtask in state.subtasks.values() for attempt in subtask.attempts)
-
-
-def spend_by_role(state: RunState) -> dict[Role, Spend]:
-    return {**{role: Spend() for role in ROLES}, **state.spend}
 
 
 def tokens_view(spend: Spend) -> TokensView:

@@ -17,14 +17,12 @@ from fleet.features.rehearse import rehearsal_view
 from fleet.features.serve_acp import verbs as acp_verbs
 from fleet.features.serve_mcp import verbs as mcp_verbs
 from fleet.read import (
+    agent_rows,
     base_view,
-    estimate_view,
+    costs,
     incident_view,
-    merge_view,
-    nodes_view,
     plan_views,
     policy_document,
-    program_view,
     question_view,
     run_view,
     subtask_view,
@@ -42,11 +40,11 @@ VERBS: Mapping[type, str] = {
     attribution.CommitsView: "`fleet commits --json`",
     init_view.TrialView: "`fleet try --json`",
     init_view.InitView: "`fleet init --json`",
-    program_view.ConfigValueView: "`fleet config get --json`",
+    base_view.ConfigValueView: "`fleet config get --json`",
     run_view.LogView: "`fleet logs gate --json`, `fleet logs setup --json`",
     rehearsal_view.RehearsalView: "`fleet rehearse --json`",
     pulls_view.TendView: "`fleet tend --json`",
-    merge_view.MergeView: "`fleet merge --json`",
+    base_view.MergeView: "`fleet merge --json`",
     pulls_view.PullsView: "`fleet pr --json`",
     rehearsal_view.PastTasksView: "`fleet rehearse --for-real --json`",
     policy_document.PolicyView: "`fleet explain-policy --json`",
@@ -57,7 +55,7 @@ VERBS: Mapping[type, str] = {
     ),
     question_view.ReviewView: "`fleet approve --json`, `fleet reject --json`",
     subtask_view.DiffView: "`fleet diff --json`",
-    estimate_view.EstimateView: "`fleet run --estimate --json`",
+    costs.EstimateView: "`fleet run --estimate --json`",
     plan_views.VersionChangesView: "`fleet show --versions N..M --json`: a list of them",
     plan_views.RunPlanView: "the tool `show` of `fleet mcp`",
     plan_views.PlanCheckView: "`fleet plans check --json`",
@@ -66,8 +64,8 @@ VERBS: Mapping[type, str] = {
     plan_views.LibraryPlanView: "`fleet plans list --json`: a list of them",
     plan_views.SavedPlanView: "`fleet plans save --json`",
     plan_views.EditedPlanView: "`fleet plans edit --json`",
-    program_view.Finding: "`fleet doctor --json`, `fleet nodes check NAME --json`: a list of them",
-    program_view.CleanView: "`fleet clean --json`",
+    base_view.Finding: "`fleet doctor --json`, `fleet nodes check NAME --json`: a list of them",
+    base_view.CleanView: "`fleet clean --json`",
     node_views.GreetingView: "`fleet node --json`",
     node_views.NodeView: "`fleet nodes --json`: a list of them",
     node_views.CleanedNodeView: "`fleet nodes clean NAME --json`",
@@ -77,10 +75,10 @@ VERBS: Mapping[type, str] = {
     notify_view.NotificationView: "what channels of `[notify]` are given, unless they have a template",
     acp_verbs.EditorCommandView: "`fleet acp --list --json`: a list of them",
     mcp_verbs.McpToolView: "`fleet mcp --list --json`: a list of them",
-    program_view.ServerView: "`fleet metrics --json`, `fleet simulate --json`",
-    program_view.CompletionView: "`fleet completion --json`",
-    program_view.VerbsView: "`fleet help --json`",
-    program_view.ProgramView: "`fleet version --json`",
+    base_view.ServerView: "`fleet metrics --json`, `fleet simulate --json`",
+    base_view.CompletionView: "`fleet completion --json`",
+    base_view.VerbsView: "`fleet help --json`",
+    base_view.ProgramView: "`fleet version --json`",
 }
 PARTS = (
     run_view,
@@ -94,12 +92,10 @@ PARTS = (
     base_view,
     rehearsal_view,
     pulls_view,
-    merge_view,
-    nodes_view,
+    agent_rows,
+    costs,
     node_views,
     plan_views,
-    estimate_view,
-    program_view,
     notify_view,
 )
 FROM_FACTS = (CheckRun, SetupRun, Failure, Report, Cost, SubtaskEstimate, Spread)
@@ -107,9 +103,16 @@ FROM_STATE = (Progress, Review, TestedBatch, Rung)
 PART_NAMES = frozenset(module.__name__ for module in PARTS)
 NOT_VIEWS = frozenset(
     {
-        *(attribution.Attributed, attribution.Revert, attribution.FleetCommits, estimate_view.LandedSubtask),
+        *(
+            attribution.Attributed,
+            attribution.Revert,
+            attribution.FleetCommits,
+            costs.LandedSubtask,
+            agent_rows.AgentRow,
+        ),
         *(plan_views.SavedPlan, plan_views.PlanReview, plan_views.PendingSubtask, causes.Cause),
-        *(run_view.RunEnding, incident_view.IncidentRow),
+        *(run_view.RunEnding, incident_view.IncidentRow, question_view.Needed, question_view.Approval),
+        *(costs.Amounts, costs.CostlySubtask, costs.CostView),
         *(question_view.QuestionLine, run_view.PlannerCall, run_view.AttemptLine, run_view.SubtaskLine),
     }
 )

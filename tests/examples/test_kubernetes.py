@@ -12,7 +12,7 @@ from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.config.schema import NodeSettings
 from fleet.features.nodes.care import node_findings
-from fleet.read.program_view import Finding
+from fleet.read.base_view import Finding
 
 KUBECTL = """\
 #!/bin/sh

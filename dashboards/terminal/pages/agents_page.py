@@ -17,8 +17,7 @@ from dashboards.terminal.lines import (
 )
 from dashboards.text.formats import activity_of, count, money
 from dashboards.text.safe import safe
-from fleet.read.agent_rows import AgentRow
-from fleet.read.nodes_view import NodeStatus, NodeUseView
+from fleet.read.agent_rows import AgentRow, NodeStatus, NodeUseView
 from fleet.read.run import RunSnapshot
 
 COLUMNS = (

@@ -28,10 +28,10 @@ from dashboards.terminal.pages.agents_page import agent_cells, agent_key, agents
 from dashboards.text.formats import count, counted, money
 from dashboards.text.safe import safe, safe_goal
 from dashboards.text.summary import next_commands, total_lines
+from fleet.read.plan_graph import SubtaskMap
 from fleet.read.queue import MergeQueue
 from fleet.read.run import RunSnapshot
 from fleet.read.run_view import RunEnding
-from fleet.read.state_map import SubtaskMap
 
 LEAST = 3  # agents, and events
 WIDE = 150  # cells: from this width on, agents and events are side by side

@@ -9,7 +9,7 @@ from fleet.cli import common
 from fleet.cli.common import AsJson
 from fleet.cli.entry import unknown_verb
 from fleet.cli.verb_table import VERBS
-from fleet.read.program_view import ProgramView, VerbsView, VerbView
+from fleet.read.base_view import ProgramView, VerbsView, VerbView
 
 
 def help_(

@@ -52,7 +52,7 @@ from fleet.core.state.state import RunState
 from fleet.errors import UsageError
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES
-from fleet.read.estimate_view import EstimateView, estimate_view, plan_estimates
+from fleet.read.costs import EstimateView, estimate_view, plan_estimates
 from fleet.read.run_view import limits_view
 from fleet.runs.journal import Holder, locked_message
 from fleet.runs.run_folder import RunFolder

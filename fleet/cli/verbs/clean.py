@@ -19,7 +19,7 @@ from fleet.core.base.ids import RunId
 from fleet.errors import FleetError
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES
-from fleet.read.program_view import CleanView, LeftoverView, PartView
+from fleet.read.base_view import CleanView, LeftoverView, PartView
 from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.run_folder import RunFolder, all_runs, root_of
 from worktrees.base.fs import size_of

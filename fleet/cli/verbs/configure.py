@@ -19,8 +19,8 @@ from fleet.config.toml import dump_toml
 from fleet.core.base.ids import did_you_mean, is_slug
 from fleet.core.facts.facts import RungTally
 from fleet.errors import FleetError, UsageError
+from fleet.read.base_view import ConfigValueView
 from fleet.read.policy_document import policy_view
-from fleet.read.program_view import ConfigValueView
 
 
 def config_show(

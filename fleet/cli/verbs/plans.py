@@ -40,7 +40,7 @@ from fleet.config.toml import read_text
 from fleet.core.base.ids import did_you_mean
 from fleet.core.plans.parameters import parameter_lines, read_parameters
 from fleet.errors import UsageError
-from fleet.read.estimate_view import plan_estimates
+from fleet.read.costs import plan_estimates
 from fleet.read.plan_views import (
     LibraryPlanView,
     PlanChangesView,

@@ -11,7 +11,7 @@ from fleet.cli import common
 from fleet.cli.common import (
     AsJson,
 )
-from fleet.read.program_view import ServerView
+from fleet.read.base_view import ServerView
 
 
 def simulate(

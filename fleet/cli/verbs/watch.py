@@ -25,7 +25,7 @@ from fleet.config import environment
 from fleet.core.facts.facts import Fact
 from fleet.core.history.evolve import Follower
 from fleet.errors import UsageError
-from fleet.read.program_view import WebView
+from fleet.read.base_view import WebView
 from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.run_folder import RunFolder
 

@@ -11,7 +11,7 @@ from fleet.cli.common import AsJson, Force
 from fleet.config import environment
 from fleet.core.base.ids import did_you_mean
 from fleet.errors import FleetError, UsageError
-from fleet.read.program_view import CompletionView
+from fleet.read.base_view import CompletionView
 
 VARIABLE = "_FLEET_COMPLETE"
 """With this variable, Typer completes a command line instead of running it."""

@@ -39,7 +39,7 @@ from fleet.features.doctor.probe import Outcome, Probes, Subject
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES
 from fleet.ports.worktrees import EffectError
-from fleet.read.program_view import Finding
+from fleet.read.base_view import Finding
 from fleet.runs.run_folder import make_state_dir
 from worktrees.git.program import ask_git, text
 from worktrees.leases.overlay import choose_kind

@@ -8,7 +8,7 @@ from fleet.app.fleet import Fleet
 from fleet.core.base.forges import FORGES, ForgeKind
 from fleet.features.forge.forge import Place
 from fleet.features.forge.program import ForgeError, Program, ProgramMissingError
-from fleet.read.program_view import Finding
+from fleet.read.base_view import Finding
 
 LOOK_S = 10.0
 ANY = "any/any"  # no repository is asked for

@@ -16,7 +16,7 @@ from fleet.features.forge.forge import NAMES, Forge, Place, Pull, place_of_remot
 from fleet.features.forge.program import open_forge
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES, Feature
-from fleet.read.merge_view import MergeView
+from fleet.read.base_view import MergeView
 from fleet.runs.crash_points import reached
 from fleet.runs.run_folder import FirstFact, RunFolder, runs_by_start
 from worktrees.git.object_format import RUN, TASK, parse_trailers

@@ -31,7 +31,7 @@ from fleet.features.merge.relanding import (
     relanding_policy,
     spent_budget,
 )
-from fleet.read.merge_view import How, MergeView, Redone
+from fleet.read.base_view import How, MergeView, Redone
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal, locked_message
 from fleet.runs.run_folder import RunFolder

@@ -14,7 +14,7 @@ from fleet.cli.live.display import work_and_follow
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
 from fleet.features.merge.taking import Resolving, Taking
-from fleet.read.merge_view import MergeView
+from fleet.read.base_view import MergeView
 from fleet.runs.run_folder import RunFolder, find_run
 
 

@@ -47,7 +47,7 @@ from fleet.features.nodes.node_views import NodeView
 from fleet.features.nodes.terms import terms_of
 from fleet.features.nodes.transport import Link, LinkLostError, open_command
 from fleet.ports.orders import ChecksOrder
-from fleet.read.program_view import Finding
+from fleet.read.base_view import Finding
 from worktrees.store.packs import open_node_store, pack_parts
 from worktrees.store.store import Store
 

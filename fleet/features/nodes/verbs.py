@@ -26,8 +26,8 @@ from fleet.features.nodes.care import clean_node, look_at, look_at_nodes, node_f
 from fleet.features.nodes.manager_side import transport_environment, with_machines
 from fleet.features.nodes.node_process import greet, run_node
 from fleet.features.nodes.node_views import CleanedNodeView, GreetingView, NodeView
-from fleet.read.nodes_view import node_status
-from fleet.read.program_view import Finding
+from fleet.read.agent_rows import node_status
+from fleet.read.base_view import Finding
 
 Done = TypeVar("Done")
 TEXT = 300

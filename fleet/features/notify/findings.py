@@ -9,7 +9,7 @@ from fleet.errors import FleetError
 from fleet.features.notify.courier import channel_problems
 from fleet.features.notify.outbox import Outbox, has_outbox, sending
 from fleet.features.notify.settings import Notify
-from fleet.read.program_view import Finding
+from fleet.read.base_view import Finding
 from fleet.runs.run_folder import RunFolder, all_runs
 
 NEWEST = 20  # runs that are looked at

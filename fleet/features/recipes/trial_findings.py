@@ -9,7 +9,7 @@ from fleet.app.fleet import Fleet
 from fleet.core.facts.facts import CheckRun
 from fleet.core.facts.failures import how
 from fleet.features.recipes.trials import Progress, TrialOrder, try_out
-from fleet.read.program_view import Finding
+from fleet.read.base_view import Finding
 
 SHOWN = 3  # lines of a red gate
 

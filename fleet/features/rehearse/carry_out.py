@@ -41,7 +41,7 @@ from fleet.features.rehearse.rehearsing import (
     used_processor,
 )
 from fleet.ports.journal import Recorder
-from fleet.read.estimate_view import plan_estimates
+from fleet.read.costs import plan_estimates
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder, make_state_dir, new_run
 from worktrees.leases.run_worktrees import RunWorktrees

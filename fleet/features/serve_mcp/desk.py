@@ -26,9 +26,8 @@ from fleet.core.state.state import RunState
 from fleet.errors import UsageError
 from fleet.features.serve_mcp import arguments as a
 from fleet.read.base_view import View, dump_view
-from fleet.read.needs import needed
 from fleet.read.plan_views import RunPlanView
-from fleet.read.question_view import RequestView, review_view
+from fleet.read.question_view import RequestView, needed, review_view
 from fleet.read.run_view import run_view, status_view
 from fleet.read.subtask_view import subtask_view
 from fleet.runs.journal import Journal

@@ -11,7 +11,7 @@ from fleet.core.facts import facts as f
 from fleet.core.facts.facts import Spread, SubtaskEstimate
 from fleet.core.plans.limits import ENOUGH, Policy
 from fleet.core.plans.plan import PLANNER
-from fleet.read.estimate_view import (
+from fleet.read.costs import (
     LandedSubtask,
     estimate_view,
     estimates_of,

@@ -2,7 +2,7 @@
 
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.read.needs import Approval, Needed, kinds_of, needed
+from fleet.read.question_view import Approval, Needed, kinds_of, needed
 from tests.fleet.core.story import Story, plan_of
 
 

@@ -5,8 +5,7 @@ import pytest
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.requests import fact_of
-from fleet.read.needs import kinds_of, needed
-from fleet.read.question_view import question_view
+from fleet.read.question_view import kinds_of, needed, question_view
 from fleet.read.run_view import run_word, status_view
 from tests.fleet.core.story import Story, plan_of
 

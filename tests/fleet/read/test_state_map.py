@@ -6,8 +6,8 @@ import pytest
 
 from dashboards.subtask_map import MARKS, RUN_MARKS
 from fleet.core.plans.limits import Policy
+from fleet.read.plan_graph import STATES, subtask_map
 from fleet.read.run_view import RunStatus
-from fleet.read.state_map import STATES, subtask_map
 from tests.dashboards.stories import busy_story, wide_story
 from tests.fleet.core.story import Story, plan_of
 

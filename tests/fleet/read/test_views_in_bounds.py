@@ -4,8 +4,8 @@ from dashboards.text.plan_review import plan_lines
 from dashboards.text.tables import MOST_NODES, status_lines, subtask_lines
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
+from fleet.read.agent_rows import waiting_for_machines
 from fleet.read.incident_view import EVIDENCE, excerpt
-from fleet.read.nodes_view import waiting_for_machines
 from fleet.read.run_view import status_view
 from fleet.read.subtask_view import subtask_view
 from tests.fleet.core.story import Story, connected, plan_of

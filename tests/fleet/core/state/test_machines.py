@@ -8,7 +8,7 @@ from fleet.core.plans.parameters import read_plan
 from fleet.core.plans.plan import Criterion, Plan, Subtask
 from fleet.core.plans.revision import Known, Problem
 from fleet.core.state.machines import machine_problem
-from fleet.read.nodes_view import node_views
+from fleet.read.agent_rows import node_views
 from tests.fleet.core.story import WHO, Story, plan_of
 from tests.fleet.core.story import connected as node_connected
 

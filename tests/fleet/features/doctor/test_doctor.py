@@ -25,7 +25,7 @@ from fleet.features.doctor.verbs import (
     python_finding,
     worker_findings,
 )
-from fleet.read.program_view import Finding
+from fleet.read.base_view import Finding
 from tests.worktrees.conftest import git, make_repository
 
 ROOT = Path(__file__).parents[4]
