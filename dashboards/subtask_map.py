@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dashboards.run_follower import FollowedRun
 from dashboards.text.formats import counted
-from dashboards.text.review_text import ends_text
+from dashboards.text.incident_text import ends_text
 from dashboards.text.safe import safe
 from fleet.read.question_view import Approval, Needed, QuestionView
 from fleet.read.run import RunSnapshot

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 from fleet.core.facts.facts import Ending, FailureKind, FindingResult, Role, ServiceCondition, Strategy
 from fleet.read.agent_rows import NodeStatus
+from fleet.read.figures import figures_of
 from fleet.read.run_view import AttemptPhase, RunStatus, SubtaskStatus
 
 Kind = Literal["counter", "gauge", "histogram"]
@@ -97,33 +98,7 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = {
         Metric("fleet_engine_starts", "counter", "Starts of an engine: the start of a run, and each resume."),
         Metric("fleet_questions_open", "gauge", "Questions that wait for a person, in runs that have not ended."),
         Metric("fleet_run_info", "gauge", "Always 1; its labels say how a run is.", ("run", "repository", "state")),
-        Metric("fleet_run_started_timestamp_seconds", "gauge", "When a run was started.", ("run",)),
-        Metric("fleet_run_elapsed_seconds", "gauge", "Seconds that a run was at work.", ("run",)),
-        Metric("fleet_run_landed_subtasks", "gauge", "Subtasks of a run that landed.", ("run",)),
-        Metric("fleet_run_subtasks", "gauge", "Subtasks of a run that are to land.", ("run",)),
-        Metric(
-            "fleet_run_last_fact_timestamp_seconds",
-            "gauge",
-            "When something last happened in a run that an engine works on and that waits for no person.",
-            ("run",),
-        ),
-        Metric(
-            "fleet_run_needs_human",
-            "gauge",
-            "1 if a run needs a person: for an answer, an approval, a budget, or because no engine runs it; else 0.",
-            ("run",),
-        ),
-        Metric("fleet_run_interrupted", "gauge", "1 if a run has not ended and no engine runs it, else 0.", ("run",)),
-        Metric(
-            "fleet_run_ends_unanswered_timestamp_seconds",
-            "gauge",
-            "When a run that only waits for a person ends without one.",
-            ("run",),
-        ),
-        Metric("fleet_run_base_red", "gauge", "1 if the gate failed on the base and still fails, else 0.", ("run",)),
-        Metric("fleet_run_cost_dollars", "gauge", "Dollars that a run has cost, as far as prices are known.", ("run",)),
-        Metric("fleet_run_budget_dollars", "gauge", "The budget of a run in dollars, if it has one.", ("run",)),
-        Metric("fleet_run_budget_used_ratio", "gauge", "The used share of a run's most used budget.", ("run",)),
+        *(Metric(f"fleet_run_{each.name}", "gauge", each.help, ("run",)) for each in figures_of("metrics")),
     ),
     "Agents and subtasks": (
         Metric("fleet_agents", "gauge", f"Agents by what they are doing: {', '.join(AGENT_STATES)}.", ("state",)),

@@ -19,7 +19,7 @@ from dashboards.metrics.catalog import (
 from dashboards.metrics.tally import Tally, name_of
 from fleet import __version__
 from fleet.ports.agents import CallGauges
-from fleet.read.metric_figures import MetricFigures
+from fleet.read.figures import one_number
 from fleet.read.run import RunSnapshot
 from fleet.read.run_view import SubtaskStatus
 
@@ -69,7 +69,7 @@ class RunsSnapshot:
 
 
 def samples(snapshot: RunsSnapshot, tally: Tally) -> Iterator[Sample]:
-    runs = [run.metrics for run in snapshot.open]
+    runs = snapshot.open
     yield "fleet_build_info", (__version__,), 1
     yield from _runs(snapshot, runs)
     yield from _work(runs)
@@ -79,7 +79,7 @@ def samples(snapshot: RunsSnapshot, tally: Tally) -> Iterator[Sample]:
     yield "fleet_journal_lag_seconds", (), snapshot.journal_lag_s
     yield "fleet_journal_bytes", (), snapshot.journal_bytes
     yield "fleet_state_free_bytes", (), snapshot.free_bytes
-    outages = _sum(run.outages for run in runs)
+    outages = Counter[str](outage.condition for run in runs if run.alive for outage in run.outages)
     for condition in LABELS["condition"]:
         yield "fleet_service_outages", (condition,), outages[condition]
     if snapshot.calls is not None:
@@ -93,12 +93,12 @@ def _sum(counts: Iterable[Mapping[Name, int]]) -> Counter[str]:
     return total
 
 
-def _runs(snapshot: RunsSnapshot, runs: Sequence[MetricFigures]) -> Iterator[Sample]:
-    counts = Counter[str](run.status for run in runs) + Counter(snapshot.ended)
+def _runs(snapshot: RunsSnapshot, runs: Sequence[RunSnapshot]) -> Iterator[Sample]:
+    counts = Counter[str](run.word for run in runs) + Counter(snapshot.ended)
     for state in RUN_STATES:
         yield "fleet_runs", (state,), counts[state]
     yield "fleet_runs_unreadable", (), snapshot.unreadable
-    yield "fleet_questions_open", (), sum(run.questions for run in runs)
+    yield "fleet_questions_open", (), sum(len(run.question_lines()) for run in runs)
     shown = sorted(runs, key=lambda run: -run.started_at)[:MOST_RUNS]
     for run in shown:
         yield from _run(run)
@@ -118,59 +118,44 @@ def _ended(ended: EndedFigures) -> Iterator[Sample]:
     yield "fleet_run_interrupted", run, False
 
 
-def _run(it: MetricFigures) -> Iterator[Sample]:
-    run = (it.run,)
-    yield "fleet_run_info", (it.run, name_of(PurePath(it.repository).name), it.status), 1
-    yield "fleet_run_started_timestamp_seconds", run, it.started_at
-    yield "fleet_run_elapsed_seconds", run, it.seconds
-    yield "fleet_run_landed_subtasks", run, it.landed.done
-    yield "fleet_run_subtasks", run, it.landed.total
-    yield "fleet_run_interrupted", run, not it.alive
-    if it.ends_at is not None:
-        yield "fleet_run_ends_unanswered_timestamp_seconds", run, it.ends_at
-    if it.moves:
-        yield "fleet_run_last_fact_timestamp_seconds", run, it.last_at
-    yield "fleet_run_needs_human", run, it.needs_human
-    yield "fleet_run_base_red", run, it.is_base_red
-    yield "fleet_run_cost_dollars", run, it.dollars
-    if it.budget_dollars is not None:
-        yield "fleet_run_budget_dollars", run, it.budget_dollars
-    if it.budget_used is not None:
-        yield "fleet_run_budget_used_ratio", run, it.budget_used
+def _run(run: RunSnapshot) -> Iterator[Sample]:
+    yield "fleet_run_info", (run.run, name_of(PurePath(run.figures.repository).name), run.word), 1
+    for figure, value in run.shown("metrics"):
+        yield f"fleet_run_{figure.name}", (run.run,), one_number(value)
 
 
-def _work(runs: Sequence[MetricFigures]) -> Iterator[Sample]:
-    agents, subtasks = _sum(run.agents for run in runs), _sum(run.subtasks for run in runs)
+def _work(runs: Sequence[RunSnapshot]) -> Iterator[Sample]:
+    agents, subtasks = _sum(run.phases() for run in runs), _sum(run.subtask_counts() for run in runs)
     for state in AGENT_STATES:
         yield "fleet_agents", (state,), agents[state]
     for status in get_args(SubtaskStatus):
         yield "fleet_subtasks", (status,), subtasks[status]
-    yield "fleet_agents_limit", (), sum(run.workers for run in runs)
-    yield "fleet_agents_peak", (), max((run.peak for run in runs), default=0)
+    yield "fleet_agents_limit", (), sum(run.figures.workers for run in runs if run.alive)
+    yield "fleet_agents_peak", (), max((run.figures.peak for run in runs), default=0)
     yield "fleet_worktree_leases", (), agents["working"]
 
 
-def _nodes(runs: Sequence[MetricFigures], tally: Tally) -> Iterator[Sample]:
+def _nodes(runs: Sequence[RunSnapshot], tally: Tally) -> Iterator[Sample]:
     """The nodes of runs at work, by names that are counted together where there are too many."""
     states, attempts, slots = Counter[str](), Counter[str](), Counter[str]()
     up: dict[str, bool] = {}
-    for node in (node for run in runs for node in run.nodes):
+    for it, node in ((run, node) for run in runs if run.alive for node in run.nodes):
         name = tally.nodes.of(node.name)
         states[node.status] += 1
-        up[name] = up.get(name, True) and node.up
-        attempts[name] += node.attempts
-        slots[name] = max(slots[name], node.slots)
+        up[name] = up.get(name, True) and it.is_connected(node.name)
+        attempts[name] += node.working
+        slots[name] = max(slots[name], node.workers or 0)
     for state in NODE_STATES:
         yield "fleet_nodes", (state,), states[state]
     for name in sorted(up):
         yield "fleet_node_up", (name,), up[name]
         yield "fleet_node_slots", (name,), slots[name]
         yield "fleet_node_attempts", (name,), attempts[name]
-    yield "fleet_machine_waits", (), sum(run.waiting_for_machines for run in runs)
+    yield "fleet_machine_waits", (), sum(len(run.waiting_for_machines) for run in runs if run.alive)
 
 
-def _recovery(snapshot: RunsSnapshot, runs: Sequence[MetricFigures], tally: Tally) -> Iterator[Sample]:
-    yield "fleet_incidents_open", (), sum(run.incidents for run in runs)
+def _recovery(snapshot: RunsSnapshot, runs: Sequence[RunSnapshot], tally: Tally) -> Iterator[Sample]:
+    yield "fleet_incidents_open", (), sum(run.figures.open_incidents for run in runs)
     outcomes = Counter[str]()
     for (_, outcome), count in tally.counters["fleet_incidents_closed"].items():
         outcomes[outcome] += count
@@ -181,12 +166,12 @@ def _recovery(snapshot: RunsSnapshot, runs: Sequence[MetricFigures], tally: Tall
             yield "fleet_recent_incidents", (window, outcome), recent.within(seconds, snapshot.now)
 
 
-def _landing(snapshot: RunsSnapshot, runs: Sequence[MetricFigures], tally: Tally) -> Iterator[Sample]:
+def _landing(snapshot: RunsSnapshot, runs: Sequence[RunSnapshot], tally: Tally) -> Iterator[Sample]:
     for window, seconds in WINDOWS.items():
         yield "fleet_recent_commits", (window,), tally.commits.within(seconds, snapshot.now)
-    yield "fleet_landing_queue", (), sum(run.queued for run in runs)
-    yield "fleet_batches_testing", (), sum(run.testing for run in runs)
-    yield "fleet_batches_limit", (), sum(run.batches for run in runs)
+    yield "fleet_landing_queue", (), sum(len(run.queue.candidates) for run in runs)
+    yield "fleet_batches_testing", (), sum(len(run.queue.testing) for run in runs if run.alive)
+    yield "fleet_batches_limit", (), sum(run.figures.slots for run in runs if run.alive)
 
 
 def _calls(calls: CallGauges) -> Iterator[Sample]:

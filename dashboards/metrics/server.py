@@ -28,8 +28,8 @@ from fleet.app.fleet import Fleet, Measures
 from fleet.cli.verbosity import show_note
 from fleet.errors import FleetError
 from fleet.ports.agents import CallGauges
-from fleet.read.metric_figures import Transition
 from fleet.read.run import RunSnapshot
+from fleet.read.run_reader import Step
 from fleet.runs.follow import RunsFollower, free_bytes
 from fleet.runs.run_folder import RunFolder, all_runs
 
@@ -209,7 +209,7 @@ class Exporter:
         (self._tally, counted), self._state_dir = kept_metrics(state_dir), state_dir
         self._runs = RunsFollower(
             lambda: [folder for folder in folders() if not was_counted(folder, counted)],
-            lambda before, fact, after: self._tally.take(Transition(before, fact, after)),
+            lambda before, fact, after: self._tally.take(Step(before, fact, after)),
         )
         self._gauges: Callable[[], CallGauges] | None = None
         self._calls: CallGauges | None = None  # the event loop writes it, a scrape reads it

@@ -23,7 +23,7 @@ from fleet.core.base.output import parse_json
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import Follower
 from fleet.errors import FleetError
-from fleet.read.metric_figures import ClosedIncident, EndedAttempt, Transition
+from fleet.read.run_reader import ClosedIncident, EndedAttempt, Step
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 
@@ -94,7 +94,7 @@ class Recent:
 class Tally:
     """Counts the facts of many runs.
 
-    What a fact began or ended shows only in the state before and after it: a `Transition` says so.
+    What a fact began or ended shows only in the state before and after it: a `Step` says so.
     """
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class Tally:
 
     # ---- facts
 
-    def take(self, step: Transition) -> None:
+    def take(self, step: Step) -> None:
         """Count one fact."""
         if step.is_rehearsed:  # its figures are no work: they must not pass for any
             self._count_rehearsal(step)
@@ -171,7 +171,7 @@ class Tally:
         self._count_reviews(step.fact)
         self._count_incidents(step)
 
-    def _count_rehearsal(self, step: Transition) -> None:
+    def _count_rehearsal(self, step: Step) -> None:
         if step.is_first:
             self._count("fleet_rehearsals_begun")
         elif isinstance(step.fact, f.RunEnded):
@@ -186,7 +186,7 @@ class Tally:
     def _count(self, name: str, *labels: str, by: float = 1) -> None:
         self.counters[name][labels] += by  # type: ignore[assignment] # dollars are not whole numbers
 
-    def _count_fact(self, step: Transition) -> None:  # noqa: C901, PLR0912 - one case a fact
+    def _count_fact(self, step: Step) -> None:  # noqa: C901, PLR0912 - one case a fact
         match fact := step.fact:
             case f.EngineStarted():
                 self._count("fleet_engine_starts")
@@ -214,7 +214,7 @@ class Tally:
             case f.NodeConnected() | f.NodeLost():
                 self._count("fleet_node_losses", self.nodes.of(fact.node), by=step.losses)
             case f.AttemptVerified():
-                self._verified[step.run, fact.subtask] = fact.at
+                self._verified[step.run.run, fact.subtask] = fact.at
                 self._count_checks(fact.checks)
             case f.AttemptFailed():
                 self._count_checks(fact.checks)
@@ -223,7 +223,7 @@ class Tally:
                 if step.is_bisecting:
                     self._count("fleet_bisects")
             case f.BatchTested():
-                self._count_batch(step.run, fact)
+                self._count_batch(step.run.run, fact)
             case f.Published():
                 self._count("fleet_publications")
             case f.PublishFailed():
@@ -231,7 +231,7 @@ class Tally:
             case _:
                 pass
         for attempt in step.ended:
-            self._end_attempt(step.run, attempt)
+            self._end_attempt(step.run.run, attempt)
 
     def _count_node(self, node: str) -> None:
         if node:
@@ -281,7 +281,7 @@ class Tally:
         if attempt.outcome == "conflict":
             self._count("fleet_conflicts")
 
-    def _count_incidents(self, step: Transition) -> None:
+    def _count_incidents(self, step: Step) -> None:
         for kind in step.opened:
             self._count("fleet_incidents_opened", kind)
         for incident in step.closed:
@@ -329,7 +329,7 @@ def keep_metrics(folder: RunFolder, state_dir: Path) -> None:
             return
         try:
             with Journal(folder.journal) as journal:
-                Follower(lambda before, fact, after: tally.take(Transition(before, fact, after))).catch_up(journal)
+                Follower(lambda before, fact, after: tally.take(Step(before, fact, after))).catch_up(journal)
         except (FleetError, ValueError, KeyError):  # what can't be read was not counted before either
             return
         still = [each for each in counted if (state_dir / "runs" / each.partition("@")[0]).is_dir()]

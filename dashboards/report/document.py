@@ -7,9 +7,19 @@ from dashboards.report import blocks
 from dashboards.report.blocks import Block, Cell, Code, Document, Paragraph, Section, Table
 from dashboards.report.pictures import plan_graph
 from dashboards.text.formats import count, counted, duration, money, rate, untested
-from dashboards.text.incident_text import STRATEGIES, base_lines, headline, refusal_commands, story_lines
+from dashboards.text.incident_text import (
+    PROBLEM,
+    STRATEGIES,
+    base_lines,
+    ends_text,
+    headline,
+    needs_text,
+    question_lines,
+    refusal_commands,
+    reviews_line,
+    story_lines,
+)
 from dashboards.text.plan_review import estimate_rows
-from dashboards.text.review_text import PROBLEM, ends_text, needs_text, question_lines, reviews_line
 from dashboards.text.safe import safe
 from fleet.core.plans.limits import Reviewing
 from fleet.read.agent_rows import NodeUseView

@@ -18,8 +18,8 @@ from dashboards.past import Replay
 from dashboards.run_follower import WatchedRun
 from dashboards.terminal.base_screen import BaseScreen, subtask_of
 from dashboards.terminal.lines import wrapped
+from dashboards.text.incident_text import question_lines
 from dashboards.text.plan_review import review_lines
-from dashboards.text.review_text import question_lines
 from dashboards.text.safe import safe, safe_block
 from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.facts import facts as f

@@ -20,7 +20,7 @@ from dashboards.run_follower import WatchedRun
 from dashboards.subtask_map import Need, Span, age, marked, needs_at
 from dashboards.terminal.lines import Line, Page, PageOptions, Painted, bar, clipped, fit, joined, line_width
 from dashboards.terminal.listing import Listing
-from dashboards.text.formats import money, rate, sparkline
+from dashboards.text.formats import figure_text, money, rate, sparkline
 from dashboards.text.safe import safe, safe_goal
 from fleet.core.base.ids import SubtaskId
 from fleet.read.figures import RunFigures
@@ -341,7 +341,10 @@ def _progress(run: WatchedRun, snapshot: RunSnapshot, width: int) -> Line:
             (f" {landed.done}/{landed.total}", "bold"),
             (soon, ""),
         ),
-        (("agents ", "dim"), (f"{figures.working}/{figures.workers}", "bold")),
+        *(
+            ((f"{figure.title} ", "dim"), (figure_text(figure, value).replace(" of ", "/"), "bold"))
+            for figure, value in snapshot.shown("terminal")
+        ),
         (("spent ", "dim"), (_money(figures), "bold"), (whole, "")),
         recovered if incidents.closed else (("no failures yet", "dim"),),
     ]

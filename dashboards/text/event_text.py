@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, assert_never
 
 from dashboards.text.formats import clock_in, counted, duration, listed, untested
-from dashboards.text.incident_text import STRATEGIES
+from dashboards.text.incident_text import STRATEGIES, review_text
 from dashboards.text.plan_review import estimate_rows, note_lines
-from dashboards.text.review_text import review_text
 from dashboards.text.safe import safe, safe_block
 from fleet.core.facts import facts as f
 from fleet.core.facts.failures import how

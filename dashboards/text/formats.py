@@ -1,9 +1,15 @@
 """Numbers and lists as people read them."""
 
+from __future__ import annotations
+
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from fleet.read.figures import Figure, Value
+
 
 SPARKS = "▁▂▃▄▅▆▇█"
 
@@ -84,6 +90,20 @@ def clock_in(run: Started, at: float) -> str:
 def moment(at: float) -> str:
     """A time of day with its date, as the clock of this machine shows it."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def figure_text(figure: Figure, value: Value) -> str:
+    """A figure of a status in the words of its kind."""
+    if isinstance(value, tuple):
+        return rate(*value) if figure.kind == "rate" else f"{value[0]} of {value[1]}"
+    texts: Mapping[str, Callable[[float], str]] = {
+        "dollars": money,
+        "seconds": duration,
+        "moment": moment,
+        "flag": lambda value: "yes" if value else "no",
+        "share": lambda value: f"{value:.0%}",
+    }
+    return texts.get(figure.kind, "{:g}".format)(value)
 
 
 def sparkline(values: Sequence[float]) -> str:

@@ -11,10 +11,19 @@ from rich.table import Table
 from rich.text import Text
 
 from dashboards.text.event_text import waiting_line
-from dashboards.text.formats import activity_of, counted, duration, kind_mark, money, rate, tokens, untested
-from dashboards.text.incident_text import base_lines, outcome, refusal_commands
-from dashboards.text.review_text import reviews_line
+from dashboards.text.formats import (
+    activity_of,
+    counted,
+    duration,
+    kind_mark,
+    money,
+    rate,
+    tokens,
+    untested,
+)
+from dashboards.text.incident_text import base_lines, outcome, refusal_commands, reviews_line
 from dashboards.text.safe import safe, safe_goal
+from dashboards.text.tables import figure_rows
 from fleet.core.facts.facts import Role
 from fleet.read.incident_view import IncidentRow
 from fleet.read.run import RunSnapshot
@@ -84,7 +93,7 @@ def total_lines(run: RunSnapshot) -> Iterator[str]:
     if status.reviewed is not None:
         yield f"  reviews                    {reviews_line(status.reviewed)}"
     yield f"  agents at once             {status.agents.peak} at the peak, {status.agents.limit} allowed"
-    yield f"  attempts                   {status.attempts}"
+    yield from (f"  {title:<26} {value}" for title, value in figure_rows(status))
     for role, used in status.tokens.items():
         yield f"  {ROLES[role]:<26} {tokens(used)}, {money(status.cost_by_role[role])}"
     yield f"  cost                       {_cost(status)}"
@@ -188,16 +197,17 @@ class LiveScreen:
         return Group(*rows)
 
     def _agents(self, run: RunSnapshot) -> Iterable[Text]:
-        if (call := run.planner) is not None:
-            text = f"  {'planner':<18} {safe(call.why)}  {safe(activity_of(call), limit=100)}"
-            yield _one_line(text, style="cyan")
-        busy = run.underway
-        for attempt in busy[:AGENTS]:
-            activity = f"turn {attempt.turn}  {safe(activity_of(attempt), limit=100)}" if attempt.turn else ""
-            age = duration(run.now - attempt.started_at)
-            yield _one_line(f"  {safe(attempt.subtask, limit=18):<18} {attempt.phase:<9}{age:>6}  {activity}")
-        if len(busy) > AGENTS:
-            yield Text(f"  … and {len(busy) - AGENTS} more")
+        rows = run.agents()
+        most = AGENTS + sum(agent.subtask is None for agent in rows)
+        for agent in rows[:most]:
+            activity = safe(activity_of(agent), limit=100)
+            if agent.since is None:
+                yield _one_line(f"  {'planner':<18} {safe(agent.call_why)}  {activity}", style="cyan")
+            else:
+                turn, age = f"turn {agent.turn}  {activity}" if agent.turn else "", duration(run.now - agent.since)
+                yield _one_line(f"  {safe(agent.subtask, limit=18):<18} {agent.phase:<9}{age:>6}  {turn}")
+        if len(rows) > most:
+            yield Text(f"  … and {len(rows) - most} more")
 
 
 def _one_line(text: str, *, style: str = "") -> Text:

@@ -5,13 +5,31 @@ from functools import partial
 from itertools import islice
 
 from dashboards.text.event_text import waiting_line
-from dashboards.text.formats import counted, duration, kind_mark, listed, moment, money, untested
-from dashboards.text.incident_text import BRIEF, base_lines, rates_lines, story_lines
+from dashboards.text.formats import (
+    counted,
+    duration,
+    figure_text,
+    kind_mark,
+    listed,
+    moment,
+    money,
+    untested,
+)
+from dashboards.text.incident_text import (
+    BRIEF,
+    base_lines,
+    ends_text,
+    needs_text,
+    question_lines,
+    rates_lines,
+    reviews_line,
+    story_lines,
+)
 from dashboards.text.plan_review import estimate_rows
-from dashboards.text.review_text import ends_text, needs_text, question_lines, reviews_line
 from dashboards.text.safe import safe, safe_block, safe_goal
 from fleet.core.facts.facts import CheckRun, RungChoice, RungOption, RungReason
 from fleet.read.agent_rows import NodeUseView
+from fleet.read.figures import figures_of
 from fleet.read.policy_document import PolicyView, RungView
 from fleet.read.question_view import InstructionView
 from fleet.read.run_view import LimitsView, RunView, StatusView
@@ -26,6 +44,12 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows with aligned columns."""
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))] if rows else []
     return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def figure_rows(status: StatusView) -> list[tuple[str, str]]:
+    """The figures of a status that a text shows, with their titles."""
+    values = ((figure, status.figures[figure.name]) for figure in figures_of("text"))
+    return [(figure.title, figure_text(figure, value)) for figure, value in values if value is not None]
 
 
 # ---- runs -----------------------------------------------------------------------------------------------------------
@@ -58,7 +82,7 @@ def status_lines(status: StatusView) -> list[str]:
         f"  goal       {safe_goal(status.goal, limit=100)}",
         f"  subtasks   {', '.join(f'{number} {name}' for name, number in subtasks.items()) or 'none planned yet'}",
         f"  agents     {agents.running} running, {agents.peak} at the peak, {agents.limit} allowed",
-        f"  attempts   {status.attempts}",
+        *(f"  {title:<10} {value}" for title, value in figure_rows(status)),
         f"  commits    {status.commits}{untested(status.commits, status.commits_tested)}",
         *rates_lines(status.incidents),
         f"  cost       {money(status.cost_dollars)}{_in_all(status)}",

@@ -137,7 +137,7 @@ def _lane(snapshot: RunSnapshot, waiting: list[Need]) -> Lane:
     if snapshot.figures.is_over:
         return "done"
     is_landing = bool(snapshot.queue.entries or snapshot.queue.testing)
-    return "landing" if is_landing and not snapshot.figures.working and snapshot.planner is None else "working"
+    return "landing" if is_landing and not snapshot.figures.working and not snapshot.is_planning else "working"
 
 
 # ---- decisions -------------------------------------------------------------------------------------------------------

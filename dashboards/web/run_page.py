@@ -17,6 +17,7 @@ from dashboards.past import Past
 from dashboards.report.pictures import DRAWN, graph, plan_graph, wave_graph
 from dashboards.run_follower import WatchedRun
 from dashboards.text.event_text import transcript_lines
+from dashboards.text.formats import figure_text
 from dashboards.text.plan_review import estimate_rows
 from dashboards.web.followed import (
     NoSuchPageError,
@@ -72,15 +73,25 @@ async def run_page(reader: Reader, name: str) -> Shown:
     return Shown(f"{name}: {snapshot.word}", dict(run_parts(reader, run, snapshot)))
 
 
+def numbers_of(run: WatchedRun, snapshot: RunSnapshot) -> dict[str, object]:
+    """What the figures of a run are drawn from."""
+    view, shown = snapshot.status, snapshot.shown("web")
+    return {
+        "view": view,
+        "figures": [(each.title, figure_text(each, value), each.note_of(snapshot)) for each, value in shown],
+        "an_hour": run.commits_an_hour(),
+        "landings": _bars(run.landings(BINS)),
+        "estimates": estimate_rows(view.estimates) if view.estimates else [],
+    }
+
+
 def run_parts(reader: Reader, run: WatchedRun, snapshot: RunSnapshot) -> Iterator[tuple[str, Markup]]:
     """The parts of the page, also of a run as it was."""
     name, now, view = run.feed.run, snapshot.now, snapshot.status
     head = {"view": view, "figures": snapshot.figures, "repository": repository_name(run), "loaded": run.loaded}
     yield "head", reader.part("run_head", **head)
     yield "needs", reader.part("needs", items=items_of(run), with_run=False, empty="")
-    numbers = {"view": view, "an_hour": run.commits_an_hour(), "landings": _bars(run.landings(BINS))}
-    estimates = estimate_rows(view.estimates) if view.estimates else []
-    yield "numbers", reader.part("numbers", **numbers, estimates=estimates)
+    yield "numbers", reader.part("numbers", **numbers_of(run, snapshot))
     yield "map", _map(reader, run, snapshot)
     yield "graph", graph_part(reader, run, snapshot)
     agents = [agent for agent in snapshot.agents() if agent.subtask is not None]

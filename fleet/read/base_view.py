@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from pydantic import BaseModel
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId
+from fleet.read.figures import FigureValues, figures_of
 
 SCHEMA_VERSION = 1
 """Raised when a key is renamed or removed or changes its meaning; a new key does not raise it."""
@@ -28,14 +29,27 @@ def dump_view(view: View) -> dict[str, Any]:
 
 def shape_of(view: type[View] | None) -> dict[str, Any]:
     """The keys of a view as a JSON schema, for protocols that want one; None: of any view."""
-    names = [field.name.removesuffix("_") for field in fields(view)] if view is not None else []
+    names = list(keys_of(view)) if view is not None else []
     properties = {"schema_version": {"const": SCHEMA_VERSION}} | {name: {} for name in names}
     return {"type": "object", "properties": properties, "required": ["schema_version"]}
 
 
+def keys_of(view: type[View]) -> Iterator[str]:
+    """Its keys in JSON; the figures of a status are keys beside the others."""
+    for field in fields(view):
+        if field.type is FigureValues:
+            yield from (figure.name for figure in figures_of("json"))
+        else:
+            yield field.name.removesuffix("_")  # `class_` is the key `class`
+
+
 def _items(view: View) -> Iterator[tuple[str, Any]]:
     for field in fields(view):
-        yield field.name.removesuffix("_"), _plain(getattr(view, field.name))  # `class_` is the key `class`
+        value = getattr(view, field.name)
+        if isinstance(value, FigureValues):
+            yield from _plain(value).items()
+        else:
+            yield field.name.removesuffix("_"), _plain(value)
 
 
 def _plain(value: Any) -> Any:

@@ -16,6 +16,7 @@ from fleet.core.state.state import RunState
 from fleet.core.state.status import progress
 from fleet.core.state.subtasks import Attempt, Subtasks, SubtaskState
 from fleet.read.question_view import needed
+from fleet.read.run_view import RemainingView
 
 ROLES: tuple[Role, ...] = ("planner", "worker")  # roles that every run has
 NANO = 1_000_000_000  # parts of a dollar: sums of whole numbers stay exact while they change
@@ -181,20 +182,6 @@ class EstimateView:
 
     estimates: tuple[SubtaskEstimate, ...]
     """Of each worker and size in the plan; without a plan, of all that landed in past runs. Empty: not enough did."""
-
-
-@dataclass(frozen=True, slots=True)
-class RemainingView:
-    """What is left of a run, if it continues as it did so far."""
-
-    landed: int
-    """Subtasks that have landed."""
-    subtasks: int
-    """Subtasks that are to land."""
-    seconds: float
-    """At work, until everything has landed."""
-    dollars: float | None
-    """What the whole run will have cost; null if the price of a call is unknown."""
 
 
 def landed_subtasks(state: RunState) -> Iterator[LandedSubtask]:

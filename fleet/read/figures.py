@@ -1,12 +1,149 @@
-"""What a run is and how far it is: figures that cost nothing, for what is drawn many times a second."""
+"""The figures of a run: those of its status, one entry each, and those that are drawn many times a second.
 
+Every face shows the figures of the status that name it, in the words of their kind. One that names no faces is shown by
+all: it is a key of `fleet status --json`, a line of its text, a part of the terminal's header, a number of the web page
+and a gauge `fleet_run_NAME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
 
 from fleet.core.base.ids import RunId
 from fleet.core.base.usage import Spend
+from fleet.core.policy.budget import run_budgets
+from fleet.core.policy.endings import ends_unanswered_at
 from fleet.core.state.state import RunState, listed
 from fleet.core.state.status import Progress, progress
 from fleet.read.incident_view import RateCounts, rate_of
+
+if TYPE_CHECKING:
+    from fleet.read.run import RunSnapshot
+
+Face = Literal["json", "text", "terminal", "web", "metrics"]
+Kind = Literal["count", "part", "rate", "dollars", "seconds", "moment", "flag", "share"]
+"""`part` and `rate` are two numbers: so many of so many."""
+Value = float | tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of a run's status."""
+
+    name: str
+    """Its key in `--json`, and in metrics after `fleet_run_`."""
+    kind: Kind
+    help: str
+    value: Callable[[RunSnapshot], Value | None]
+    """None where there is nothing to show."""
+    note: Callable[[RunSnapshot], str] | None = None
+    """What a page adds in small print."""
+    faces: tuple[Face, ...] = get_args(Face)
+
+    @property
+    def title(self) -> str:
+        """Its name as a person reads it."""
+        return self.name.replace("_", " ")
+
+    def note_of(self, run: RunSnapshot) -> str:
+        return self.note(run) if self.note is not None else ""
+
+
+def _gauge(name: str, kind: Kind, help_: str, value: Callable[[RunSnapshot], Value | None]) -> Figure:
+    """A figure for metrics alone: pages show it in another form."""
+    return Figure(name, kind, help_, value, faces=("metrics",))
+
+
+FIGURES = (
+    Figure("attempts", "count", "Attempts that were started.", lambda run: run.state.attempts, faces=("json", "text")),
+    Figure(
+        "agents",
+        "part",
+        "Agents at work, of those that are allowed.",
+        lambda run: (run.figures.working, run.figures.workers),
+        note=lambda run: f"at most {run.figures.peak} so far",
+        faces=("terminal", "web"),
+    ),
+    Figure(
+        "recovered",
+        "rate",
+        "Incidents that recovered without a human, of those that closed.",
+        lambda run: (run.figures.recovered.recovered, run.figures.recovered.closed),
+        note=lambda run: f"{run.figures.open_incidents} open",
+        faces=("web",),
+    ),
+    _gauge("started_timestamp_seconds", "moment", "When a run was started.", lambda run: run.started_at),
+    _gauge("elapsed_seconds", "seconds", "Seconds that a run was at work.", lambda run: run.state.seconds(run.seen_at)),
+    _gauge("landed_subtasks", "count", "Subtasks of a run that landed.", lambda run: run.landed.done),
+    _gauge("subtasks", "count", "Subtasks of a run that are to land.", lambda run: run.landed.total),
+    _gauge(
+        "last_fact_timestamp_seconds",
+        "moment",
+        "When something last happened in a run that an engine works on and that waits for no person.",
+        lambda run: run.last_at if run.moves else None,
+    ),
+    _gauge(
+        "needs_human",
+        "flag",
+        "1 if a run needs a person: for an answer, an approval, a budget, or because no engine runs it; else 0.",
+        lambda run: bool(run.needs),
+    ),
+    _gauge("interrupted", "flag", "1 if a run has not ended and no engine runs it, else 0.", lambda run: not run.alive),
+    _gauge(
+        "ends_unanswered_timestamp_seconds",
+        "moment",
+        "When a run that only waits for a person ends without one.",
+        lambda run: ends_unanswered_at(run.state, run.now) if run.alive else None,
+    ),
+    _gauge(
+        "base_red",
+        "flag",
+        "1 if the gate failed on the base and still fails, else 0.",
+        lambda run: bool(run.state.red_base),
+    ),
+    _gauge(
+        "cost_dollars",
+        "dollars",
+        "Dollars that a run has cost, as far as prices are known.",
+        lambda run: run.state.spent.priced_dollars,
+    ),
+    _gauge(
+        "budget_dollars",
+        "dollars",
+        "The budget of a run in dollars, if it has one.",
+        lambda run: run.figures.budget_dollars,
+    ),
+    _gauge(
+        "budget_used_ratio",
+        "share",
+        "The used share of a run's most used budget.",
+        lambda run: max((each.used / each.limit for each in run_budgets(run.state, run.seen_at)), default=None),
+    ),
+)
+
+
+def figures_of(face: Face) -> tuple[Figure, ...]:
+    """The figures that a face shows."""
+    return tuple(figure for figure in FIGURES if face in figure.faces)
+
+
+def one_number(value: Value) -> float:
+    """The first of two."""
+    return value[0] if isinstance(value, tuple) else value
+
+
+class FigureValues(dict[str, Value | None]):
+    """The figures of a status by name; in `--json` each is a key beside the other ones."""
+
+
+def figure_values(face: Face, run: RunSnapshot) -> FigureValues:
+    """What a face shows of a run."""
+    return FigureValues({figure.name: figure.value(run) for figure in figures_of(face)})
+
+
+# ---- what is drawn many times a second -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +181,11 @@ class RunFigures:
     working: int
     """Agents at work now; 0 if no process runs it."""
     workers: int
-    """The most agents at once."""
+    """The most agents that are allowed at once."""
+    peak: int
+    """The most agents at once so far."""
+    slots: int
+    """The most batches that are tested at once."""
     queued: int
     recovered: RateCounts
     open_incidents: int
@@ -78,6 +219,8 @@ def run_figures(state: RunState, now: float, *, alive: bool) -> RunFigures:
         landed=progress(state),
         working=state.working() if alive else 0,
         workers=state.policy.workers,
+        peak=state.peak,
+        slots=state.policy.slots,
         queued=len(state.landing.queue),
         recovered=rate_of(state.incidents),
         open_incidents=len(state.troubled),

@@ -7,7 +7,6 @@ from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.facts.facts import BatchTested
 from fleet.core.policy.landing import is_full
 from fleet.core.state.state import Batch, RunState
-from fleet.read.run_view import commits_tested
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +78,12 @@ class MergeQueue:
     is_full: bool
     """Whether so much work waits that no new attempt starts before some has landed."""
 
+    @property
+    def candidates(self) -> frozenset[SubtaskId]:
+        """Those that wait, and those that were taken out of it to be tested alone."""
+        alone = {id_ for batch in self.testing if batch.is_alone for id_ in batch.members}
+        return frozenset({entry.subtask for entry in self.entries} | alone)
+
 
 @dataclass(frozen=True, slots=True)
 class ResultBranch:
@@ -130,6 +135,11 @@ def result_branch(state: RunState) -> ResultBranch:
         published=state.published,
         is_behind=bool(state.commits) and state.published != state.tip,
     )
+
+
+def commits_tested(state: RunState) -> int:
+    """How many of the landed commits had their own tree tested, not only a later one."""
+    return sum(attempt.tested for subtask in state.subtasks.values() for attempt in subtask.attempts)
 
 
 def past_batch(before: RunState | None, result: BatchTested) -> PastBatch:

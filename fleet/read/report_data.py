@@ -19,7 +19,8 @@ from fleet.read.agent_rows import NodeUseView
 from fleet.read.incident_view import IncidentCounts, IncidentView, incident_views, rate_of
 from fleet.read.plan_graph import wave_parts
 from fleet.read.question_view import InstructionView, NeedKind, QuestionView, ReviewsView, instruction_views
-from fleet.read.run_view import BaseView, RunStatus, StatusView, TokensView, base_view, status_view
+from fleet.read.run import status_view
+from fleet.read.run_view import BaseView, RunStatus, StatusView, TokensView, base_view
 
 # ---- proof -----------------------------------------------------------------------------------------------------------
 # How what landed was proven: the gate, and each subtask's criteria, which ran again on the merged tree.
@@ -456,7 +457,7 @@ def _report_data(state: RunState, told: _Told, now: float, *, alive: bool) -> Re
         seconds=state.seconds(now),
         resumes=max(0, state.epoch - 1),
         versions=len(state.versions),
-        attempts=status.attempts,
+        attempts=state.attempts,
         peak=status.agents.peak,
         workers=status.agents.limit,
         progress=status.landed,

@@ -4,6 +4,7 @@ A face is given a `RunSnapshot` and renders what it says. It never reads the sta
 when it is asked for, and kept for this moment.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,21 +12,37 @@ from functools import cached_property
 from fleet.core.base.ids import QuestionId, RunId, SubtaskId
 from fleet.core.base.usage import Spend
 from fleet.core.facts.facts import Failure, FailureKind, Relanding
+from fleet.core.plans.parameters import is_flat
 from fleet.core.plans.plan import PLANNER, Plan, Subtask, waves
+from fleet.core.policy.budget import run_budgets
+from fleet.core.policy.landing import is_full
+from fleet.core.policy.planner_view import ROUNDED
 from fleet.core.policy.requests import (
     Request,
     awaits_approval,
     is_being_revised,
     objections,
+    open_for_approval,
     request_problem,
     waiting_for_approval,
 )
 from fleet.core.state.state import RunState
-from fleet.core.state.status import Phase, Progress, Status, phase, progress, split_or_dropped, status_of, statuses
+from fleet.core.state.status import (
+    Phase,
+    Progress,
+    Status,
+    agent_phases,
+    phase,
+    progress,
+    split_or_dropped,
+    status_counts,
+    status_of,
+    statuses,
+)
 from fleet.core.state.subtasks import Set
 from fleet.read.agent_rows import AgentOrder, AgentRow, NodeUseView, agent_rows, node_views, waiting_for_machines
-from fleet.read.costs import CostBook, CostView, RemainingView, cost_view, remaining_view
-from fleet.read.figures import RunFigures, run_figures
+from fleet.read.costs import CostBook, CostView, cost_view, remaining_view, run_estimates, spend_by_role
+from fleet.read.figures import Face, Figure, RunFigures, Value, figure_values, figures_of, run_figures
 from fleet.read.incident_view import (
     IncidentCounts,
     IncidentRow,
@@ -33,8 +50,8 @@ from fleet.read.incident_view import (
     incident_counts,
     incident_rows,
     incident_view,
+    incident_views,
 )
-from fleet.read.metric_figures import MetricFigures, metric_figures
 from fleet.read.plan_graph import (
     Node,
     PlanVersion,
@@ -53,29 +70,42 @@ from fleet.read.plan_graph import (
     wave_parts,
 )
 from fleet.read.plan_views import PlanReview, VersionChangesView, plan_review, version_diffs
-from fleet.read.question_view import Needed, QuestionLine, QuestionView, needed, question_line, question_view, when_read
-from fleet.read.queue import MergeQueue, ResultBranch, merge_queue, result_branch
+from fleet.read.question_view import (
+    Needed,
+    QuestionLine,
+    QuestionView,
+    ends_in,
+    kinds_of,
+    needed,
+    question_line,
+    question_view,
+    reviews_view,
+    when_read,
+)
+from fleet.read.queue import MergeQueue, ResultBranch, commits_tested, merge_queue, result_branch
 from fleet.read.run_view import (
-    AttemptLine,
+    AgentsView,
     BaseView,
-    PlannerCall,
+    BudgetView,
+    LandingView,
+    PlannerHealth,
+    RemainingView,
     RunEnding,
     RunStatus,
     RunView,
     ServiceView,
     StatusView,
     SubtaskLine,
-    attempts_underway,
     base_view,
     outages,
-    planner_call,
     run_ending,
-    run_view,
     run_word,
-    status_view,
     subtask_lines,
+    tokens_view,
 )
 from fleet.read.subtask_view import AttemptView, SubtaskView, attempt_view, subtask_view
+
+MOVING: frozenset[RunStatus] = frozenset({"planning", "running", "draining"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +137,25 @@ class RunSnapshot:
 
     @cached_property
     def status(self) -> StatusView:
-        return status_view(self.state, self.now, alive=self.alive)
+        return _status(self)
 
     @cached_property
     def story(self) -> RunView:
         """It with the story of every incident."""
-        return run_view(self.state, self.now, alive=self.alive)
+        status, state = self.status, self.state
+        return RunView(
+            run=status.run,
+            state=status.state,
+            why=status.why,
+            goal=status.goal,
+            simulated=status.simulated,
+            rehearsal=status.rehearsal,
+            for_real=status.for_real,
+            subtasks=status.subtasks,
+            rates=status.incidents,
+            incidents=incident_views(state, self.now),
+            base_check=self.base_check,
+        )
 
     @cached_property
     def figures(self) -> RunFigures:
@@ -188,10 +231,28 @@ class RunSnapshot:
         """What of its plan waits for approval."""
         return plan_review(self.state)
 
-    @cached_property
-    def metrics(self) -> MetricFigures:
-        """What metrics show of it."""
-        return metric_figures(self.state, self.now, alive=self.alive)
+    @property
+    def seen_at(self) -> float:
+        """The time up to which it was at work: nothing grows older in a run that no process runs."""
+        return self.now if self.alive else self.last_at
+
+    @property
+    def moves(self) -> bool:
+        """Whether an engine works on it and it waits for no person."""
+        return self.word in MOVING and not (self.needs and not any(self.state.underway()))
+
+    @property
+    def is_planning(self) -> bool:
+        """Whether its planner is being called."""
+        return self.state.planning.open is not None
+
+    def phases(self) -> Mapping[Phase, int]:
+        """Its agents by what they are doing; empty if no process runs it."""
+        return Counter(agent_phases(self.state)) if self.alive else {}
+
+    def shown(self, face: Face) -> list[tuple[Figure, Value]]:
+        """The figures that a face shows of it."""
+        return [(figure, value) for figure in figures_of(face) if (value := figure.value(self)) is not None]
 
     @cached_property
     def questions(self) -> Mapping[QuestionId, QuestionView]:
@@ -228,16 +289,6 @@ class RunSnapshot:
         """The agents at work. A run without a process has none."""
         return agent_rows(self.state, order, is_reversed=is_reversed) if self.alive else ()
 
-    @property
-    def planner(self) -> PlannerCall | None:
-        """The call of its planner that is under way."""
-        return planner_call(self.state)
-
-    @property
-    def underway(self) -> Sequence[AttemptLine]:
-        """The attempts under way."""
-        return tuple(attempts_underway(self.state))
-
     @cached_property
     def outages(self) -> tuple[ServiceView, ...]:
         """Outages of the model service, whether a process waits or not."""
@@ -249,9 +300,13 @@ class RunSnapshot:
         return any(ladder.first is None for ladder in self.state.policy.rungs.values())
 
     @cached_property
-    def nodes(self) -> Sequence[NodeUseView]:
+    def nodes(self) -> tuple[NodeUseView, ...]:
         """The machines beside this one."""
         return node_views(self.state, alive=self.alive)
+
+    def is_connected(self, node: str) -> bool:
+        """Whether it is connected to a machine, drained or not."""
+        return not self.state.nodes[node].out
 
     @cached_property
     def waiting_for_machines(self) -> Mapping[SubtaskId, str]:
@@ -315,6 +370,10 @@ class RunSnapshot:
     def subtasks(self) -> tuple[SubtaskLine, ...]:
         """In plan order."""
         return subtask_lines(self.state, self.now)
+
+    def subtask_counts(self) -> Mapping[Status, int]:
+        """How many subtasks have each status."""
+        return status_counts(self.state, self.now)
 
     @cached_property
     def statuses(self) -> Mapping[SubtaskId, Status]:
@@ -442,3 +501,88 @@ def at_moment(run: RunSnapshot, now: float) -> RunSnapshot:
 def just_after(state: RunState) -> RunSnapshot:
     """A run at the moment of its last fact."""
     return RunSnapshot(state, state.last_at, alive=True)
+
+
+def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
+    return RunSnapshot(state, now, alive).status
+
+
+def _status(run: RunSnapshot) -> StatusView:
+    state, now, alive = run.state, run.now, run.alive
+    spending, base = spend_by_role(state), run.base_check
+    return StatusView(
+        run=state.run,
+        state=run.word,
+        why=state.ending_why,
+        paused_by=state.paused_by,
+        causes=base.causes,
+        advice=base.advice,
+        goal=state.plan.goal or state.goal,
+        repository=state.repository,
+        started_at=state.started_at,
+        plan_version=state.plan.version,
+        subtasks=dict(sorted(run.subtask_counts().items())),
+        landed=run.landed,
+        agents=AgentsView(running=state.working() if alive else 0, peak=state.peak, limit=state.policy.workers),
+        figures=figure_values("json", run),
+        commits=state.commits,
+        commits_tested=commits_tested(state),
+        landing=_landing_view(state),
+        incidents=run.incident_counts(),
+        tokens={role: tokens_view(spend) for role, spend in spending.items()},
+        cost_dollars=state.spent.dollars,
+        cost_by_role={role: spend.dollars for role, spend in spending.items()},
+        cost_in_doubt=state.doubt,
+        budget={
+            budget.unit: BudgetView(limit=budget.limit, left=round(budget.remaining, ROUNDED[budget.unit]))
+            for budget in run_budgets(state, now)
+        },
+        simulated=state.simulated,
+        rehearsal=state.rehearsal is not None,
+        for_real=state.for_real,
+        sandbox=state.sandbox,
+        seconds=round(state.seconds(now), 3),
+        service=run.outages if alive else (),
+        questions=tuple(run.questions.values()),
+        needs=kinds_of(run.needs),
+        ends_in_s=ends_in(state, now) if alive else None,
+        result_branch=state.result_branch if state.published else None,
+        base=state.base,
+        tip=state.tip,
+        gate=state.gate_command,
+        never_green=tuple(check.command for check in state.red_base),
+        warnings=tuple(state.warnings),
+        flat=is_flat(state.versions[0].plan) if state.versions else None,
+        plan_warnings=tuple(state.plan_warnings),
+        plan_values=dict(state.values),
+        waiting_for_approval={id_: tuple(objections(state, id_)) for id_ in open_for_approval(state)},
+        reviews=state.reviews,
+        reviewed=reviews_view(state),
+        nodes=run.nodes,
+        waiting_for_machines=run.waiting_for_machines,
+        planner=_planner_health(state, now),
+        estimates=run_estimates(state),
+        remaining=run.remaining,
+    )
+
+
+def _landing_view(state: RunState) -> LandingView:
+    return LandingView(
+        batches=state.landing.batches,
+        red=state.landing.red,
+        gate_runs=sum(tried.gate_runs for tried in state.landing.tested),
+        queued=len(state.landing.queue),
+        testing=len(state.landing.open_batches),
+        full=is_full(state),
+    )
+
+
+def _planner_health(state: RunState, now: float) -> PlannerHealth:
+    planning = state.planning
+    failing = planning.last_failure
+    return PlannerHealth(
+        calls=planning.calls,
+        failures_in_a_row=planning.failures,
+        last_failure=failing.summary if failing is not None else None,
+        next_try_s=round(max(0.0, planning.not_before - now), 1) if failing is not None else None,
+    )

@@ -1,6 +1,6 @@
 """A run for scripts and people: its status, and its incidents."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,28 +8,21 @@ from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.base.output import advice, key_lines
 from fleet.core.base.usage import Cost, Spend
 from fleet.core.facts.facts import CheckRun, Ending, Failure, Role, ServiceCondition, SetupRun, SubtaskEstimate
-from fleet.core.plans.parameters import is_flat
 from fleet.core.plans.plan import Subtask
 from fleet.core.policy.budget import outage_text, over_budget, run_budgets
 from fleet.core.policy.endings import is_idle, planner_is_lost
-from fleet.core.policy.landing import is_full
 from fleet.core.policy.planner_view import ROUNDED
-from fleet.core.policy.requests import awaits_approval, objections, open_for_approval
+from fleet.core.policy.requests import awaits_approval
 from fleet.core.state.state import Outage, Review, RunState
-from fleet.core.state.status import Phase, Progress, Status, is_refused, phase, progress, status_counts, statuses
+from fleet.core.state.status import Phase, Progress, Status, is_refused, statuses
 from fleet.core.state.subtasks import SubtaskState
-from fleet.read.agent_rows import NodeUseView, node_views, waiting_for_machines
-from fleet.read.costs import RemainingView, remaining_view, run_estimates, spend_by_role
-from fleet.read.incident_view import IncidentCounts, IncidentView, incident_counts, incident_views
+from fleet.read.agent_rows import NodeUseView
+from fleet.read.figures import FigureValues
+from fleet.read.incident_view import IncidentCounts, IncidentView
 from fleet.read.question_view import (
     NeedKind,
     QuestionView,
     ReviewsView,
-    ends_in,
-    kinds_of,
-    needed,
-    question_view,
-    reviews_view,
 )
 
 SubtaskStatus = Status
@@ -117,27 +110,6 @@ class ServiceView:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannerCall:
-    """A call of the planner that is under way."""
-
-    why: str
-    doing: str
-    said: str
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptLine:
-    """An attempt under way, in short."""
-
-    subtask: SubtaskId
-    phase: Phase
-    turn: int
-    doing: str
-    said: str
-    started_at: float
-
-
-@dataclass(frozen=True, slots=True)
 class SubtaskLine:
     """A subtask in short."""
 
@@ -196,6 +168,20 @@ class RunEnding:
 
 
 @dataclass(frozen=True, slots=True)
+class RemainingView:
+    """What is left of a run, if it continues as it did so far."""
+
+    landed: int
+    """Subtasks that have landed."""
+    subtasks: int
+    """Subtasks that are to land."""
+    seconds: float
+    """At work, until everything has landed."""
+    dollars: float | None
+    """What the whole run will have cost; null if the price of a call is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class StatusView:
     """The status of a run."""
 
@@ -222,8 +208,8 @@ class StatusView:
     landed: Progress
     """How many subtasks landed, of those that are to land."""
     agents: AgentsView
-    attempts: int
-    """Attempts that were started."""
+    figures: FigureValues
+    """The figures that have no other place, each under its own name: `fleet/read/figures.py` lists them."""
     commits: int
     """Commits that landed."""
     commits_tested: int
@@ -355,115 +341,9 @@ def run_word(state: RunState, now: float, *, alive: bool) -> RunStatus:
     return "planning" if not state.plan.subtasks else "running"
 
 
-def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
-    spending, base = spend_by_role(state), base_view(state)
-    return StatusView(
-        run=state.run,
-        state=run_word(state, now, alive=alive),
-        why=state.ending_why,
-        paused_by=state.paused_by,
-        causes=base.causes,
-        advice=base.advice,
-        goal=state.plan.goal or state.goal,
-        repository=state.repository,
-        started_at=state.started_at,
-        plan_version=state.plan.version,
-        subtasks=dict(sorted(status_counts(state, now).items())),
-        landed=progress(state),
-        agents=AgentsView(running=state.working() if alive else 0, peak=state.peak, limit=state.policy.workers),
-        attempts=state.attempts,
-        commits=state.commits,
-        commits_tested=commits_tested(state),
-        landing=_landing_view(state),
-        incidents=incident_counts(state.incidents),
-        tokens={role: tokens_view(spend) for role, spend in spending.items()},
-        cost_dollars=state.spent.dollars,
-        cost_by_role={role: spend.dollars for role, spend in spending.items()},
-        cost_in_doubt=state.doubt,
-        budget={
-            budget.unit: BudgetView(limit=budget.limit, left=round(budget.remaining, ROUNDED[budget.unit]))
-            for budget in run_budgets(state, now)
-        },
-        simulated=state.simulated,
-        rehearsal=state.rehearsal is not None,
-        for_real=state.for_real,
-        sandbox=state.sandbox,
-        seconds=round(state.seconds(now), 3),
-        service=outages(state, now) if alive else (),
-        questions=tuple(question_view(state, question, now, alive=alive) for question in state.open_questions()),
-        needs=kinds_of(needed(state, now, alive=alive)) if not state.ended else (),
-        ends_in_s=ends_in(state, now) if alive else None,
-        result_branch=state.result_branch if state.published else None,
-        base=state.base,
-        tip=state.tip,
-        gate=state.gate_command,
-        never_green=tuple(check.command for check in state.red_base),
-        warnings=tuple(state.warnings),
-        flat=is_flat(state.versions[0].plan) if state.versions else None,
-        plan_warnings=tuple(state.plan_warnings),
-        plan_values=dict(state.values),
-        waiting_for_approval={id_: tuple(objections(state, id_)) for id_ in open_for_approval(state)},
-        reviews=state.reviews,
-        reviewed=reviews_view(state),
-        nodes=node_views(state, alive=alive) if state.nodes else (),
-        waiting_for_machines=waiting_for_machines(state, now) if has_machines(state) else {},
-        planner=_planner_health(state, now),
-        estimates=run_estimates(state),
-        remaining=remaining_view(state, now, alive=alive),
-    )
-
-
-def _landing_view(state: RunState) -> LandingView:
-    return LandingView(
-        batches=state.landing.batches,
-        red=state.landing.red,
-        gate_runs=sum(tried.gate_runs for tried in state.landing.tested),
-        queued=len(state.landing.queue),
-        testing=len(state.landing.open_batches),
-        full=is_full(state),
-    )
-
-
-def has_machines(state: RunState) -> bool:
-    """Whether a subtask may have to wait for a machine; else nothing about nodes is computed."""
-    return bool(state.policy.machines.workers or state.subtasks.plan.labelled)
-
-
-def run_view(state: RunState, now: float, *, alive: bool) -> RunView:
-    return RunView(
-        run=state.run,
-        state=run_word(state, now, alive=alive),
-        why=state.ending_why,
-        goal=state.plan.goal or state.goal,
-        simulated=state.simulated,
-        rehearsal=state.rehearsal is not None,
-        for_real=state.for_real,
-        subtasks=dict(sorted(status_counts(state, now).items())),
-        rates=incident_counts(state.incidents),
-        incidents=incident_views(state, now),
-        base_check=base_view(state),
-    )
-
-
-def commits_tested(state: RunState) -> int:
-    """How many of the landed commits had their own tree tested, not only a later one."""
-    return sum(attempt.tested for subtask in state.subtasks.values() for attempt in subtask.attempts)
-
-
 def tokens_view(spend: Spend) -> TokensView:
     usage = spend.usage
     return TokensView(spend.calls, usage.input, usage.output, usage.cache_read, usage.cache_write)
-
-
-def planner_call(state: RunState) -> PlannerCall | None:
-    planning = state.planning
-    return PlannerCall(planning.why, planning.doing, planning.said) if planning.open is not None else None
-
-
-def attempts_underway(state: RunState) -> Iterator[AttemptLine]:
-    for subtask, attempt in state.underway():
-        what = attempt.turn, attempt.doing, attempt.said
-        yield AttemptLine(subtask.id, phase(attempt), *what, attempt.started_at)
 
 
 def subtask_lines(state: RunState, now: float) -> tuple[SubtaskLine, ...]:
@@ -475,17 +355,6 @@ def subtask_lines(state: RunState, now: float) -> tuple[SubtaskLine, ...]:
 def _subtask_line(spec: Subtask, subtask: SubtaskState, status: Status) -> SubtaskLine:
     attempts, unchanged = len(subtask.attempts), subtask.unchanged
     return SubtaskLine(spec.id, spec.title, status, attempts, subtask.parts, subtask.landed, unchanged)
-
-
-def _planner_health(state: RunState, now: float) -> PlannerHealth:
-    planning = state.planning
-    failing = planning.last_failure
-    return PlannerHealth(
-        calls=planning.calls,
-        failures_in_a_row=planning.failures,
-        last_failure=failing.summary if failing is not None else None,
-        next_try_s=round(max(0.0, planning.not_before - now), 1) if failing is not None else None,
-    )
 
 
 def outages(state: RunState, now: float) -> tuple[ServiceView, ...]:

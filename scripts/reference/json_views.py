@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from typing import get_args
 
 from fleet.core.base.usage import Cost
 from fleet.core.facts.facts import CheckRun, Failure, Report, SetupRun, Spread, SubtaskEstimate
@@ -27,6 +28,7 @@ from fleet.read import (
     run_view,
     subtask_view,
 )
+from fleet.read.figures import FigureValues, Kind, figures_of
 from scripts.reference.facts import COMMON, type_words
 from scripts.reference.page import code, table
 from scripts.reference.source import class_doc, field_docs, field_types
@@ -100,6 +102,14 @@ PARTS = (
 )
 FROM_FACTS = (CheckRun, SetupRun, Failure, Report, Cost, SubtaskEstimate, Spread)
 FROM_STATE = (Progress, Review, TestedBatch, Rung)
+NUMBERS: Mapping[Kind, str] = {
+    **dict.fromkeys(get_args(Kind), "float | None"),
+    "count": "int",
+    "flag": "bool",
+    "part": "tuple[int, int]",
+    "rate": "tuple[int, int]",
+}
+"""The types of figures."""
 PART_NAMES = frozenset(module.__name__ for module in PARTS)
 NOT_VIEWS = frozenset(
     {
@@ -113,7 +123,7 @@ NOT_VIEWS = frozenset(
         *(plan_views.SavedPlan, plan_views.PlanReview, plan_views.PendingSubtask, causes.Cause),
         *(run_view.RunEnding, incident_view.IncidentRow, question_view.Needed, question_view.Approval),
         *(costs.Amounts, costs.CostlySubtask, costs.CostView),
-        *(question_view.QuestionLine, run_view.PlannerCall, run_view.AttemptLine, run_view.SubtaskLine),
+        *(question_view.QuestionLine, run_view.SubtaskLine),
     }
 )
 ERRORS = frozenset({question_view.ErrorView, question_view.FailedView})
@@ -170,6 +180,9 @@ def rows(view: type) -> list[tuple[str, str, str]]:
     meanings = {name: text for base in bases for name, text in field_docs(base).items()}
     found = []
     for field in fields(view):
+        if field.type is FigureValues:
+            found += [(code(each.name), _type(NUMBERS[each.kind]), each.help) for each in figures_of("json")]
+            continue
         key = field.name.removesuffix("_")
         meaning = meanings.get(field.name) or SAME.get(key) or COMMON.get(key, "")
         found.append((code(key), _type(types[field.name]), meaning))

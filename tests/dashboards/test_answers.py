@@ -22,8 +22,7 @@ from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.read.base_view import dump_view
 from fleet.read.report_data import report_data
-from fleet.read.run import RunSnapshot, just_after
-from fleet.read.run_view import status_view
+from fleet.read.run import RunSnapshot, just_after, status_view
 from fleet.read.subtask_view import subtask_view
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import HOSTILE, hostile_run, problems

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dashboards.text.tables import status_lines
-from fleet.read.run_view import status_view
+from fleet.read.run import status_view
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Json, Stage, landed, script, subtask
 

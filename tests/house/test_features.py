@@ -172,6 +172,7 @@ class Hello(ReadOnlyTool[Arguments]):
     async def look(self, repository: Repository, arguments: Arguments) -> str:
         return f"hello, {len(await repository.list_files(None))} files"
 '''
+FIGURE = '    Figure("hello", "count", "How often it said hello.", lambda run: 41 + 1),\n'
 ENTRY = '    "hello": Feature(verbs={"Look": {"hello": Verb("hello.verbs:hello", "machine", "Say hello.")}}),\n'
 RECIPES: dict[str, dict[str, dict[str, str]]] = {
     "a feature": {
@@ -190,13 +191,38 @@ RECIPES: dict[str, dict[str, dict[str, str]]] = {
             "PLANNER_TOOLS: dict[str, type[ReadOnlyTool[Any]]] = {\n": '    "hello": Hello,\n',
         },
     },
+    "a figure in the status": {"fleet/read/figures.py": {"FIGURES = (\n": FIGURE}},
 }
 """By recipe of `docs/architecture.md`: for each file, what is added after which line; after nothing: the whole file."""
 ASKED = "from agents.tools.registry import PLANNER_TOOLS; print(PLANNER_TOOLS['hello'].description)"
+SHOWN = """
+from dashboards.metrics.gauges import RunsSnapshot, samples
+from dashboards.metrics.tally import Tally
+from dashboards.run_follower import WatchedRun
+from dashboards.terminal.base_screen import header_lines
+from dashboards.text.tables import status_lines
+from dashboards.web.rendering import environment
+from dashboards.web.run_page import numbers_of
+from fleet.read.base_view import dump_view
+from fleet.read.run import RunSnapshot
+from tests.dashboards.feeds import MemoryFeed
+from tests.fleet.core.story import Story, plan_of
+
+story = Story(plan=plan_of("api"))
+run = WatchedRun(MemoryFeed(story.facts), lambda: story.now)
+run.catch_up(9)
+it = RunSnapshot(story.state, story.now, alive=True)
+print(dump_view(it.status)["hello"])
+print(*(line for line in status_lines(it.status) if "hello" in line))
+print("hello 42" in "".join(text for line in header_lines(run, it, 200) for text, _ in line))
+print("<dt>Hello</dt><dd><b>42</b>" in environment().get_template("parts/numbers.html").render(numbers_of(run, it)))
+print(*(value for name, _, value in samples(RunsSnapshot(story.now, [it], {}), Tally()) if name == "fleet_run_hello"))
+"""
 SEEN: dict[str, tuple[tuple[str, ...], str]] = {
     "a feature": (("-m", "fleet", "hello"), "hello\n"),
     "a key of the program itself": (("-m", "fleet", "config", "get", "landing.hello"), "3\n"),
     "a tool of the planner": (("-c", ASKED), "Says hello.\n"),
+    "a figure in the status": (("-c", SHOWN), "42\n  hello      42\nTrue\nTrue\n42\n"),
 }
 """What shows that it works."""
 

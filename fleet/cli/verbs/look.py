@@ -39,8 +39,8 @@ from fleet.core.base.output import parse_json
 from fleet.core.history.evolve import Follower
 from fleet.errors import FleetError, UsageError
 from fleet.read.base_view import dump_view
-from fleet.read.run import RunSnapshot, just_after
-from fleet.read.run_view import LogView, StatusView, status_view
+from fleet.read.run import RunSnapshot, just_after, status_view
+from fleet.read.run_view import LogView, StatusView
 from fleet.read.subtask_view import DiffView
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, all_runs, find_run, git_folder, is_same_repository, readable_runs, runs_dir

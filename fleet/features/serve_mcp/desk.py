@@ -28,7 +28,7 @@ from fleet.features.serve_mcp import arguments as a
 from fleet.read.base_view import View, dump_view
 from fleet.read.plan_views import RunPlanView
 from fleet.read.question_view import RequestView, needed, review_view
-from fleet.read.run_view import run_view, status_view
+from fleet.read.run import RunSnapshot
 from fleet.read.subtask_view import subtask_view
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, git_folder, runs_by_start
@@ -102,14 +102,14 @@ class Desk:
 
     async def status(self, given: a.OfRun) -> Data:
         folder, state = await self._read(given.run)
-        return dump_view(status_view(state, time.time(), alive=folder.alive))
+        return dump_view(RunSnapshot(state, time.time(), folder.alive).status)
 
     async def show(self, given: a.Show) -> Data:
         folder, state = await self._read(given.run)
         if given.subtask is not None:
             return dump_view(subtask_view(state, common.find_subtask(state, given.subtask), time.time()))
         if given.what == "incidents":
-            return dump_view(run_view(state, time.time(), alive=folder.alive))
+            return dump_view(RunSnapshot(state, time.time(), folder.alive).story)
         return dump_view(RunPlanView(state.run, state.plan.version, state.plan))
 
     async def diff(self, given: a.Diff) -> Data:

@@ -17,8 +17,8 @@ from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.state.state import RunState
 from fleet.ports.agents import CallGauges, RemainingQuota
-from fleet.read.metric_figures import Transition
 from fleet.read.run import RunSnapshot
+from fleet.read.run_reader import Step
 from fleet.read.run_view import RunStatus
 from tests.fleet.core.pretend import Pretend
 from tests.fleet.core.story import Story, connected, plan_of
@@ -37,7 +37,7 @@ def counted(facts: list[f.Fact], tally: Tally | None = None) -> tuple[Tally, Run
     tally, state = tally or Tally(), None
     for fact in facts:
         before, state = state, evolve(state, fact)
-        tally.take(Transition(before, fact, state))
+        tally.take(Step(before, fact, state))
     assert state is not None
     return tally, state
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.read.run_view import status_view
+from fleet.read.run import status_view
 from tests.fleet.core.story import Story, failure, plan_of
 
 

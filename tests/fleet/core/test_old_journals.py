@@ -11,7 +11,7 @@ from fleet.core.history.evolve import evolve
 from fleet.core.policy.planner_view import planner_state
 from fleet.core.state.state import RunState
 from fleet.core.state.status import statuses
-from fleet.read.run_view import status_view
+from fleet.read.run import status_view
 
 JOURNALS = Path(__file__).parent / "journals"
 T = 1_700_000_000.0

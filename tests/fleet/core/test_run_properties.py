@@ -21,7 +21,7 @@ from fleet.core.plans.plan import find_cycle
 from fleet.core.policy.planner_view import planner_state
 from fleet.core.state.state import RunState
 from fleet.core.state.status import area_depth
-from fleet.read.run_view import status_view
+from fleet.read.run import status_view
 from tests.effort import examples
 from tests.fleet.core.pretend import Pretend
 

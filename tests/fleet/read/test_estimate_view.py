@@ -22,7 +22,7 @@ from fleet.read.costs import (
 )
 from fleet.read.plan_views import plan_review
 from fleet.read.report_data import report_data
-from fleet.read.run_view import status_view
+from fleet.read.run import status_view
 from tests.fleet.core.story import Story, plan_of
 
 PAST = SubtaskEstimate(

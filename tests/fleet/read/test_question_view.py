@@ -6,7 +6,8 @@ from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.requests import fact_of
 from fleet.read.question_view import kinds_of, needed, question_view
-from fleet.read.run_view import run_word, status_view
+from fleet.read.run import status_view
+from fleet.read.run_view import run_word
 from tests.fleet.core.story import Story, plan_of
 
 

@@ -8,7 +8,7 @@ from fleet.core.plans.limits import Policy
 from fleet.core.plans.revision import Revision
 from fleet.read.base_view import dump_view
 from fleet.read.incident_view import EVIDENCE, IncidentView, excerpt, incident_counts, incident_view, rate_of
-from fleet.read.run_view import run_view
+from fleet.read.run import RunSnapshot
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story, plan_of
 
@@ -190,7 +190,7 @@ def test_rates_come_with_what_they_are_rates_of() -> None:
 
 def test_a_run_is_shown_with_its_rates_and_every_story() -> None:
     story = climbed()
-    view = dump_view(run_view(story.state, story.now, alive=False))
+    view = dump_view(RunSnapshot(story.state, story.now, alive=False).story)
     assert json.loads(json.dumps(view)) == view
     assert view["rates"]["by_strategy"]["alternative"] == {"closed": 1, "recovered": 1, "unrecovered": 0, "rate": 1.0}
     assert [one["number"] for one in view["incidents"]] == [1]

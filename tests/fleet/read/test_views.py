@@ -11,7 +11,8 @@ from fleet.core.plans.limits import Policy
 from fleet.core.policy.planner_view import PlannerState, SubtaskEntry, planner_state
 from fleet.core.state.status import Status
 from fleet.read.base_view import dump_view
-from fleet.read.run_view import AgentsView, run_word, status_view
+from fleet.read.run import status_view
+from fleet.read.run_view import AgentsView, run_word
 from fleet.read.subtask_view import subtask_view
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story, failure, plan_of

@@ -6,7 +6,7 @@ from fleet.core.facts import facts as f
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.read.agent_rows import waiting_for_machines
 from fleet.read.incident_view import EVIDENCE, excerpt
-from fleet.read.run_view import status_view
+from fleet.read.run import status_view
 from fleet.read.subtask_view import subtask_view
 from tests.fleet.core.story import Story, connected, plan_of
 

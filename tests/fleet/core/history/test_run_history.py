@@ -5,7 +5,7 @@ import pytest
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.budget import outage_text
-from fleet.read.run_view import status_view
+from fleet.read.run import status_view
 from tests.fleet.core.story import Story, plan_of
 
 POLICY = Policy(service_wait_s=100)

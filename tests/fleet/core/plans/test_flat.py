@@ -5,7 +5,7 @@ from fleet.core.plans.parameters import flat_plan, flat_revision, is_flat, merge
 from fleet.core.plans.plan import PLANNER, Plan
 from fleet.core.plans.revision import Revision
 from fleet.core.policy.planner_view import planner_state
-from fleet.read.run_view import status_view
+from fleet.read.run import status_view
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story, plan_of
 

@@ -8,7 +8,8 @@ from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.budget import refusal, run_budgets
 from fleet.core.policy.planner_view import planner_state
-from fleet.read.run_view import run_word, status_view
+from fleet.read.run import status_view
+from fleet.read.run_view import run_word
 from tests.fleet.core.story import Story, plan_of
 
 CALL = Cost(calls=1, tokens=1000, dollars=0.02)

@@ -15,7 +15,7 @@ from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.trust import NodeTrust
 from fleet.engine.this_machine import LocalNode
 from fleet.ports.worktrees import EffectError
-from fleet.read.run_view import status_view
+from fleet.read.run import status_view
 from fleet.read.subtask_view import subtask_view
 from tests.fleet.core.pretend import subtask_of
 from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
