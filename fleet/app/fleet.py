@@ -34,7 +34,7 @@ from fleet.core.facts.facts import CancelRequested, RunReopened
 from fleet.core.history.evolve import OnFact, evolve
 from fleet.core.plans.limits import HERE, Policy, Reviewing
 from fleet.core.plans.parameters import flat_plan
-from fleet.core.plans.plan import Plan
+from fleet.core.plans.plan import PLANNER, Plan
 from fleet.core.policy.planner_view import planner_state
 from fleet.core.policy.requests import missing_rollback
 from fleet.core.state.state import RunState
@@ -150,6 +150,18 @@ class Fleet:
         """Raise `FleetError` if models can't be called, unless programs alone can continue this run."""
         programs_may_do = state.given and not state.plan.asks_for_reviews
         self.wiring.require_models(open_workers(state) if programs_may_do else None)
+
+    def require_workers_for(self, state: RunState) -> None:
+        """Raise `UsageError` if unfinished subtasks name workers that are not configured here."""
+        if state.rehearsal is not None and not state.for_real:
+            return  # it replays history, with a worker of its own
+        needed = open_workers(state) - {PLANNER}
+        missing = sorted(needed - (self.wiring.known.workers or needed))
+        if missing:
+            raise UsageError(
+                f"{state.run} still needs the worker {', '.join(missing)}, which is not configured here; "
+                f"if the run was started with --config FILE, resume it with: fleet resume {state.run} --config FILE"
+            )
 
     async def make_way(self, name: str | None) -> None:
         """Remove a refused run of the name that a new run is given: nothing was done in it."""

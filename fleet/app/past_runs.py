@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from agents.models.client import is_simulated
 from fleet.config.schema import Config
 from fleet.core.facts import facts as f
-from fleet.core.state.state import RungKey
 from fleet.errors import FleetError
 from fleet.read.costs import LandedSubtask, estimates_of, landed_subtasks
 from fleet.runs.journal import Journal
@@ -49,7 +48,7 @@ def past_evidence(
     """What the latest runs of the same kind say, added up."""
     past = _past_runs(state_dir, repository, simulated=simulated, most_runs=most_runs, most_facts=most_facts)
     runs = [run for run in past if run.tallies or run.landed]
-    tallies: dict[RungKey, f.RungTally] = {}
+    tallies: dict[tuple[object, ...], f.RungTally] = {}
     for tally in (tally for run in runs for tally in run.tallies):
         key = (tally.worker, tally.model, tally.effort, tally.size)
         tallies[key] = _sum(tallies[key], tally) if key in tallies else tally

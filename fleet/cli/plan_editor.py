@@ -47,10 +47,9 @@ from fleet.core.plans.lint import grade_plan
 from fleet.core.plans.parameters import example_settings, read_parameters
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Known, revision_between
-from fleet.core.state.state import RunState
-from fleet.core.state.status import split_or_dropped
 from fleet.errors import FleetError, UsageError
 from fleet.read.plan_views import EditedPlanView, plan_diff
+from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.run_folder import RunFolder, all_runs, find_run, root_of
 
 Checked = TypeVar("Checked")
@@ -58,30 +57,31 @@ Checked = TypeVar("Checked")
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
-def revision_from(state: RunState, path: Path, settings: Mapping[str, str] = _NO_SETTINGS) -> PlanRevised | None:
+def revision_from(run: RunSnapshot, path: Path, settings: Mapping[str, str] = _NO_SETTINGS) -> PlanRevised | None:
     """The revision from the run's plan to the one in a file; None if they are equal. Raises `UsageError`."""
-    wiring = Wiring(configuration_of(state, secrets=False).config, current())
-    plan = load_plan(path, wiring.known.beside(state.plan), settings)
-    plan = plan if plan.goal else plan.model_copy(update={"goal": state.plan.goal})
-    revision = revision_between(state.plan, plan, why=f"edited by {user()}", without=split_or_dropped(state))
+    wiring = Wiring(configuration_of(run.state, secrets=False).config, current())
+    plan = load_plan(path, wiring.known.beside(run.plan), settings)
+    plan = plan if plan.goal else plan.model_copy(update={"goal": run.plan.goal})
+    revision = revision_between(run.plan, plan, why=f"edited by {user()}", without=run.split_or_dropped)
     if isinstance(revision, str):
         raise UsageError(revision)
     if not revision.changes_plan:
         return None
     request = PlanRevised(at=time.time(), call=None, by=user(), revision=revision)
-    check_request(state, request)
+    check_request(run.state, request)
     return request
 
 
-def edit_plan(state: RunState) -> PlanRevised | None:
+def edit_plan(run: RunSnapshot) -> PlanRevised | None:
     """The revision that a person makes in an editor; None if nothing changed."""
-    return _edit(dump_plan(state.plan, toml=True), "plan.toml", lambda path: revision_from(state, path))
+    return _edit(dump_plan(run.plan, toml=True), "plan.toml", lambda path: revision_from(run, path))
 
 
-def with_warnings(state: RunState) -> RunState:
-    """The state with the linter's warnings about its plan."""
-    warnings = grade_plan(state.plan, without=split_or_dropped(state)).all
-    return evolve(state, PlanGraded(at=state.last_at, version=state.plan.version, warnings=warnings))
+def revised_run(run: RunSnapshot, revised: PlanRevised) -> RunSnapshot:
+    """The run once its plan is revised, with the linter's warnings about the plan."""
+    after = just_after(evolve(run.state, revised))
+    warnings = grade_plan(after.plan, without=after.split_or_dropped).all
+    return just_after(evolve(after.state, PlanGraded(at=after.last_at, version=after.plan.version, warnings=warnings)))
 
 
 def edit_run(folder: RunFolder, *, as_json: bool) -> None:
@@ -92,17 +92,18 @@ def edit_run(folder: RunFolder, *, as_json: bool) -> None:
             f"an editor needs a terminal; write the plan with `fleet plans show fleet/{run} --json > plan.json`, "
             f"change it, and submit it with `fleet approve {run} --plan plan.json`"
         )
-    state = folder.requested_state()
-    if state.ended:
+    before = just_after(folder.requested_state())
+    if before.figures.is_over:
         raise UsageError(f"{run} has ended", hint=f"keep its plan with `fleet plans save {run} NAME`, and edit that")
-    request = edit_plan(state)
+    request = edit_plan(before)
     if request is None:
         _say_unchanged("the plan", run, as_json=as_json)
         return
-    after = evolve(state, request).plan
+    revised = revised_run(before, request)
+    after = revised.plan
     if not as_json:
-        show(safe(line, limit=300) for line in plan_diff(state.plan, after))
-        show(note_lines(grade_plan(after, without=split_or_dropped(state)).all))
+        show(safe(line, limit=300) for line in plan_diff(before.plan, after))
+        show(note_lines(revised.status.plan_warnings))
     message = f"version {after.version} of the plan submitted; `fleet approve {run}` starts it"
     make_request(folder, request, message, as_json=as_json)
 

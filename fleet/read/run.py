@@ -40,7 +40,16 @@ from fleet.core.state.status import (
     statuses,
 )
 from fleet.core.state.subtasks import Set
-from fleet.read.agent_rows import AgentOrder, AgentRow, NodeUseView, agent_rows, node_views, waiting_for_machines
+from fleet.read.agent_rows import (
+    AgentOrder,
+    AgentRow,
+    NodeStatus,
+    NodeUseView,
+    agent_rows,
+    node_status,
+    node_views,
+    waiting_for_machines,
+)
 from fleet.read.costs import CostBook, CostView, cost_view, remaining_view, run_estimates, spend_by_role
 from fleet.read.figures import Face, Figure, RunFigures, Value, figure_values, figures_of, run_figures
 from fleet.read.incident_view import (
@@ -198,6 +207,16 @@ class RunSnapshot:
         """The result that is landed again, if that is what it does."""
         return self.state.relanding
 
+    @property
+    def low_budget(self) -> str:
+        """Which of its budgets is nearly used; empty if none is."""
+        return self.state.low
+
+    @property
+    def engine(self) -> int | None:
+        """The number of the engine that began to work on it and has not stopped; None if there is none."""
+        return self.state.epoch if self.state.engine_since is not None else None
+
     # ---- people
 
     @cached_property
@@ -221,10 +240,18 @@ class RunSnapshot:
     @property
     def asks_about_plan(self) -> bool:
         """Whether a person has to decide now: after the rules have, and not while the planner revises."""
+        return self.may_ask and self.plan_waits
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether a person may be asked something: an engine runs it, and it is not about to stop."""
         state = self.state
-        if state.engine_since is None or state.ended or state.cancelled or state.draining:
-            return False
-        return self.awaits_approval and not is_being_revised(state)
+        return not (state.engine_since is None or state.ended or state.cancelled or state.draining)
+
+    @property
+    def plan_waits(self) -> bool:
+        """Whether subtasks wait for approval, and the planner is not about to change them."""
+        return self.awaits_approval and not is_being_revised(self.state)
 
     @cached_property
     def review(self) -> PlanReview:
@@ -263,6 +290,11 @@ class RunSnapshot:
         """The open question about a subtask, if there is one."""
         subtask = self.state.subtasks.get(id_)
         return self._question(subtask.question) if subtask is not None and subtask.question is not None else None
+
+    def question_named(self, name: str) -> QuestionId:
+        """The question of this name, however it is written; the name itself if there is none."""
+        known = (id_ for id_ in self.state.questions if id_.lower() == name.lower())
+        return next(known, QuestionId(name))
 
     def question_lines(self) -> list[QuestionLine]:
         """The open questions in short."""
@@ -303,6 +335,11 @@ class RunSnapshot:
     def nodes(self) -> tuple[NodeUseView, ...]:
         """The machines beside this one."""
         return node_views(self.state, alive=self.alive)
+
+    @property
+    def node_statuses(self) -> Mapping[str, NodeStatus]:
+        """Those of all machines that it ever had."""
+        return {name: node_status(self.state.nodes, node) for name, node in self.state.nodes.items()}
 
     def is_connected(self, node: str) -> bool:
         """Whether it is connected to a machine, drained or not."""

@@ -161,6 +161,7 @@ class RunEnding:
     word: str
     """The same; `refused` if it ended before anything was done."""
     why: str
+    at: float
     is_good: bool
     """Whether everything landed."""
     refusal: BaseView | None
@@ -316,8 +317,9 @@ def run_ending(state: RunState) -> RunEnding | None:
     if state.ending is None:
         return None
     refusal = base_view(state) if is_refused(state) else None
+    at = state.ended_at or state.last_at
     word = "refused" if refusal is not None else state.ending
-    return RunEnding(state.ending, word, state.ending_why, state.ending == "landed", refusal)
+    return RunEnding(state.ending, word, state.ending_why, at, state.ending == "landed", refusal)
 
 
 def run_word(state: RunState, now: float, *, alive: bool) -> RunStatus:

@@ -1,34 +1,28 @@
-"""Modules outside the core, the engine and the read model that read the state of a run. The list only gets shorter."""
+"""Modules outside the core, the engine and the read model that read the state of a run, each with its reason.
+
+The list only gets shorter. Whoever looks at a run asks `fleet/read`.
+"""
 
 READS_STATE = {
-    "fleet/app/fleet.py",
-    "fleet/app/past_runs.py",
-    "fleet/app/wiring.py",
-    "fleet/cli/common.py",
-    "fleet/cli/live/terminal_data.py",
-    "fleet/cli/plan_editor.py",
-    "fleet/cli/verbs/begin.py",
-    "fleet/features/audit/audit.py",
-    "fleet/features/audit/audit_view.py",
-    "fleet/features/forge/pull_requests.py",
-    "fleet/features/forge/tending.py",
-    "fleet/features/merge/relanding.py",
-    "fleet/features/merge/taking.py",
-    "fleet/features/serve_acp/agent.py",
-    "fleet/features/serve_acp/people.py",
-    "fleet/features/serve_acp/shown.py",
-    "fleet/features/serve_acp/slash_commands.py",
-    "fleet/features/serve_mcp/desk.py",
-    "fleet/features/notify/causes.py",
-    "fleet/features/rehearse/carry_out.py",
-    "fleet/features/rehearse/past_tasks.py",
-    "fleet/features/rehearse/rehearsal_view.py",
-    "fleet/features/rehearse/rehearsing.py",
-    "fleet/features/nodes/manager_side.py",
-    "fleet/features/nodes/placement.py",
-    "fleet/features/nodes/remote_node.py",
-    "fleet/features/nodes/verbs.py",
-    "fleet/ports/journal.py",
-    "fleet/runs/follow.py",
-    "fleet/runs/run_folder.py",
+    # passes it on
+    "fleet/ports/journal.py": "the port through which the engine gets it",
+    "fleet/runs/run_folder.py": "folds the facts of a journal into it",
+    "fleet/runs/follow.py": "folds the facts of many journals, and counts the runs that ended",
+    "fleet/cli/common.py": "loads it for verbs, with the configuration that the run began with",
+    # creates, resumes or lands runs, as a part of the engine
+    "fleet/app/fleet.py": "creates and resumes runs",
+    "fleet/app/wiring.py": "gives the engine of a run the reviews that its facts ask for",
+    "fleet/features/merge/relanding.py": "makes the plan of a run that lands a result again",
+    "fleet/features/merge/taking.py": "creates and resumes such runs",
+    "fleet/features/forge/pull_requests.py": "cuts a result into commits of their own, each with its pin",
+    "fleet/features/nodes/manager_side.py": "opens the nodes of a run for its engine",
+    "fleet/features/nodes/placement.py": "decides where an attempt works",
+    "fleet/features/nodes/remote_node.py": "says why a node takes no attempt",
+    "fleet/features/rehearse/carry_out.py": "creates and resumes rehearsals",
+    "fleet/features/rehearse/past_tasks.py": "takes the place of workers and judges in a rehearsal",
+    "fleet/features/rehearse/rehearsing.py": "compares what landed with the commits of history",
+    # shows what no other face does
+    "fleet/features/rehearse/rehearsal_view.py": "shows facts that only rehearsals have",
+    "fleet/features/audit/audit.py": "judges each fact against what was true before it",
+    "fleet/features/audit/audit_view.py": "shows reviews and attempts of a commit as they were when it landed",
 }

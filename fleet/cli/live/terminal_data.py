@@ -20,19 +20,18 @@ from fleet.core.base.ids import RunId, Sha, is_slug
 from fleet.core.facts.facts import Fact
 from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
-from fleet.core.state.state import RunState
 from fleet.errors import FleetError
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, all_runs, find_run
 from worktrees.leases.gc import stored_copy, stored_diff
 
-MakeFleet = Callable[[RunState], Fleet]
+MakeFleet = Callable[[RunFolder], Fleet]
 """The `Fleet` that resumes a run; raises `FleetError` if that is not possible."""
 
 
-def read_only(state: RunState) -> Fleet:
+def read_only(folder: RunFolder) -> Fleet:
     """A `MakeFleet` for those who only look."""
-    raise FleetError(f"{state.run} is open read-only")
+    raise FleetError(f"{folder.run} is open read-only")
 
 
 class FolderFeed:
@@ -98,9 +97,8 @@ class FolderFeed:
 
     def resume(self) -> str | None:
         try:
-            state = self._folder.state()
-            fleet = self._fleet(state)
-            fleet.require_models_for(state)
+            fleet = self._fleet(self._folder)
+            fleet.require_models_for(self._folder.state())
             withdraw_cancel(self._folder)
             self._background.start(fleet)
         except FleetError as error:
@@ -109,8 +107,8 @@ class FolderFeed:
 
     def read_plan(self, path: Path) -> Plan | str:
         try:
-            state = self._folder.state()
-            return load_plan(path, self._fleet(state).wiring.known.beside(state.plan))
+            plan = self._folder.state().plan
+            return load_plan(path, self._fleet(self._folder).wiring.known.beside(plan))
         except FleetError as error:
             return str(error)
 
@@ -150,7 +148,7 @@ class FolderLibrary:
 def library_of(state_dir: Path, *, background: Background | None = None, run: str = "") -> FolderLibrary:
     """All runs, which can be resumed from here with the configuration that they began with."""
     return FolderLibrary(
-        state_dir, lambda state: Fleet(configuration_of(state), current()), background=background, run=run
+        state_dir, lambda folder: Fleet(configuration_of(folder.state()), current()), background=background, run=run
     )
 
 

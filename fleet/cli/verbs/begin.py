@@ -12,7 +12,7 @@ import typer
 
 from dashboards.text.plan_review import comparable_lines, plan_lines, run_estimate_lines
 from dashboards.text.tables import limits_lines
-from fleet.app.fleet import Fleet, Order, open_workers, player_of, withdraw_cancel
+from fleet.app.fleet import Fleet, Order, player_of, withdraw_cancel
 from fleet.app.input_files import GivenEpic, GivenPlan, dump_plan, read_epic
 from fleet.app.past_runs import read_evidence
 from fleet.cli import common
@@ -47,12 +47,11 @@ from fleet.config.load import Loaded
 from fleet.core.facts import facts as f
 from fleet.core.facts.facts import Ending, LimitsChanged
 from fleet.core.plans.parameters import flat_plan
-from fleet.core.plans.plan import PLANNER
-from fleet.core.state.state import RunState
 from fleet.errors import UsageError
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES
 from fleet.read.costs import EstimateView, estimate_view, plan_estimates
+from fleet.read.run import RunSnapshot, just_after
 from fleet.read.run_view import limits_view
 from fleet.runs.journal import Holder, locked_message
 from fleet.runs.run_folder import RunFolder
@@ -383,11 +382,11 @@ def resume(
     folder = common.run_to_change(run, named, repo, yes=yes)
     state, holder = folder.state(), folder.holder
     limits = limits_of(workers=workers, budget=budget, minutes=minutes, tokens=tokens, attempts=attempts)
-    requests = _requests(state, holder, {**limits, "allow_red_base": allow_red_base or None})
+    requests = _requests(just_after(state), holder, {**limits, "allow_red_base": allow_red_base or None})
     how: dict[str, str | bool | None] = {"sandbox": sandbox, "setup_network": setup_network, "not_between": not_between}
     given = flags(None, base_url=base_url, metrics=metrics, otlp=otlp, **how)
     fleet = Fleet(common.configuration_of(state, config, given), current()).of_run(state)
-    _check_workers(fleet, state)
+    fleet.require_workers_for(state)
     fleet.require_models_for(state)
     if holder is None:
         withdraw_cancel(folder)
@@ -405,35 +404,22 @@ def resume(
     raise typer.Exit(exit_code(work_and_show(fleet, folder, display)))
 
 
-def _requests(state: RunState, holder: Holder | None, limits: Limits) -> list[f.LimitsChanged | f.Unpaused]:
+def _requests(run: RunSnapshot, holder: Holder | None, limits: Limits) -> list[f.LimitsChanged | f.Unpaused]:
     """What is requested of the run, checked. Raises `UsageError` if there is nothing to resume."""
     now, by = time.time(), user()
-    requests: list[f.LimitsChanged | f.Unpaused] = [f.Unpaused(at=now, by=by)] if state.paused else []
+    requests: list[f.LimitsChanged | f.Unpaused] = [f.Unpaused(at=now, by=by)] if run.figures.is_paused else []
     if any(value is not None for value in limits.values()):
         if holder is not None:
             options = "--workers N, --budget USD, --minutes, --tokens or --attempts"
             raise UsageError(
-                f"{state.run} is running, so there is nothing to resume",
-                hint=f"`fleet limits {state.run}` with {options}",
+                f"{run.run} is running, so there is nothing to resume",
+                hint=f"`fleet limits {run.run}` with {options}",
             )
         requests.append(f.LimitsChanged(at=now, by=by, **limits))
-    if holder is None and state.ending == "landed" and state.rehearsal is None:
-        raise UsageError(f"{state.run} has landed", hint=f"take its result with `fleet merge {state.run}`")
+    if holder is None and run.ending is not None and run.ending.is_good and not run.figures.rehearsal:
+        raise UsageError(f"{run.run} has landed", hint=f"take its result with `fleet merge {run.run}`")
     if holder is not None and not requests:
-        raise UsageError(locked_message(state.run, holder))
+        raise UsageError(locked_message(run.run, holder))
     for request in requests:
-        common.check_request(state, request)
+        common.check_request(run.state, request)
     return requests
-
-
-def _check_workers(fleet: Fleet, state: RunState) -> None:
-    """Raise `UsageError` if unfinished subtasks name workers that are not configured here."""
-    if state.rehearsal is not None and not state.for_real:
-        return  # it replays history, with a worker of its own
-    needed = open_workers(state) - {PLANNER}
-    missing = sorted(needed - (fleet.wiring.known.workers or needed))
-    if missing:
-        raise UsageError(
-            f"{state.run} still needs the worker {', '.join(missing)}, which is not configured here; "
-            f"if the run was started with --config FILE, resume it with: fleet resume {state.run} --config FILE"
-        )

@@ -16,8 +16,8 @@ from fleet.cli.plan_editor import (
     parse_settings,
     plan_library,
     plan_names,
+    revised_run,
     revision_from,
-    with_warnings,
 )
 from fleet.config.environment import user
 from fleet.core.base.ids import SubtaskId
@@ -30,10 +30,9 @@ from fleet.core.facts.facts import (
     QuestionAnswered,
     RetryRequested,
 )
-from fleet.core.history.evolve import evolve
 from fleet.errors import UsageError
-from fleet.read.plan_views import plan_review
 from fleet.read.question_view import review_view, when_read
+from fleet.read.run import just_after
 
 Only = Annotated[
     list[str] | None,
@@ -81,25 +80,25 @@ def approve(
     if sets and plan is None:
         raise UsageError("--set sets a parameter of a plan", hint="name the plan with --plan")
     folder = common.run_to_change(run, named, repo, yes=yes)
-    state = folder.requested_state()
-    revised = edit_plan(state) if edit else None
+    it = just_after(folder.requested_state())
+    revised = edit_plan(it) if edit else None
     if plan is not None:
-        path = plan_library(Path(state.repository)).plan(plan)
-        revised = revision_from(state, path, parse_settings(sets))
+        path = plan_library(Path(it.figures.repository)).plan(plan)
+        revised = revision_from(it, path, parse_settings(sets))
     if revised is not None:
-        state = with_warnings(evolve(state, revised))
+        it = revised_run(it, revised)
     subtasks = tuple(only) if only else None
-    approved = PlanApproved(at=time.time(), version=state.plan.version, by=user(), subtasks=subtasks)
-    common.check_request(state, approved)
+    approved = PlanApproved(at=time.time(), version=it.plan.version, by=user(), subtasks=subtasks)
+    common.check_request(it.state, approved)
     if not as_json:
-        common.show(review_lines(plan_review(state), only))
+        common.show(review_lines(it.review, only))
     if not (yes or as_json or dry_run) and not _says_yes(approved):
         typer.echo(f"{folder.run}: nothing was approved or changed; the plan stays pending")
         raise typer.Exit(NOT_APPROVED)
     if not dry_run:
         common.send_requests(folder, *([revised] if revised is not None else []), approved)
     if as_json:
-        common.show_json(review_view(state, approved, done=not dry_run, alive=folder.alive))
+        common.show_json(review_view(it.state, approved, done=not dry_run, alive=folder.alive))
     elif not dry_run:
         common.confirm_request(
             folder, approved.kind, f"plan version {approved.version} approved{_named(subtasks)}", as_json=False

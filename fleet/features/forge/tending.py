@@ -19,7 +19,6 @@ from fleet.app.fleet import Fleet, Order
 from fleet.core.base.forges import FORGES
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.plans.plan import Plan
-from fleet.core.state.subtasks import SubtaskState
 from fleet.errors import FleetError, UsageError
 from fleet.features.forge.forge import Check, Comment, Forge, Pull, Thread
 from fleet.features.forge.matters import (
@@ -49,6 +48,8 @@ from fleet.features.forge.program import (
 from fleet.features.forge.pulls_view import TendRound, TendStatus, TendView
 from fleet.features.forge.settings import Tend
 from fleet.features.forge.tended_branch import PullBranch, Work
+from fleet.read.run import just_after
+from fleet.read.subtask_view import SubtaskView
 from fleet.runs.crash_points import reached
 from fleet.runs.run_folder import RunFolder, runs_by_start, runs_dir
 from worktrees.target.publish import RemoteError, RemoteMovedError
@@ -508,13 +509,17 @@ class Tending:
 
 async def answers(found: Round, folder: RunFolder, branch: PullBranch) -> Mapping[str, str]:
     """The answer to each thread of a round, by its key."""
-    state = folder.state()
+    run = just_after(folder.state())
     commits: dict[SubtaskId, Sha] = {}
     if found.pushed is not None and found.onto is not None:
         runs = frozenset({found.run, *_relandings(folder)})
         commits = await branch.landed(found.pushed, found.onto, runs)
     return {
-        asked.key: _answer(state.subtasks.get(asked.subtask), commits.get(asked.subtask), found.unfit)
+        asked.key: _answer(
+            run.subtask(asked.subtask) if run.has_subtask(asked.subtask) else None,
+            commits.get(asked.subtask),
+            found.unfit,
+        )
         for asked in found.threads
     }
 
@@ -543,12 +548,12 @@ def _relandings(folder: RunFolder) -> list[RunId]:
     ]
 
 
-def _answer(subtask: SubtaskState | None, commit: Sha | None, unfit: str | None) -> str:
-    last = subtask.last if subtask is not None else None
+def _answer(subtask: SubtaskView | None, commit: Sha | None, unfit: str | None) -> str:
+    last = subtask.attempts[-1] if subtask is not None and subtask.attempts else None
     summary = last.report.summary if last is not None and last.report is not None else ""
     if commit is not None:
         return answer_done(commit, summary)
-    if subtask is not None and subtask.unchanged:
+    if last is not None and last.landed is not None and last.unchanged:
         return answer_unchanged(summary)
     if unfit is not None and subtask is not None and subtask.landed is not None:
         return answer_not_done(f"It was done, but does not fit on what was pushed meanwhile: {unfit}")

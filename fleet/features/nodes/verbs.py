@@ -1,7 +1,7 @@
 """`fleet nodes`: the machines beside this one, as they answer now; and what a person asks of one."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,14 +20,14 @@ from fleet.config.load import load_config
 from fleet.core.base.ids import did_you_mean
 from fleet.core.facts.facts import NodeAddRequested, NodeDrained, NodeUndrained
 from fleet.core.policy.requests import Request
-from fleet.core.state.state import NodeState
 from fleet.errors import FleetError, UsageError
 from fleet.features.nodes.care import clean_node, look_at, look_at_nodes, node_finding, probe_finding
 from fleet.features.nodes.manager_side import transport_environment, with_machines
 from fleet.features.nodes.node_process import greet, run_node
 from fleet.features.nodes.node_views import CleanedNodeView, GreetingView, NodeView
-from fleet.read.agent_rows import node_status
+from fleet.read.agent_rows import NodeStatus
 from fleet.read.base_view import Finding
+from fleet.read.run import just_after
 
 Done = TypeVar("Done")
 TEXT = 300
@@ -94,8 +94,7 @@ def _list(wiring: Wiring, name: str | None, named: str | None, repo: Path, *, as
         if name is None
         else [_on_machine(wiring, name, partial(look_at, name=name))]
     )
-    known = _nodes_of_run(named, repo)
-    in_run = {name: node_status(known, node) for name, node in known.items()}
+    in_run = _nodes_of_run(named, repo)
     views = [replace(view, in_run=in_run.get(view.name)) for view in views]
     if as_json:
         common.show_json(views)
@@ -145,15 +144,15 @@ def _slots(used: int | None, slots: int | None) -> str:
     return "-" if slots is None else str(slots) if used is None else f"{used} of {slots}"
 
 
-def _nodes_of_run(named: str | None, repo: Path) -> dict[str, NodeState]:
-    """The nodes of the run that is named, or of the latest of the repository if there is one."""
+def _nodes_of_run(named: str | None, repo: Path) -> Mapping[str, NodeStatus]:
+    """The status of each node in the run that is named, or of the latest of the repository if there is one."""
     try:
         state = common.run_to_read(named, named, repo).state()
     except UsageError:
         if named is not None:
             raise
         return {}
-    return {} if state.ended else dict(state.nodes)
+    return {} if state.ended else just_after(state).node_statuses
 
 
 def _on_machine(wiring: Wiring, name: str, do: Callable[[Wiring], Awaitable[Done]]) -> Done:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 
-from fleet.core.policy.requests import awaits_approval, is_being_revised, waiting_for_approval
-from fleet.core.state.state import RunState
+from fleet.core.base.ids import RunId
 from fleet.features.notify.channels import Event
-from fleet.read.question_view import reply_command
+from fleet.read.run import RunSnapshot
+from fleet.read.run_view import RunEnding
 
 GOOD_ENDINGS = frozenset({"landed", "cancelled"})
 NAMED = 5  # subtasks in a text
@@ -29,47 +29,44 @@ class Cause:
     since: float
 
 
-def causes(state: RunState, now: float, *, alive: bool, incident_s: float) -> tuple[Cause, ...]:
+def causes(run: RunSnapshot, *, incident_s: float) -> tuple[Cause, ...]:
     """Everything that is worth a word now. What was dealt with meanwhile is gone."""
-    if state.ended:
-        return (_ending(state),)
-    return (*_open(state, now, incident_s), *(() if alive else _death(state)))
+    if run.ending is not None:
+        return (_ending(run.run, run.ending),)
+    return (*_open(run, incident_s), *(() if run.alive else _death(run)))
 
 
-def _open(state: RunState, now: float, incident_s: float) -> Iterator[Cause]:
-    run = state.run
-    for question in state.open_questions():
+def _open(run: RunSnapshot, incident_s: float) -> Iterator[Cause]:
+    name = run.run
+    for question in run.questions.values():
         about = f" about {question.about}" if question.about else ""
-        reply = f"{reply_command(question)} --run {run}"
+        reply = f"{question.command} --run {name}"
         title = f"question {question.id}{about}"
-        yield Cause(f"question:{question.id}", "question", title, question.text, reply, question.asked_at)
-    if awaits_approval(state) and not is_being_revised(state):
-        waiting = waiting_for_approval(state)
+        yield Cause(f"question:{question.id}", "question", title, question.question, reply, question.asked_at)
+    if run.plan_waits:
+        waiting = run.waiting_for_approval
         more = f" and {len(waiting) - NAMED} more" if len(waiting) > NAMED else ""
-        title, version = f"plan version {state.plan.version} waits for approval", state.plan.version
+        title, version = f"plan version {run.plan.version} waits for approval", run.plan.version
         named = f"{', '.join(waiting[:NAMED])}{more}"
-        yield Cause(f"review:{version}", "review", title, named, f"fleet approve {run}", state.versions[-1].at)
-    for index in state.troubled.values():
-        incident = state.incidents[index]
-        if now - incident.opened_at >= incident_s:
+        yield Cause(f"review:{version}", "review", title, named, f"fleet approve {name}", run.versions()[-1].at)
+    for incident in sorted(run.incidents(), key=lambda each: each.number):
+        if incident.closed_at is None and run.now - incident.opened_at >= incident_s:
             title = f"incident {incident.number} at {incident.subtask} is still open"
-            why = incident.troubles[-1].summary
-            command = f"fleet show {run} --incident {incident.number}"
+            why, command = incident.summaries[-1], f"fleet show {name} --incident {incident.number}"
             yield Cause(f"incident:{incident.number}", "incident", title, why, command, incident.opened_at)
-    if state.low:
-        key = f"budget:{sha256(state.low.encode()).hexdigest()[:12]}"
-        yield Cause(key, "budget", "a budget is nearly used", state.low, f"fleet limits {run}", state.last_at)
+    if low := run.low_budget:
+        key = f"budget:{sha256(low.encode()).hexdigest()[:12]}"
+        yield Cause(key, "budget", "a budget is nearly used", low, f"fleet limits {name}", run.last_at)
 
 
-def _death(state: RunState) -> Iterator[Cause]:
-    if state.engine_since is not None:
-        title, command = "its process died", f"fleet resume {state.run}"
+def _death(run: RunSnapshot) -> Iterator[Cause]:
+    if run.engine is not None:
+        title, command = "its process died", f"fleet resume {run.run}"
         text = "Nothing is lost: what landed is on its branch, finished work is in the store."
-        yield Cause(f"died:{state.epoch}", "died", title, text, command, state.last_at)
+        yield Cause(f"died:{run.engine}", "died", title, text, command, run.last_at)
 
 
-def _ending(state: RunState) -> Cause:
-    event: Event = "ended" if state.ending in GOOD_ENDINGS else "failed"
-    command = f"fleet merge {state.run}" if state.ending == "landed" else f"fleet status {state.run}"
-    at = state.ended_at or state.last_at
-    return Cause(f"ended:{at:.6f}", event, f"it ended: {state.ending}", state.ending_why, command, at)
+def _ending(run: RunId, how: RunEnding) -> Cause:
+    event: Event = "ended" if how.ending in GOOD_ENDINGS else "failed"
+    command = f"fleet merge {run}" if how.is_good else f"fleet status {run}"
+    return Cause(f"ended:{how.at:.6f}", event, f"it ended: {how.ending}", how.why, command, how.at)

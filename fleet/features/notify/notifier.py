@@ -28,6 +28,7 @@ from fleet.features.notify.causes import Cause, causes
 from fleet.features.notify.courier import courier_of, routes_of
 from fleet.features.notify.outbox import Outbox, sending
 from fleet.features.notify.settings import Notify
+from fleet.read.run import RunSnapshot
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 
@@ -87,7 +88,7 @@ class _Watched:
 
     def causes(self, now: float, incident_s: float) -> tuple[Cause, ...]:
         state = self._follower.state
-        return causes(state, now, alive=self.alive, incident_s=incident_s) if state is not None else ()
+        return causes(RunSnapshot(state, now, self.alive), incident_s=incident_s) if state is not None else ()
 
 
 def note_given_up(folder: RunFolder, text: str) -> None:

@@ -41,11 +41,8 @@ from fleet.cli import common
 from fleet.cli.live.engine import Background
 from fleet.config.environment import current
 from fleet.config.load import Loaded
-from fleet.core.facts import facts as f
 from fleet.core.facts.facts import CancelRequested, QuestionAnswered
-from fleet.core.history.evolve import Follower
 from fleet.core.plans.limits import Reviewing
-from fleet.core.state.state import RunState
 from fleet.errors import FleetError, UsageError
 from fleet.features.serve_acp.people import Matter, People, matters, only_elsewhere
 from fleet.features.serve_acp.shown import (
@@ -60,7 +57,8 @@ from fleet.features.serve_acp.shown import (
 )
 from fleet.features.serve_acp.slash_commands import by, parsed
 from fleet.ports.worktrees import EffectError
-from fleet.read.run import just_after
+from fleet.read.run import RunSnapshot, just_after
+from fleet.read.run_reader import RunReader, Step
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import FirstFact, RunFolder, git_folder, root_of, runs_by_start
 
@@ -92,51 +90,51 @@ class Turn:
 
     async def follow(self) -> None:
         """Show what happens, ask what a person has to decide, and say how it ended."""
-        follower = Follower(self._note)
+        reader = RunReader(self._note)
         with Journal(self.folder.journal) as journal:
             async with anyio.create_task_group() as tasks:
                 while self._closing is None:
-                    follower.catch_up(journal, lambda: False)
-                    if not follower.loaded or follower.state is None:
+                    reader.read(journal, lambda: False)
+                    run = reader.snapshot_at(time.time(), alive=self.folder.alive)
+                    if not reader.loaded or run is None:
                         await anyio.lowlevel.checkpoint()
                         continue
-                    await self._show(follower.state)
-                    if follower.state.ended or not self.folder.alive:
+                    await self._show(run)
+                    if run.figures.is_over or not run.alive:
                         break
-                    await self._ask_next(follower.state, tasks)
+                    await self._ask_next(run, tasks)
                     await anyio.sleep(POLL_S)
                 tasks.cancel_scope.cancel()
-            follower.catch_up(journal)
-        if (state := follower.state) is not None:
-            await self._show(state)
-            closing = self._closing or ending_text(state, time.time(), alive=self.folder.alive)
-            await self.say(closing)
+            reader.read(journal, lambda: True)
+        if (run := reader.snapshot_at(time.time(), alive=self.folder.alive)) is not None:
+            await self._show(run)
+            await self.say(self._closing or ending_text(run))
 
     async def say(self, text: str) -> None:
         await self.client.session_update(session_id=self.session, update=update_agent_message_text(f"{text}\n\n"))
 
-    def _note(self, _before: RunState | None, fact: f.Fact, state: RunState) -> None:
-        if fact.at >= self.since:
-            self._lines += event_lines(just_after(state), fact)
+    def _note(self, step: Step) -> None:
+        if step.fact.at >= self.since:
+            self._lines += event_lines(step.run, step.fact)
 
-    async def _show(self, state: RunState) -> None:
+    async def _show(self, run: RunSnapshot) -> None:
         """Send what is new since the last look."""
         if self._lines:
             lines, self._lines = self._lines, []
             await self.say(as_code("\n".join(lines)))
-        if (plan := plan_entries(state, time.time())) != self._plan:
+        if (plan := plan_entries(run)) != self._plan:
             self._plan = plan
             await self.client.session_update(session_id=self.session, update=update_plan(plan))
 
-    async def _ask_next(self, state: RunState, tasks: TaskGroup) -> None:
+    async def _ask_next(self, run: RunSnapshot, tasks: TaskGroup) -> None:
         """Ask one thing at a time; what was settled elsewhere is asked no longer."""
-        waiting = matters(state)
+        waiting = matters(run)
         if self._asking is not None:
             key, scope = self._asking
             if all(matter.key != key for matter in waiting):
                 scope.cancel()
             return
-        if elsewhere := set(only_elsewhere(state)) - self._named:
+        if elsewhere := set(only_elsewhere(run)) - self._named:
             self._named |= elsewhere
             self._lines.append(
                 f"of high risk, which no editor approves: {', '.join(sorted(elsewhere))}; "
@@ -145,7 +143,9 @@ class Turn:
         unsettled = [matter for matter in waiting if matter.key not in self._settled]
         if not unsettled:
             return
-        requested = {matter.key for matter in matters(await to_thread.run_sync(self.folder.requested_state))}
+        requested = {
+            matter.key for matter in matters(just_after(await to_thread.run_sync(self.folder.requested_state)))
+        }
         for matter in unsettled:
             if matter.key not in requested:
                 continue  # what was decided is on its way to the run
@@ -232,10 +232,12 @@ class EditorAgent:
             folder = await to_thread.run_sync(_find, root, session_id)
             state = await to_thread.run_sync(folder.state)
         self._roots[session_id] = root
-        client, now = self._connected, state.last_at
-        await client.session_update(session_id=session_id, update=update_user_message_text(safe_block(state.goal)))
-        await client.session_update(session_id=session_id, update=update_plan(plan_entries(state, now)))
-        await self._say(session_id, ending_text(state, now, alive=folder.alive))
+        client, run = self._connected, RunSnapshot(state, state.last_at, folder.alive)
+        await client.session_update(
+            session_id=session_id, update=update_user_message_text(safe_block(run.figures.goal))
+        )
+        await client.session_update(session_id=session_id, update=update_plan(plan_entries(run)))
+        await self._say(session_id, ending_text(run))
         return LoadSessionResponse()
 
     async def list_sessions(self, cwd: str | None = None, **_: Any) -> ListSessionsResponse:
@@ -306,13 +308,13 @@ class EditorAgent:
 
     async def _act(self, folder: RunFolder, text: str) -> str | None:
         """Do what was typed in a session that has a run; what to say about it."""
-        state = folder.requested_state()
+        run = just_after(folder.requested_state())
         command = parsed(text)
         if command is not None:
-            request = command[0].request(state, command[1]) if command[0].request is not None else None
-        elif state.ended:
+            request = command[0].request(run, command[1]) if command[0].request is not None else None
+        elif run.figures.is_over:
             raise UsageError(f"the run {folder.run} has ended", hint="a new session begins another epic")
-        elif questions := state.open_questions():
+        elif questions := run.question_lines():
             request = QuestionAnswered(at=time.time(), question=questions[0].id, answer=text, by=by())
         else:
             raise UsageError("this run asks nothing now", hint="/tell SUBTASK TEXT instructs an agent; /status follows")

@@ -23,11 +23,12 @@ from acp.schema import (
 from fleet.cli import common
 from fleet.core.base.ids import SubtaskId
 from fleet.core.facts.facts import PlanApproved, PlanRejected, QuestionAnswered
-from fleet.core.policy.requests import Request, awaits_approval, is_being_revised, waiting_for_approval
-from fleet.core.state.state import Question, RunState
+from fleet.core.policy.requests import Request
 from fleet.errors import FleetError
 from fleet.features.serve_acp.shown import question_text, review_text
 from fleet.features.serve_acp.slash_commands import by
+from fleet.read.question_view import QuestionView
+from fleet.read.run import RunSnapshot
 from fleet.runs.run_folder import RunFolder
 
 LONGEST_ANSWER = 20_000
@@ -38,31 +39,27 @@ Outcome = Literal["sent", "dismissed"]
 class Matter:
     """Something that waits for a person. It is asked once in a turn; what changes is another matter."""
 
-    state: RunState
-    question: Question | None = None
+    run: RunSnapshot
+    question: QuestionView | None = None
     subtasks: tuple[SubtaskId, ...] = ()
 
     @property
     def key(self) -> tuple[object, ...]:
-        return (self.question.id,) if self.question else (self.state.plan.version, self.subtasks)
+        return (self.question.id,) if self.question else (self.run.plan.version, self.subtasks)
 
 
-def matters(state: RunState) -> list[Matter]:
+def matters(run: RunSnapshot) -> list[Matter]:
     """Everything that waits for a person and may be asked here, an approval first."""
-    if state.engine_since is None or state.ended or state.cancelled or state.draining:
+    if not run.may_ask:
         return []
-    found = []
-    if awaits_approval(state) and not is_being_revised(state):
-        subtasks = tuple(id_ for id_ in waiting_for_approval(state) if state.spec(id_).risk != "high")
-        found += [Matter(state, subtasks=subtasks)] if subtasks else []
-    return [*found, *(Matter(state, each) for each in state.open_questions())]
+    here = tuple(id_ for id_ in run.waiting_for_approval if run.spec(id_).risk != "high") if run.plan_waits else ()
+    approval = [Matter(run, subtasks=here)] if here else []
+    return [*approval, *(Matter(run, each) for each in run.questions.values())]
 
 
-def only_elsewhere(state: RunState) -> tuple[SubtaskId, ...]:
+def only_elsewhere(run: RunSnapshot) -> tuple[SubtaskId, ...]:
     """What waits for an approval that no editor may give."""
-    if not awaits_approval(state) or is_being_revised(state):
-        return ()
-    return tuple(id_ for id_ in waiting_for_approval(state) if state.spec(id_).risk == "high")
+    return tuple(id_ for id_ in run.waiting_for_approval if run.spec(id_).risk == "high") if run.plan_waits else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +90,13 @@ class People:
         return "sent"
 
     async def _approval(self, matter: Matter) -> Request | None:
-        version, ids = matter.state.plan.version, matter.subtasks
+        version, ids = matter.run.plan.version, matter.subtasks
         call = ToolCallUpdate(
             tool_call_id=f"plan-{version}",
             title=f"Approve version {version} of the plan: {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}",  # noqa: PLR2004
             kind="think",
             status="pending",
-            content=[tool_content(text_block(review_text(matter.state, ids)))],
+            content=[tool_content(text_block(review_text(matter.run, ids)))],
         )
         options = [
             PermissionOption(option_id="approve", name=f"Approve {len(ids)} of the subtasks", kind="allow_once"),
@@ -113,13 +110,13 @@ class People:
                 return PlanRejected(at=time.time(), version=version, by=by(), reason=why, subtasks=ids)
         return None
 
-    async def _answer(self, question: Question) -> Request | None:
+    async def _answer(self, question: QuestionView) -> Request | None:
         text = await (self._form(question) if self.has_forms else self._options(question))
         if not text or len(text) > LONGEST_ANSWER:
             return None
         return QuestionAnswered(at=time.time(), question=question.id, answer=text, by=by())
 
-    async def _form(self, question: Question) -> str:
+    async def _form(self, question: QuestionView) -> str:
         answer = ElicitationStringPropertySchema(type="string", title="Answer", min_length=1)
         schema = ElicitationSchema(properties={"answer": answer}, required=["answer"])
         mode = ElicitationFormSessionMode(mode="form", session_id=self.session, requested_schema=schema)
@@ -127,7 +124,7 @@ class People:
         given = (reply.content or {}).get("answer") if isinstance(reply, AcceptElicitationResponse) else ""
         return given.strip() if isinstance(given, str) else ""
 
-    async def _options(self, question: Question) -> str:
+    async def _options(self, question: QuestionView) -> str:
         call = ToolCallUpdate(
             tool_call_id=f"question-{question.id}",
             title=f"Question {question.id}",

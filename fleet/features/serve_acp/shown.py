@@ -1,4 +1,4 @@
-"""What an editor sees of a run: its plan as a list, its events, how it ended. Reads the state, and sends nothing."""
+"""What an editor sees of a run: its plan as a list, its events, how it ended. It sends nothing."""
 
 from collections.abc import Sequence
 
@@ -19,55 +19,54 @@ from dashboards.text.plan_review import review_lines
 from dashboards.text.safe import safe, safe_block
 from dashboards.text.summary import summary_lines
 from fleet.core.base.ids import SubtaskId
-from fleet.core.state.state import Question, RunState
-from fleet.core.state.status import Status, statuses
 from fleet.errors import UsageError
 from fleet.features.serve_acp.slash_commands import COMMANDS
-from fleet.read.plan_views import plan_review
+from fleet.read.question_view import QuestionView
 from fleet.read.run import RunSnapshot
+from fleet.read.run_view import SubtaskStatus
 from fleet.runs.run_folder import FirstFact
 
 TITLE = 200
-_DONE: frozenset[Status] = frozenset({"merged", "split", "dropped"})
-_UNDERWAY: frozenset[Status] = frozenset({"running", "verifying", "landing"})
+_DONE: frozenset[SubtaskStatus] = frozenset({"merged", "split", "dropped"})
+_UNDERWAY: frozenset[SubtaskStatus] = frozenset({"running", "verifying", "landing"})
 Block = object
 """A block of a prompt, of whatever kind."""
 
 
-def plan_entries(state: RunState, now: float) -> list[PlanEntry]:
+def plan_entries(run: RunSnapshot) -> list[PlanEntry]:
     """The plan as it is now. Before there is one, planning is all there is to do."""
-    if not state.plan.subtasks:
-        return [plan_entry("Plan the epic", status="completed" if state.ended else "in_progress")]
+    if not run.plan.subtasks:
+        return [plan_entry("Plan the epic", status="completed" if run.figures.is_over else "in_progress")]
     entries = []
-    for id_, status in statuses(state, now).items():
-        spec = state.spec(id_)
+    for id_, status in run.statuses.items():
+        spec = run.spec(id_)
         mark = "" if status in {"merged", "waiting", "ready", *_UNDERWAY} else f" ({status})"
         title = f"{safe(id_)}: {safe(spec.title, limit=TITLE)}{mark}"
         entries.append(plan_entry(title, priority="high" if spec.risk == "high" else "medium", status=_status(status)))
     return entries
 
 
-def _status(status: Status) -> PlanEntryStatus:
+def _status(status: SubtaskStatus) -> PlanEntryStatus:
     if status in _DONE:
         return "completed"
     return "in_progress" if status in _UNDERWAY else "pending"
 
 
-def ending_text(state: RunState, now: float, *, alive: bool) -> str:
+def ending_text(run: RunSnapshot) -> str:
     """How a run is or has ended, and the commands that take its result."""
-    return as_code("\n".join(summary_lines(RunSnapshot(state, now, alive))))
+    return as_code("\n".join(summary_lines(run)))
 
 
-def review_text(state: RunState, ids: Sequence[SubtaskId]) -> str:
+def review_text(run: RunSnapshot, ids: Sequence[SubtaskId]) -> str:
     """What a person reads before an approval."""
-    return as_code("\n".join(review_lines(plan_review(state), ids)))
+    return as_code("\n".join(review_lines(run.review, ids)))
 
 
-def question_text(question: Question) -> str:
+def question_text(question: QuestionView) -> str:
     options = (
         f"\n\nFor example: {' | '.join(safe(each, limit=300) for each in question.options)}" if question.options else ""
     )
-    return f"{safe(question.id)}: {safe_block(question.text)}{options}"
+    return f"{safe(question.id)}: {safe_block(question.question)}{options}"
 
 
 def info_of(run: FirstFact, cwd: str) -> SessionInfo:

@@ -14,9 +14,9 @@ from fleet.core.facts.facts import (
     PlanRejected,
     QuestionAnswered,
 )
-from fleet.core.policy.requests import Request, waiting_for_approval
-from fleet.core.state.state import RunState
+from fleet.core.policy.requests import Request
 from fleet.errors import UsageError
+from fleet.read.run import RunSnapshot
 
 MARK = "/"
 
@@ -32,36 +32,37 @@ class Command:
 
     description: str
     hint: str
-    request: Callable[[RunState, str], Request] | None
+    request: Callable[[RunSnapshot, str], Request] | None
     """From the run and the rest of the line; None: it only looks."""
 
 
-def _approve(state: RunState, rest: str) -> Request:
-    pending = waiting_for_approval(state)
+def _approve(run: RunSnapshot, rest: str) -> Request:
+    pending = run.waiting_for_approval
     given = tuple(map(SubtaskId, rest.replace(",", " ").split()))
-    ids = given or tuple(each for each in pending if state.spec(each).risk != "high")
-    high = [id_ for id_ in ids if id_ in state.subtasks and state.spec(id_).risk == "high"]
+    ids = given or tuple(each for each in pending if run.spec(each).risk != "high")
+    high = [id_ for id_ in ids if run.has_subtask(id_) and run.spec(id_).risk == "high"]
     if high:
-        hint = f"`fleet approve {state.run} --only {high[0]}`, or the screen"
+        hint = f"`fleet approve {run.run} --only {high[0]}`, or the screen"
         raise UsageError(f"{', '.join(high)}: of high risk, which no editor approves", hint=hint)
     if not ids:
         raise UsageError("nothing waits for an approval that is given here")
-    return PlanApproved(at=time.time(), version=state.plan.version, by=by(), subtasks=ids)
+    return PlanApproved(at=time.time(), version=run.plan.version, by=by(), subtasks=ids)
 
 
-def _reject(state: RunState, rest: str) -> Request:
-    return PlanRejected(at=time.time(), version=state.plan.version, by=by(), reason=_needed(rest, "/reject WHY"))
+def _reject(run: RunSnapshot, rest: str) -> Request:
+    return PlanRejected(at=time.time(), version=run.plan.version, by=by(), reason=_needed(rest, "/reject WHY"))
 
 
-def _answer(state: RunState, rest: str) -> Request:
+def _answer(run: RunSnapshot, rest: str) -> Request:
     question, _, text = _needed(rest, "/answer QUESTION TEXT").partition(" ")
-    known = next((id_ for id_ in state.questions if id_.lower() == question.lower()), question)
-    return QuestionAnswered(at=time.time(), question=known, answer=_needed(text, "/answer QUESTION TEXT"), by=by())
+    return QuestionAnswered(
+        at=time.time(), question=run.question_named(question), answer=_needed(text, "/answer QUESTION TEXT"), by=by()
+    )
 
 
-def _tell(state: RunState, rest: str) -> Request:
+def _tell(run: RunSnapshot, rest: str) -> Request:
     subtask, _, text = _needed(rest, "/tell SUBTASK TEXT").partition(" ")
-    if subtask not in state.subtasks:
+    if not run.has_subtask(subtask):
         raise UsageError(f"there is no subtask {subtask!r}")
     return InstructionGiven(at=time.time(), subtask=subtask, text=_needed(text, "/tell SUBTASK TEXT"), by=by())
 
@@ -78,8 +79,8 @@ COMMANDS: dict[str, Command] = {
     "reject": Command("Reject the plan; the planner revises it", "WHY", _reject),
     "answer": Command("Answer a question", "QUESTION TEXT", _answer),
     "tell": Command("Instruct the agent that works on a subtask", "SUBTASK TEXT", _tell),
-    "pause": Command("Start no new agents", "", lambda _state, _rest: Paused(at=time.time(), by=by())),
-    "cancel": Command("Stop the run", "", lambda _state, _rest: CancelRequested(at=time.time(), by=by())),
+    "pause": Command("Start no new agents", "", lambda _run, _rest: Paused(at=time.time(), by=by())),
+    "cancel": Command("Stop the run", "", lambda _run, _rest: CancelRequested(at=time.time(), by=by())),
 }
 
 

@@ -19,17 +19,15 @@ from fleet.cli.verbs.result import report_of
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded
 from fleet.core.facts.facts import Paused, PlanApproved, QuestionAnswered
-from fleet.core.history.evolve import Follower
 from fleet.core.plans.limits import Reviewing
 from fleet.core.policy.requests import waiting_for_approval
-from fleet.core.state.state import RunState
 from fleet.errors import UsageError
 from fleet.features.serve_mcp import arguments as a
 from fleet.read.base_view import View, dump_view
 from fleet.read.plan_views import RunPlanView
-from fleet.read.question_view import RequestView, needed, review_view
-from fleet.read.run import RunSnapshot
-from fleet.read.subtask_view import subtask_view
+from fleet.read.question_view import RequestView, review_view
+from fleet.read.run import RunSnapshot, just_after
+from fleet.read.run_reader import RunReader
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, git_folder, runs_by_start
 
@@ -101,16 +99,15 @@ class Desk:
     # ---- looking
 
     async def status(self, given: a.OfRun) -> Data:
-        folder, state = await self._read(given.run)
-        return dump_view(RunSnapshot(state, time.time(), folder.alive).status)
+        return dump_view((await self._read(given.run)).status)
 
     async def show(self, given: a.Show) -> Data:
-        folder, state = await self._read(given.run)
+        run = await self._read(given.run)
         if given.subtask is not None:
-            return dump_view(subtask_view(state, common.find_subtask(state, given.subtask), time.time()))
+            return dump_view(run.subtask(common.find_subtask(run, given.subtask).id))
         if given.what == "incidents":
-            return dump_view(RunSnapshot(state, time.time(), folder.alive).story)
-        return dump_view(RunPlanView(state.run, state.plan.version, state.plan))
+            return dump_view(run.story)
+        return dump_view(RunPlanView(run.run, run.plan.version, run.plan))
 
     async def diff(self, given: a.Diff) -> Data:
         folder = await to_thread.run_sync(self._find, given.run)
@@ -124,13 +121,14 @@ class Desk:
         """Follow the journal until there is something to do, or the time is over."""
         folder = await to_thread.run_sync(self._find, given.run)
         with anyio.move_on_after(given.seconds), Journal(folder.journal) as journal:
-            follower = Follower()
+            reader = RunReader()
             while True:
-                follower.catch_up(journal, lambda: False)  # slice by slice: other calls are answered meanwhile
-                if not follower.loaded:
+                reader.read(journal, lambda: False)  # slice by slice: other calls are answered meanwhile
+                if not reader.loaded:
                     await anyio.lowlevel.checkpoint()
                     continue
-                if follower.state is not None and _has_news(follower.state, folder, given):
+                run = reader.snapshot_at(time.time(), alive=folder.alive)
+                if run is not None and _has_news(run, given):
                     break
                 await anyio.sleep(POLL_S)
         return await self.status(a.OfRun(run=folder.run))
@@ -138,8 +136,8 @@ class Desk:
     # ---- deciding
 
     async def answer(self, given: a.Answer) -> Data:
-        folder, state = await self._read(given.run)
-        known = next((id_ for id_ in state.questions if id_.lower() == given.question.lower()), given.question)
+        folder = await to_thread.run_sync(self._find, given.run)
+        known = just_after(await to_thread.run_sync(folder.state)).question_named(given.question)
         request = QuestionAnswered(at=time.time(), question=known, answer=given.text, by=_by())
         common.send_checked(folder, request)
         return _requested(folder, request.kind, f"{known} answered")
@@ -169,9 +167,9 @@ class Desk:
 
     # ---- runs
 
-    async def _read(self, name: str | None) -> tuple[RunFolder, RunState]:
+    async def _read(self, name: str | None) -> RunSnapshot:
         folder = await to_thread.run_sync(self._find, name)
-        return folder, await to_thread.run_sync(folder.state)
+        return RunSnapshot(await to_thread.run_sync(folder.state), time.time(), folder.alive)
 
     def _find(self, name: str | None) -> RunFolder:
         """A run of the repository. One of another is unknown here, whatever a client names."""
@@ -188,11 +186,11 @@ class Desk:
         return found
 
 
-def _has_news(state: RunState, folder: RunFolder, given: a.Wait) -> bool:
+def _has_news(run: RunSnapshot, given: a.Wait) -> bool:
     """Whether a run has ended or stopped, or needs somebody."""
-    if state.ended or not (alive := folder.alive):
+    if run.figures.is_over or not run.alive:
         return True
-    return given.until == "news" and bool(needed(state, time.time(), alive=alive))
+    return given.until == "news" and bool(run.needs)
 
 
 def _requested(folder: RunFolder, kind: str, message: str) -> Data:

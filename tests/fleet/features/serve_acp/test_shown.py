@@ -8,22 +8,28 @@ from fleet.core.state.state import RunState
 from fleet.errors import UsageError
 from fleet.features.serve_acp.shown import as_code, epic_text, offered_commands, plan_entries, typed_text
 from fleet.features.serve_acp.slash_commands import COMMANDS, parsed
+from fleet.read.run import RunSnapshot, just_after
 from tests.fleet.core.policy.test_approval import reviewed
 
 
 def test_a_plan_is_a_list_of_its_subtasks_with_their_status() -> None:
     story = reviewed("a", "b", "c needs b", b="high")
-    shown = [(each.content, each.priority, each.status) for each in plan_entries(story.state, story.now)]
+    shown = [
+        (each.content, each.priority, each.status)
+        for each in plan_entries(RunSnapshot(story.state, story.now, alive=True))
+    ]
     assert shown[0][0].startswith("a: ")
     assert [status for _, _, status in shown] == ["in_progress", "pending", "pending"]
     assert [priority for _, priority, _ in shown] == ["medium", "high", "medium"]
     story.landed("a")
-    assert plan_entries(story.state, story.now)[0].status == "completed"
+    assert plan_entries(RunSnapshot(story.state, story.now, alive=True))[0].status == "completed"
 
 
 def test_before_there_is_a_plan_planning_is_all_there_is_to_do() -> None:
     state = reviewed().state
-    assert [(each.content, each.status) for each in plan_entries(state, 0.0)] == [("Plan the epic", "in_progress")]
+    assert [(each.content, each.status) for each in plan_entries(RunSnapshot(state, 0.0, alive=True))] == [
+        ("Plan the epic", "in_progress")
+    ]
 
 
 def test_a_text_of_others_closes_no_block_and_acts_on_no_terminal() -> None:
@@ -49,7 +55,7 @@ def request_of(line: str, state: RunState) -> Request:
     command = parsed(line)
     assert command is not None
     assert command[0].request is not None
-    return command[0].request(state, command[1])
+    return command[0].request(just_after(state), command[1])
 
 
 def test_every_command_is_offered_and_is_the_request_of_a_verb() -> None:
