@@ -25,7 +25,7 @@ from fleet.core.base.output import parse_json
 from fleet.core.base.usage import Usage
 from fleet.core.facts.facts import Failure
 from fleet.ports.agents import AttemptCalls, CallLine, CallRefusedError, DrainingError, Meter, Reply
-from fleet.ports.orders import AttemptMeter, AttemptOrder, OpenCalls
+from fleet.ports.orders import AttemptOrder, OpenCalls
 from fleet.ports.worktrees import EffectError
 
 # ---- messages --------------------------------------------------------------------------------------------------------
@@ -354,7 +354,7 @@ class NoCalls:
 
 
 @contextmanager
-def no_calls(order: AttemptOrder, meter: AttemptMeter) -> Iterator[AttemptCalls]:
+def no_calls(order: AttemptOrder, meter: Meter) -> Iterator[AttemptCalls]:
     """For agents without models."""
     del order, meter
     yield NoCalls()
@@ -364,7 +364,7 @@ def calls_of(context: WorkerContext, caller: Caller) -> OpenCalls:
     """Opens the calls of attempts that are made on nodes."""
 
     @contextmanager
-    def opened(order: AttemptOrder, meter: AttemptMeter) -> Iterator[AttemptCalls]:
+    def opened(order: AttemptOrder, meter: Meter) -> Iterator[AttemptCalls]:
         settings, brief = context.settings.workers[order.worker], order.brief
         if not settings.calls_models:
             yield NoCalls()

@@ -87,6 +87,10 @@ class AttemptBudget:
     def service(self) -> ServiceGate:
         return self.meter.service
 
+    @property
+    def called(self) -> bool:
+        return self.meter.called
+
     def may_call(self) -> bool:
         return self.exhausted is None and self.meter.may_call()
 

@@ -375,6 +375,8 @@ class PlanPreview:
 
     service = ServiceGate()
     """No call waits: its failure says what is wrong, and why there is no plan."""
+    called = False
+    """Nobody asks: a call is not made again here."""
 
     def __init__(self, known: Known, goal: str, grade: Callable[[Plan], Grade], *, flat: bool) -> None:
         self._flat = flat

@@ -11,8 +11,8 @@ from functools import partial
 from fleet.core.base.ids import SubtaskId
 from fleet.core.facts import facts as f
 from fleet.engine.internal_errors import TRY_AGAIN_S, failure_of, persist, unwrapped
-from fleet.ports.agents import DrainingError, Worker
-from fleet.ports.orders import AttemptMeter, AttemptOrder, AttemptResult, Began, ChecksOrder, Tell, Worked
+from fleet.ports.agents import DrainingError, Meter, Worker
+from fleet.ports.orders import AttemptOrder, AttemptResult, Began, ChecksOrder, Tell, Worked
 from fleet.ports.worktrees import Change, EffectError, Lease, OpenLease
 
 LeaveOut = Callable[[str, Exception], None]
@@ -38,7 +38,7 @@ class LocalNode:
     again_s: float = TRY_AGAIN_S
     """The first pause before work is committed again where the machine kept it from that."""
 
-    async def attempt(self, order: AttemptOrder, meter: AttemptMeter, tell: Tell) -> AttemptResult:
+    async def attempt(self, order: AttemptOrder, meter: Meter, tell: Tell) -> AttemptResult:
         result = None
         try:
             async with self.open_lease(order.base) as lease:
@@ -57,7 +57,7 @@ class LocalNode:
                 runs.append(await lease.check(criterion, lands=order.lands))
         return tuple(runs)
 
-    async def _work(self, order: AttemptOrder, lease: Lease, meter: AttemptMeter, tell: Tell) -> AttemptResult:
+    async def _work(self, order: AttemptOrder, lease: Lease, meter: Meter, tell: Tell) -> AttemptResult:
         """Let the worker work, and commit what it changed."""
         brief = order.brief
         try:

@@ -104,6 +104,11 @@ class Meter(Protocol):
     @property
     def service(self) -> ServiceGate: ...
 
+    @property
+    def called(self) -> bool:
+        """Whether a call was made, or was about to be."""
+        ...
+
     def may_call(self) -> bool:
         """Whether any budget is left: for calls whose cost can't be estimated."""
         ...

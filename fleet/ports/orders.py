@@ -87,23 +87,14 @@ class AttemptResult:
         return isinstance(self.outcome, Report) and self.outcome.status == "done"
 
 
-class AttemptMeter(Meter, Protocol):
-    """The budget of one attempt."""
-
-    @property
-    def called(self) -> bool:
-        """Whether a call to a model was made."""
-        ...
-
-
-OpenCalls = Callable[[AttemptOrder, AttemptMeter], AbstractContextManager[AttemptCalls]]
+OpenCalls = Callable[[AttemptOrder, Meter], AbstractContextManager[AttemptCalls]]
 """Opens the calls of one attempt that is made on a node: within its budget, and recorded as they happen."""
 
 
 class Node(Protocol):
     """Carries out orders. What can't be carried out raises `EffectError`."""
 
-    async def attempt(self, order: AttemptOrder, meter: AttemptMeter, tell: Tell) -> AttemptResult: ...
+    async def attempt(self, order: AttemptOrder, meter: Meter, tell: Tell) -> AttemptResult: ...
 
     async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]:
         """The results in the order of the criteria. Raises `SetupFailedError` where the commit breaks the set-up."""

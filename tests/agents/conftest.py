@@ -272,6 +272,10 @@ class FakeMeter:
         self.released.append(lost)
 
     @property
+    def called(self) -> bool:
+        return bool(self.uses)
+
+    @property
     def service(self) -> ServiceGate:
         return ServiceGate(self.rules, self.report, self.warn)
 

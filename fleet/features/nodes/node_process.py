@@ -99,7 +99,7 @@ NO_MODELS = Failure(kind="configuration", summary="models can't be called from a
 
 @dataclass(frozen=True, slots=True)
 class LineMeter:
-    """Satisfies `AttemptMeter` on a node. The manager's meter counts: nothing is reserved or paid here."""
+    """Satisfies `Meter` on a node. The manager's meter counts: nothing is reserved or paid here."""
 
     line: Line
     service: ServiceGate = NOBODY

@@ -18,17 +18,8 @@ from fleet.core.state.machines import lacks_program
 from fleet.features.nodes.messages import dump_order
 from fleet.features.nodes.node_orders import NodeLostError
 from fleet.features.nodes.remote_node import RemoteNode
-from fleet.ports.orders import (
-    AttemptMeter,
-    AttemptOrder,
-    AttemptResult,
-    Began,
-    ChecksOrder,
-    Node,
-    NodeFailedError,
-    Progress,
-    Tell,
-)
+from fleet.ports.agents import Meter
+from fleet.ports.orders import AttemptOrder, AttemptResult, Began, ChecksOrder, Node, NodeFailedError, Progress, Tell
 from fleet.ports.worktrees import EffectError
 
 # ---- choice ----------------------------------------------------------------------------------------------------------
@@ -99,7 +90,7 @@ class Placement:
     _freed: Event = field(default_factory=Event)
     _asked: Counter[str] = field(default_factory=Counter)
 
-    async def attempt(self, order: AttemptOrder, meter: AttemptMeter, tell: Tell) -> AttemptResult:
+    async def attempt(self, order: AttemptOrder, meter: Meter, tell: Tell) -> AttemptResult:
         key = f"{self.run}/attempt/{order.brief.subtask.id}/{order.brief.attempt}"
         while True:
             node = await self._place_attempt(key, order, meter)
@@ -143,7 +134,7 @@ class Placement:
 
     # ---- choosing
 
-    async def _place_attempt(self, key: str, order: AttemptOrder, meter: AttemptMeter) -> RemoteNode | None:
+    async def _place_attempt(self, key: str, order: AttemptOrder, meter: Meter) -> RemoteNode | None:
         """The node for an attempt; None for this machine. Waits for room."""
         if order.worker in self.stays or not meter.may_call():
             return None

@@ -33,9 +33,8 @@ from fleet.features.nodes.node_orders import (
 )
 from fleet.features.nodes.reports import answers, error_of, greeted, kept
 from fleet.features.nodes.transport import LinkLostError
-from fleet.ports.agents import Asked, AttemptCalls, CallRefusedError, DrainingError, Dropped, InstructionsRead
+from fleet.ports.agents import Asked, AttemptCalls, CallRefusedError, DrainingError, Dropped, InstructionsRead, Meter
 from fleet.ports.orders import (
-    AttemptMeter,
     AttemptOrder,
     AttemptResult,
     Began,
@@ -268,7 +267,7 @@ class RemoteNode:
 
     # ---- orders
 
-    async def attempt(self, key: str, order: AttemptOrder, meter: AttemptMeter, tell: Tell) -> AttemptResult:
+    async def attempt(self, key: str, order: AttemptOrder, meter: Meter, tell: Tell) -> AttemptResult:
         """Raises `NodeLostError`, `DrainingError`, or `EffectError` where the node can't do it."""
         self.at_work += 1
         try:
@@ -289,7 +288,7 @@ class RemoteNode:
         return AttemptResult(done.outcome, committed)
 
     async def _at_desk(
-        self, key: str, order: AttemptOrder, calls: AttemptCalls, *, meter: AttemptMeter, tell: Tell
+        self, key: str, order: AttemptOrder, calls: AttemptCalls, *, meter: Meter, tell: Tell
     ) -> AttemptDone | ChecksDone:
         """The report of an attempt, whose calls are made meanwhile. Calls under way at its end are cut short."""
         try:

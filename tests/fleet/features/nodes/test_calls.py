@@ -23,11 +23,12 @@ from fleet.ports.agents import (
     DrainingError,
     Dropped,
     InstructionsRead,
+    Meter,
     Reply,
     Sign,
 )
 from fleet.ports.operator import SILENT
-from fleet.ports.orders import AttemptMeter, AttemptOrder, AttemptResult, Began, Tell, Worked
+from fleet.ports.orders import AttemptOrder, AttemptResult, Began, Tell, Worked
 from fleet.ports.worktrees import Change, EffectError
 from tests.fleet.fakes import wait_until
 from tests.fleet.features.nodes.conftest import GREETING, MADE, OPEN, Reach, ScriptedSite, attempt, connected, wire
@@ -138,8 +139,8 @@ def opened(service: AttemptCalls) -> Iterator[AttemptCalls]:
 
 
 @dataclass
-class Meter:
-    """Satisfies what is asked of an `AttemptMeter` here."""
+class CountedMeter:
+    """Satisfies what is asked of a `Meter` here."""
 
     called: bool = True
 
@@ -195,7 +196,7 @@ async def attempted(node: RemoteNode, order: AttemptOrder | None = None, *, call
     async def tell(_: object) -> None:
         pass
 
-    meter: AttemptMeter = Meter(called)  # type: ignore[assignment]
+    meter: Meter = CountedMeter(called)  # type: ignore[assignment]
     result: AttemptResult | Exception = AssertionError("it had no end")
     with fail_after(20):
         async with create_task_group() as tasks:

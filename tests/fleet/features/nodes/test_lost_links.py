@@ -23,7 +23,7 @@ from fleet.features.nodes.transport import FdStream, Link, LinkLostError
 from fleet.ports.orders import AttemptOrder, AttemptResult
 from tests.fleet.fakes import wait_until
 from tests.fleet.features.nodes.conftest import GREETING, OPEN, ScriptedSite, attempt
-from tests.fleet.features.nodes.test_calls import Asking, Kept, Meter, Service, opened
+from tests.fleet.features.nodes.test_calls import Asking, CountedMeter, Kept, Service, opened
 
 KEY = "r/attempt/a/1"
 
@@ -110,7 +110,7 @@ class Trying:
 
     async def run(self) -> None:
         try:
-            self.result = await self.node.attempt(KEY, self.order, Meter(), tell)  # type: ignore[arg-type]
+            self.result = await self.node.attempt(KEY, self.order, CountedMeter(), tell)  # type: ignore[arg-type]
         except NodeLostError as lost:
             self.result = lost
 

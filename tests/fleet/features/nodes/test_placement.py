@@ -17,14 +17,14 @@ from fleet.ports.orders import AttemptOrder, AttemptResult
 from fleet.ports.worktrees import EffectError
 from tests.fleet.fakes import wait_until
 from tests.fleet.features.nodes.conftest import ScriptedNode, ScriptedSite, attempt
-from tests.fleet.features.nodes.test_calls import Meter, Service, remote
+from tests.fleet.features.nodes.test_calls import CountedMeter, Service, remote
 
 GPU = frozenset({"gpu"})
 ORDER = replace(attempt(), labels=GPU)
 
 
 @dataclass
-class Paying(Meter):
+class Paying(CountedMeter):
     """Satisfies what a placement asks of a meter."""
 
     def may_call(self) -> bool:

@@ -14,11 +14,12 @@ from fleet.features.nodes.host import Records
 from fleet.features.nodes.messages import LONGEST_LOG, LONGEST_LOGS
 from fleet.features.nodes.node_orders import NodeLostError
 from fleet.features.nodes.remote_node import REST_S, RemoteNode
-from fleet.ports.orders import AttemptMeter, AttemptResult, ChecksOrder, NodeFailedError, Progress
+from fleet.ports.agents import Meter
+from fleet.ports.orders import AttemptResult, ChecksOrder, NodeFailedError, Progress
 from fleet.ports.worktrees import Change, EffectError, SetupFailedError
 from tests.fleet.fakes import wait_until
 from tests.fleet.features.nodes.conftest import SHA, ScriptedSite, attempt
-from tests.fleet.features.nodes.test_calls import Kept, Meter, Service, remote
+from tests.fleet.features.nodes.test_calls import CountedMeter, Kept, Service, remote
 
 NEEDED = 3
 MOST_LOGS = LONGEST_LOGS // LONGEST_LOG
@@ -36,7 +37,7 @@ class Remote:
         async def tell(_: Progress) -> None:
             pass
 
-        meter: AttemptMeter = Meter()  # type: ignore[assignment]
+        meter: Meter = CountedMeter()  # type: ignore[assignment]
         with fail_after(10):
             return await self.node.attempt(f"r/attempt/{id_}/{number}", attempt(id_, number), meter, tell)
 
