@@ -60,7 +60,7 @@ async def open_agents(settings: AgentSettings, *, chance: Random | None = None) 
             settings.retry,
             settings.prices,
             chance=chance or SystemRandom(),
-            fallbacks=settings.fallbacks,
+            fallbacks=settings.models.fallbacks,
             tell_limits=client.limits,
             lacks=client.lacks,
             take_warnings=client.take_warnings,
@@ -119,24 +119,24 @@ class ClaudePlanner:
         """Hand in one revision through `submit`, repaired until it holds together."""
         settings, state = self.settings, fenced("state", brief.state)
         settled, latest = _blocks(brief)
-        model = brief.model or settings.planner_model
+        model = brief.model or settings.planner.model
         accepts = await self.caller.limits(model)
-        closing = settings.repairs + 2  # a revision, its repairs, and one nudge
+        closing = settings.planner.repairs + 2  # a revision, its repairs, and one nudge
         exploring = (tool(repository, output_chars=settings.output_chars) for tool in PLANNER_TOOLS.values())
         spec: ConversationSpec[Failure | None] = ConversationSpec(
             model=model,
             max_tokens=settings.answer_tokens(accepts),
-            system=render("planner", horizon=settings.horizon),
+            system=render("planner", horizon=settings.planner.horizon),
             tools=(
                 *exploring,
                 FindSubtasks(brief.find, settings.output_chars),
                 ReadReport(brief.report, settings.output_chars),
-                SubmitRevision(submit, repairs=settings.repairs),
+                SubmitRevision(submit, repairs=settings.planner.repairs),
             ),
             ending=SubmitRevision.name,
-            effort=brief.effort or settings.planner_effort,
+            effort=brief.effort or settings.planner.effort,
             recurs=True,
-            guards=Guards(turns=settings.explore_turns + closing, seconds=settings.planner_s, closing=closing),
+            guards=Guards(turns=settings.planner.explore_turns + closing, seconds=settings.planner_s, closing=closing),
             limits=settings.prompt_limits(model, accepts),
             reminder=state,
             shared=len(settled),

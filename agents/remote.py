@@ -295,7 +295,7 @@ class ConversationCalls:
             raise CallRefusedError(f"it asks for the model {asked.model!r}; its order has {self.model!r}")
         if asked.effort != self.effort:
             raise CallRefusedError(f"it asks for the effort {asked.effort!r}; its order has {self.effort!r}")
-        if asked.max_tokens > self.common.max_tokens:
+        if asked.max_tokens > self.common.models.max_tokens:
             raise CallRefusedError(f"it asks for an answer of {asked.max_tokens} tokens")
         if any(tool.get("type", "") not in _TOOL_TYPES for tool in asked.tools):
             raise CallRefusedError("it asks for a tool that the service runs")
@@ -369,7 +369,7 @@ def calls_of(context: WorkerContext, caller: Caller) -> OpenCalls:
         if not settings.calls_models:
             yield NoCalls()
             return
-        usual = settings.models[0] if settings.models else context.settings.worker_model
+        usual = next(iter(settings.choices), context.settings.models.worker)
         model = brief.model or usual
         budget = AttemptBudget(meter, settings.tokens, settings.dollars)
         with context.transcripts.open(brief.subtask.id, brief.attempt) as transcript:

@@ -42,13 +42,13 @@ class ClaudeReviewer:
 
     def model(self, named: str | None, worker: str | None) -> str:
         settings = self.settings
-        if named or settings.reviewer_model:
-            return named or settings.reviewer_model
-        known = (settings.planner_model, settings.worker_model, *settings.prices)
-        return next((model for model in known if model != worker), settings.planner_model)
+        if chosen := named or settings.reviewer.model.strip():
+            return chosen
+        known = (settings.planner.model, settings.models.worker, *settings.prices)
+        return next((model for model in known if model != worker), settings.planner.model)
 
     def too_large(self, patch: Patch) -> str | None:
-        length, most = len(patch.text), self.settings.review_chars
+        length, most = len(patch.text), self.settings.reviewer.change_chars
         if not patch.is_whole or length > most:
             size = f"{length:,} characters" if patch.is_whole else "too many characters to be shown"
             return f"the change has {size}; at most {most:,} are reviewed (reviewer.change_chars)"
@@ -64,8 +64,8 @@ class ClaudeReviewer:
             system=render("reviewer"),
             tools=tools,
             ending=SubmitReview.name,
-            effort=settings.reviewer_effort,
-            guards=Guards(turns=_TURNS, seconds=settings.review_s, closing=1),
+            effort=settings.reviewer.effort,
+            guards=Guards(turns=_TURNS, seconds=settings.reviewer.time_s, closing=1),
             keeps_all=True,
         )
         with self.transcripts.open(f"{brief.subtask.id}-review", brief.attempt) as transcript:
@@ -96,8 +96,8 @@ class ClaudeReviewer:
             {"role": "user", "content": [result, text_block(_NOW)]},
         )
         declared: tuple[Block, ...] = (ReadChange.declaration, SubmitReview.declaration)
-        model, effort = brief.asked.model, self.settings.reviewer_effort
-        return Request(model, self.settings.max_tokens, render("reviewer"), declared, messages, effort=effort)
+        model, effort = brief.asked.model, self.settings.reviewer.effort
+        return Request(model, self.settings.models.max_tokens, render("reviewer"), declared, messages, effort=effort)
 
     async def send(self, briefs: Sequence[ReviewBrief]) -> str | Failure:
         result = await self.batches.send({brief.asked.id: self._request(brief) for brief in briefs})

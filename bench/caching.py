@@ -8,7 +8,7 @@ started, nothing that differs in a single character. One row shows the share wit
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -24,7 +24,7 @@ from agents.simulated.script import parse_script
 from agents.simulated.server import serve
 from agents.workers.registry import WorkerContext, make_workers
 from agents.workers.relay import Relay
-from bench.meters import UnlimitedMeter, product_agents
+from bench.meters import UnlimitedMeter, product_agents, with_worker
 from bench.service import pause_figures
 from bench.side_by_side import Extent, path_of
 from fleet.core.base.ids import RunId
@@ -134,7 +134,7 @@ async def measure(folder: Path, model: str, files: str, *, warm_up: bool) -> Usa
     """The usage of all attempts, started at once by a fleet that has not made a call before."""
     meter = UsageMeter()
     async with simulated_model() as url:
-        settings = replace(product_agents(url, folder / "transcripts"), worker_model=model)
+        settings = with_worker(product_agents(url, folder / "transcripts"), model)
         async with open_client(settings.access, settings.timeouts) as client:
             model_client: Model = CacheWarmup(client) if warm_up else client
             caller = Caller(model_client, settings.retry, {}, chance=Random(1))  # noqa: S311 - jitter is no secret

@@ -137,6 +137,8 @@ async def candidates(project: Project, worktrees: RunWorktrees, count: int, name
     members: list[Member] = []
     files_each = min(CHANGED, project.files // count)
     root = project.folder / f"sources-{name}"
+    settings = worktrees.leases.box.settings
+    unprotected = replace(settings, checks=settings.checks.model_copy(update={"protected": ()}))
     for number in range(count):
         paths = [path_of(part) for part in range(number, project.files, count)][:files_each]
         edit(root, paths, f"{name} {number}\n")
@@ -147,7 +149,7 @@ async def candidates(project: Project, worktrees: RunWorktrees, count: int, name
                 changes_in(root, [os.fsencode(path) for path in paths]),
                 signature=signature(RunId(f"{name}-pool"), f"{name}-{number}"),
                 touches=(),
-                settings=replace(worktrees.leases.box.settings, protected=()),
+                settings=unprotected,
             )
         )
         members.append(Member(subtask=f"{name}-{number}", attempt=1, commit=change.commit))

@@ -42,3 +42,8 @@ def product_agents(base_url: str, transcripts: Path) -> AgentSettings:
     """The agents of the product with default settings and one coder, at this service."""
     settings = Wiring(default_config(), {"ANTHROPIC_API_KEY": "none-is-needed"}).agents(transcripts)
     return replace(settings, access=replace(settings.access, base_url=base_url))
+
+
+def with_worker(settings: AgentSettings, model: str) -> AgentSettings:
+    """The settings with another model for workers."""
+    return replace(settings, models=settings.models.model_copy(update={"worker": model}))

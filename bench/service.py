@@ -22,7 +22,7 @@ from agents.models.transcripts import Transcripts
 from agents.workers.registry import WorkerContext, make_workers
 from agents.workers.relay import Relay
 from bench.direct_model import DirectModel, without_waiting
-from bench.meters import UnlimitedMeter, product_agents
+from bench.meters import UnlimitedMeter, product_agents, with_worker
 from fleet.core.base.ids import RunId, SubtaskId
 from fleet.core.base.usage import Usage
 from fleet.core.facts import facts as f
@@ -133,8 +133,8 @@ class Bench:
         return Caller(CacheWarmup(model, {}), self.settings.retry, {}, chance=Random(1))  # noqa: S311 - jitter
 
     def coder(self, **changes: Any) -> Worker:
-        workers = {"coder": replace(self.settings.workers["coder"], **changes)}
-        settings = replace(self.settings, worker_model=HAIKU, workers=workers)
+        workers = {"coder": self.settings.workers["coder"].model_copy(update=changes)}
+        settings = replace(with_worker(self.settings, HAIKU), workers=workers)
         transcripts = Transcripts(self.folder / "transcripts", secrets=())
         open_relay = partial(Relay, settings, self.caller, self.client)
         context = WorkerContext(settings, self.caller, transcripts, open_relay)
@@ -279,7 +279,8 @@ async def _plan(folder: Path, *, as_before: bool) -> Sums:
     }
     bench, meter = await bench_of(script, folder), Sums()
     caller = Caller(AsBefore(bench.model), bench.settings.retry, {}, chance=Random(1)) if as_before else bench.caller  # noqa: S311
-    planner = ClaudePlanner(replace(bench.settings, planner_model=OPUS), caller, Transcripts(folder / "t", secrets=()))
+    settings = replace(bench.settings, planner=bench.settings.planner.model_copy(update={"model": OPUS}))
+    planner = ClaudePlanner(settings, caller, Transcripts(folder / "t", secrets=()))
     for call, state in enumerate(_states(), start=1):
         view: dict[str, Any] = {**planner_state(state, state.last_at)}
         if as_before:

@@ -271,7 +271,9 @@ async def worktrees_on(project: Project, kind: LeaseKind, row: str) -> AsyncIter
     """Worktrees of one kind on this project, with a store that no other row uses."""
     target = await inspect(project.repository)
     state_dir = project.folder / "state" / f"{row}-{kind}"
-    settings = replace(Wiring(default_config(), {}).worktrees, state_dir=state_dir, lease=kind)
+    settings = Wiring(default_config(), {}).worktrees
+    chosen = settings.worktrees.model_copy(update={"lease": kind})
+    settings = replace(settings, state_dir=state_dir, worktrees=chosen)
     async with open_worktrees(target, settings, RunId(f"{row}-{kind}"), target.base) as worktrees:
         yield worktrees
 

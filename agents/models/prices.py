@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from fleet.core.base.usage import Usage
+from fleet.ports import settings
 
 _FILE = Path(__file__).with_name("prices.toml")
 _DATED = re.compile(r"-\d{8}$")  # a snapshot costs what its model costs
@@ -19,19 +20,11 @@ _MILLION = 1_000_000
 _HOUR_FACTOR = 2.0  # of the input price: what the cache costs for an hour
 
 
-class Price(BaseModel):
-    """Dollars per million tokens of one model."""
+class Price(settings.Price):
+    """Dollars per million tokens of one model, with what no key sets."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    input: float = Field(ge=0)
-    output: float = Field(ge=0)
-    cache_write: float | None = Field(default=None, ge=0)
-    """Kept for five minutes."""
     cache_write_1h: float | None = Field(default=None, ge=0)
-    """Kept for an hour. None: twice the price of any other input."""
-    cache_read: float | None = Field(default=None, ge=0)
-    """None: the price of any other input."""
+    """Kept for an hour, not five minutes. None: twice the price of any other input."""
     long_prompt_tokens: int | None = Field(default=None, gt=0)
     """A prompt above this many tokens costs `long_prompt_factor` times as much, answer included."""
     long_prompt_factor: float = Field(default=1.0, ge=1)
@@ -60,6 +53,11 @@ class _Table(BaseModel):
 @cache
 def _built_in() -> _Table:
     return _Table.model_validate(tomllib.loads(_FILE.read_text(encoding="utf-8")))
+
+
+def prices_of(models: settings.Models) -> dict[str, Price]:
+    """The prices that the configuration sets, by model."""
+    return {name: Price(**dict(price)) for name, price in models.prices.items()}
 
 
 def dollars(model: str, usage: Usage, overrides: Mapping[str, Price]) -> float | None:

@@ -52,7 +52,7 @@ class AcpWorker:
 
     @property
     def model(self) -> str | None:
-        return self.settings.models[0] if self.settings.models else None
+        return next(iter(self.settings.choices), None)
 
     async def run(self, brief: WorkerBrief, workspace: Workspace, meter: Meter) -> Report | Failure:
         """One session, from the prompt to its report."""
@@ -111,7 +111,7 @@ class AcpWorker:
 
     def _line(self, brief: WorkerBrief, model: str | None, files: BriefFiles) -> str:
         paths = {"subtask": str(files.subtask), "prompt": str(files.prompt)}
-        return shell_line(self.settings.command, values_of(brief, model=model, **paths))
+        return shell_line(self.settings.words, values_of(brief, model=model, **paths))
 
     def _environment(self, model: str | None, socket: Path | None, files: BriefFiles) -> dict[str, str]:
         ours = {"FLEET_SUBTASK": str(files.subtask), "FLEET_PROMPT": str(files.prompt)}

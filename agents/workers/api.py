@@ -43,7 +43,7 @@ class ApiWorker:
 
     @property
     def model(self) -> str:
-        return self.settings.models[0] if self.settings.models else self.common.worker_model
+        return next(iter(self.settings.choices), self.common.models.worker)
 
     async def run(self, brief: WorkerBrief, workspace: Workspace, meter: Meter) -> Report | Failure:
         """Do the subtask in this workspace."""

@@ -52,7 +52,7 @@ class ClaudeCodeWorker:
 
     @property
     def model(self) -> str:
-        return self.settings.models[0] if self.settings.models else self.common.worker_model
+        return next(iter(self.settings.choices), self.common.models.worker)
 
     async def run(self, brief: WorkerBrief, workspace: Workspace, meter: Meter) -> Report | Failure:
         """One session, from the prompt to its structured output."""
@@ -89,7 +89,7 @@ class ClaudeCodeWorker:
             return outcome(result, json_object(ending), relay)
 
     def _command(self, program: Path, model: str, effort: Effort | None) -> list[str]:
-        settings, configured = self.settings, self.settings.command[1:]
+        settings, configured = self.settings, self.settings.words[1:]
         words = [str(program), "--print", "--verbose", "--model", model]
         words += ["--input-format", "stream-json", "--output-format", "stream-json"]
         words += ["--bare", "--setting-sources", "", "--strict-mcp-config", "--no-session-persistence"]
@@ -114,7 +114,7 @@ class ClaudeCodeWorker:
             "ANTHROPIC_BASE_URL": "http://127.0.0.1:9",  # unused, because of the socket
             "ANTHROPIC_UNIX_SOCKET": str(socket),
             **dict.fromkeys(MODEL_VARIABLES, model),
-            "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(self.common.max_tokens),
+            "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(self.common.models.max_tokens),
             "CLAUDE_CODE_MAX_RETRIES": str(self.common.retry.retries),
             "API_TIMEOUT_MS": session_ms,  # a call may wait for the service as long as the session lasts
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",

@@ -39,7 +39,7 @@ class CommandWorker:
 
     @property
     def model(self) -> str | None:
-        return self.settings.models[0] if self.settings.models else None
+        return next(iter(self.settings.choices), None)
 
     async def run(self, brief: WorkerBrief, workspace: Workspace, meter: Meter) -> Report | Failure:
         """Run it, and read its report."""
@@ -50,7 +50,7 @@ class CommandWorker:
         with brief_files(brief, told, ending=f"{settings.prompt.strip()}\n\n{render('command')}") as files:
             paths = {"subtask": str(files.subtask), "prompt": str(files.prompt)}
             try:
-                line = shell_line(settings.command, values_of(brief, model=brief.model or self.model, **paths))
+                line = shell_line(settings.words, values_of(brief, model=brief.model or self.model, **paths))
             except MissingValueError as error:
                 return Failure(kind="other", summary=str(error))
             result = await run_program(
@@ -235,7 +235,7 @@ MODEL_VARIABLES = ("ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL"
 
 def program_name(settings: WorkerSettings) -> str:
     """The program of a claude-code worker."""
-    return settings.command[0] if settings.command else "claude"
+    return next(iter(settings.words), "claude")
 
 
 def program_of(settings: WorkerSettings) -> Path | None:

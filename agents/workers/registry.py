@@ -21,13 +21,11 @@ from fleet.ports.agents import Worker
 if TYPE_CHECKING:
     from agents.tools.servers import McpServers
 
-_ALL = frozenset({"kind", "description", "prompt", "time_s"})
-_MODEL = frozenset({"models", "rungs", "turns", "tokens", "dollars"})
+_ALL = frozenset({"kind", "description", "prompt", "time_s", "labels"})
+_MODEL = frozenset({"model", "models", "rungs", "first_rung", "turns", "tokens", "dollars"})
 _OURS = _MODEL | {"mcp"}
 """Of conversations of ours, whose tools the manager runs."""
-_COMMANDS = frozenset({"extras", "secrets"})
-_KEYS = {"extras": "read_only, path, network and environment", "secrets": "pass_environment"}
-"""The configuration's names of fields that are called differently here."""
+_COMMANDS = frozenset({"read_only", "path", "network", "environment", "pass_environment"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ def _acp_worker(worker: WorkerSettings, context: WorkerContext) -> Worker:
 def _acp_problem(worker: WorkerSettings) -> str | None:
     if not has_acp():
         return f"the kind 'acp' needs a package: {ACP_EXTRA}"
-    return line_problem(worker.command)
+    return line_problem(worker.words)
 
 
 def _command_worker(worker: WorkerSettings, context: WorkerContext) -> Worker:
@@ -128,8 +126,8 @@ WORKERS: dict[str, WorkerKind] = {
     "command": WorkerKind(
         purpose="Runs one fixed program on the subtask.",
         make=_command_worker,
-        takes=_COMMANDS | {"command", "models"},
-        problem=lambda worker: line_problem(worker.command),
+        takes=_COMMANDS | {"command", "model", "models"},
+        problem=lambda worker: line_problem(worker.words),
     ),
 }
 
@@ -158,13 +156,13 @@ def describe(workers: Mapping[str, WorkerSettings]) -> dict[str, str]:
 
 def _description(worker: WorkerSettings) -> str:
     text = worker.description or WORKERS[worker.kind].purpose.replace("{hosts}", ", ".join(worker.hosts))
-    if parameters := parameters_of(worker.command):
+    if parameters := parameters_of(worker.words):
         text += f" Its subtasks must give it these `parameters`: {', '.join(parameters)}."
     if len(worker.rungs) > 1:
         text += f" Its rungs are {', '.join(worker.rungs)}: the fleet chooses one, and the next after a failed attempt."
-    elif len(worker.models) > 1:
-        later = ", ".join(worker.models[1:])
-        text += f" Begins with {worker.models[0]}; after a failed attempt it continues with {later}."
+    elif len(worker.choices) > 1:
+        later = ", ".join(worker.choices[1:])
+        text += f" Begins with {worker.choices[0]}; after a failed attempt it continues with {later}."
     return text
 
 
@@ -175,8 +173,8 @@ def problems_of(name: str, worker: WorkerSettings) -> Iterator[str]:
         hint = did_you_mean(worker.kind, WORKERS) or f"; the kinds are {', '.join(sorted(WORKERS))}"
         yield f"workers.{name}.kind: there is no worker kind {worker.kind!r}{hint}"
         return
-    for field in sorted(worker.changed - kind.takes - _ALL):
-        yield f"workers.{name}: the kind {worker.kind!r} does not use {_KEYS.get(field, field)}; remove it"
+    for key in sorted(worker.changed - kind.takes - _ALL):
+        yield f"workers.{name}: the kind {worker.kind!r} does not use {key}; remove it"
     for tool in worker.tools if worker.kind == "coder" else ():
         if tool not in WORKER_TOOLS:
             yield f"workers.{name}.tools: there is no tool {tool!r}{did_you_mean(tool, WORKER_TOOLS)}"

@@ -161,7 +161,7 @@ class Relay:
 
     async def _call(self, call: "RelayedCall", max_tokens: object) -> ShortReply | None:
         """Make a call in line with all others of the fleet: it waits for a permit, is retried, paid and counted."""
-        output = max_tokens if isinstance(max_tokens, int) and max_tokens > 0 else self.settings.max_tokens
+        output = max_tokens if isinstance(max_tokens, int) and max_tokens > 0 else self.settings.models.max_tokens
         maximum = Usage(cache_write=len(call.body) // CHARACTERS_PER_TOKEN + 1, output=output)
         paid = PaidCall(self.model, maximum, call.send, may_retry=lambda: not call.begun)
         turn = self.calls + 1

@@ -4,11 +4,10 @@ Reads the prompt files that the configuration names. Whether a setting makes sen
 `agents/workers/registry.py`.
 """
 
-import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,12 +15,10 @@ from urllib.parse import urlsplit
 
 from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.models.access import Access, missing_extra
-from agents.models.exchange import Timeouts
-from agents.models.prices import Price
 from agents.models.service import RetryPolicy
 from agents.tools.mcp_catalog import ServerSettings
 from fleet.config.load import default_config, user_file_path
-from fleet.config.schema import GATE, Config, McpServer, WorkerKind, as_policy, gate_of, machines_of
+from fleet.config.schema import GATE, Config, McpServer, as_policy, gate_of, machines_of
 from fleet.core.base.ids import did_you_mean
 from fleet.core.plans.limits import Ladder, Machines, Policy, Rung, parse_rung
 from fleet.core.plans.lint import Grade, grade_plan
@@ -32,10 +29,10 @@ from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules
 from fleet.engine.commands.checks import Gate
 from fleet.errors import FleetError, UsageError
 from fleet.ports.agents import Extras
+from fleet.ports.settings import WorkerSection
 from worktrees.base.settings import MIB, BoxLimits, WorktreeSettings
 from worktrees.sandbox.box import has_program
 from worktrees.sandbox.overlay_mount import TAG, this_manager
-from worktrees.target.signing import Signing
 
 NO_KEY = "no-key-is-needed"
 REAL_HOST = "api.anthropic.com"
@@ -127,12 +124,6 @@ class Wiring:
         )
 
     @cached_property
-    def prices(self) -> dict[str, Price]:
-        """The prices of models that the configuration sets."""
-        configured = self.config.models.prices
-        return {name: Price(**price.model_dump(exclude_none=True)) for name, price in configured.items()}
-
-    @cached_property
     def policy(self) -> Policy:
         """The limits and choices of a run, with the ladders of its workers."""
         return as_policy(self.config).model_copy(update={"rungs": self.ladders, "machines": self.machines})
@@ -143,7 +134,7 @@ class Wiring:
         ladders = {name: self._ladder(f"workers.{name}", worker) for name, worker in self.config.workers.items()}
         return {name: ladder for name, ladder in ladders.items() if ladder is not None}
 
-    def _ladder(self, key: str, worker: WorkerKind) -> Ladder | None:
+    def _ladder(self, key: str, worker: WorkerSection) -> Ladder | None:
         if not worker.rungs and not worker.first_rung:
             return None
         rungs = tuple(Rung(model=model, effort=effort) for model, effort in map(parse_rung, worker.rungs))
@@ -161,9 +152,7 @@ class Wiring:
     @cached_property
     def workers(self) -> dict[str, WorkerSettings]:
         """The settings of each worker. Raises `UsageError` with the key that is wrong."""
-        default = self._worker("default", default_config().workers["coder"])
-        all_settings = {name: self._worker(f"workers.{name}", worker) for name, worker in self.config.workers.items()}
-        return {name: replace(each, changed=_changed_fields(each, default)) for name, each in all_settings.items()}
+        return {name: self._worker(f"workers.{name}", worker) for name, worker in self.config.workers.items()}
 
     @property
     def base_url(self) -> str:
@@ -205,29 +194,17 @@ class Wiring:
 
     def agents(self, transcripts: Path) -> AgentSettings:
         """The settings of the agents, which write their conversations to the folder `transcripts`."""
-        models, planner, reviewer = self.config.models, self.config.planner, self.config.reviewer
+        models = self.config.models
+        retry = RetryPolicy(models.retries, self.config.limits.backoff_first_s, models.retry_after_cap_s)
         return AgentSettings(
-            access=self.access,
-            transcripts=transcripts,
-            planner_model=planner.model,
-            planner_effort=planner.effort,
-            worker_model=models.worker,
-            workers=self.workers,
-            max_tokens=models.max_tokens,
-            explore_turns=planner.explore_turns,
-            repairs=planner.repairs,
-            horizon=planner.horizon,
-            retry=RetryPolicy(models.retries, self.config.limits.backoff_first_s, models.retry_after_cap_s),
-            timeouts=Timeouts(models.silence_s, models.call_s),
-            fallbacks=dict(models.fallbacks),
-            prices=self.prices,
-            reviewer_model=reviewer.model.strip(),
-            reviewer_effort=reviewer.effort,
-            review_s=reviewer.time_s,
-            review_chars=reviewer.change_chars,
-            compact_at=models.compact_at,
-            compact_to=models.compact_to,
-            servers=self.servers,
+            self.access,
+            transcripts,
+            models,
+            self.config.planner,
+            self.config.reviewer,
+            self.workers,
+            retry,
+            self.servers,
         )
 
     def reviews(self, state: RunState) -> ReviewRules:
@@ -262,85 +239,36 @@ class Wiring:
         return Path(self.environ.get("HOME") or Path.home())
 
     @cached_property
-    def signing(self) -> Signing:
-        """What a person adds to the commits that they take."""
-        git = self.config.git
-        return Signing(git.sign, git.signing_key, git.signing_program, git.sign_off, git.taker)
-
-    @cached_property
     def worktrees(self) -> WorktreeSettings:
-        box, trees, cores = self.config.box, self.config.worktrees, os.cpu_count() or 1
+        config, box = self.config, self.config.box
         chains = shown_by(box.tool_chains, self.home)
-        return WorktreeSettings(
-            state_dir=Path(self.config.state.dir),
-            sandbox=box.sandbox,
-            read_only=tuple(map(Path, (*box.read_only, *chains.read_only))),
-            path=tuple(map(Path, (*box.path, *chains.path))),
-            environment={**chains.environment, **box.environment},
-            network=box.network,
-            syscall_filter=box.syscall_filter,
-            limits=BoxLimits(memory_bytes=box.memory_mb * MIB, disk_bytes=box.disk_mb * MIB),
-            box_commands=box.commands or 4 * cores,
-            check_slots=self.config.checks.slots or cores,
-            max_file_bytes=box.max_file_mb * MIB,
-            max_files=box.max_files,
-            expected_tests=self.config.checks.expected_tests,
-            protected=self.config.checks.protected,
-            author=self.config.git.name,
-            email=self.config.git.email,
-            lease=trees.lease,
-            setup=trees.setup,
-            setup_s=trees.setup_timeout_s,
-            setup_network=trees.setup_network,
-            lock_files=trees.lock_files,
-            include=trees.include,
-            first_port=trees.first_port,
-            ports=trees.ports,
-            max_pool_bytes=int(trees.max_gb * 1e9) if trees.max_gb else None,
-        )
+        shown = {
+            "read_only": (*box.read_only, *chains.read_only),
+            "path": (*box.path, *chains.path),
+            "environment": {**chains.environment, **box.environment},
+        }
+        limits = BoxLimits(memory_bytes=box.memory_mb * MIB, disk_bytes=box.disk_mb * MIB)
+        state_dir, box = Path(config.state.dir), box.model_copy(update=shown)
+        return WorktreeSettings(state_dir, box, config.worktrees, config.checks, config.git, limits)
 
-    def _worker(self, key: str, worker: WorkerKind) -> WorkerSettings:
-        passed = self._passed_environment(key, worker)
-        extras = Extras(
-            read_only=worker.read_only,
-            path=worker.path,
-            environment={**worker.environment, **passed},
-            network=True if worker.network else None,
-        )
-        return WorkerSettings(
-            kind=worker.kind,
-            description=worker.description,
-            models=_models(worker),
-            rungs=worker.rungs,
-            prompt=_prompt(key, worker.prompt),
-            tools=worker.tools,
-            command=_words(key, worker.command),
-            hosts=worker.hosts,
-            mcp=worker.mcp,
-            turns=worker.turns,
-            tokens=worker.tokens,
-            dollars=worker.dollars,
-            time_s=worker.time_s,
-            extras=extras,
-            secrets=tuple(passed.values()),
-        )
+    def _worker(self, key: str, worker: WorkerSection) -> WorkerSettings:
+        default = default_config().workers["coder"]
+        try:
+            _ = worker.words
+        except ValueError as error:
+            raise UsageError(f"{key}.command: {worker.command!r} can't be split into words: {error}") from error
+        own = {
+            "prompt": _prompt(key, worker.prompt),
+            "passed": self._passed_environment(key, worker),
+            "changed": frozenset(name for name, value in default if getattr(worker, name) != value),
+        }
+        return WorkerSettings(**{**dict(worker), **own})
 
-    def _passed_environment(self, key: str, worker: WorkerKind) -> dict[str, str]:
+    def _passed_environment(self, key: str, worker: WorkerSection) -> dict[str, str]:
         missing = ", ".join(name for name in worker.pass_environment if name not in self.environ)
         if missing:
             raise UsageError(f"{key}.pass_environment: {missing} is not set", hint="set it, or remove it from the list")
         return {name: self.environ[name] for name in worker.pass_environment}
-
-
-def _changed_fields(settings: WorkerSettings, default: WorkerSettings) -> frozenset[str]:
-    names = (field.name for field in fields(settings))
-    return frozenset(name for name in names if getattr(settings, name) != getattr(default, name))
-
-
-def _models(worker: WorkerKind) -> tuple[str, ...]:
-    if worker.rungs:
-        return tuple(dict.fromkeys(parse_rung(rung)[0] for rung in worker.rungs))
-    return worker.models or ((worker.model,) if worker.model else ())
 
 
 def _prompt(key: str, prompt: str) -> str:
@@ -358,13 +286,6 @@ def _prompt(key: str, prompt: str) -> str:
             f"{key}.prompt: {path} has {len(text):,} characters", hint=f"at most {LONGEST_PROMPT:,} are allowed"
         )
     return text
-
-
-def _words(key: str, command: str) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(command))
-    except ValueError as error:
-        raise UsageError(f"{key}.command: {command!r} can't be split into words: {error}") from error
 
 
 # ---- mcp servers -----------------------------------------------------------------------------------------------------

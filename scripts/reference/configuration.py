@@ -9,8 +9,9 @@ from pydantic.fields import FieldInfo
 
 from fleet.config.layer import WHOLE
 from fleet.config.load import default_config, defaults_file
-from fleet.config.schema import NodeSettings, Price, WorkerKind
-from fleet.features.notify.channels import NotifyChannel
+from fleet.config.schema import NodeSettings
+from fleet.features.notify.settings import NotifyChannel
+from fleet.ports.settings import Price, WorkerSection
 from scripts.reference.page import code, table
 from scripts.reference.shapes import default_text, type_text, value_text
 
@@ -40,7 +41,7 @@ def models() -> Mapping[str, type[BaseModel]]:
         for name, info in WHOLE.model_fields.items()
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel)
     }
-    return {**plain, "workers.NAME": WorkerKind, "nodes.NAME": NodeSettings, **TABLES}
+    return {**plain, "workers.NAME": WorkerSection, "nodes.NAME": NodeSettings, **TABLES}
 
 
 def content() -> str:

@@ -2,9 +2,10 @@
 
 import json
 import os
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from random import Random
@@ -40,6 +41,7 @@ from fleet.ports.agents import (
     WorkerBrief,
     WorkspaceError,
 )
+from tests.settings import with_values
 
 Body = dict[str, Any]
 Reply = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -186,13 +188,15 @@ def settings_for(script: Script, folder: Path, **changes: Any) -> AgentSettings:
     product = Wiring(default_config(), {"ANTHROPIC_API_KEY": KEY}).agents(folder / "transcripts")
     retry = RetryPolicy(changes.pop("retries", 3), 0.001, 60, backoff_cap_s=0.002, pause_s=0.001)
     access = Access(script.url, KEY, frozenset(changes.pop("without", ())))
-    return replace(product, access=access, retry=retry, **changes)
+    return with_values(product, {"access": access, "retry": retry, **changes})
 
 
 def worker_settings(**changes: Any) -> WorkerSettings:
     """The product's defaults, except for these."""
     product = Wiring(default_config(), {}).workers["coder"]
-    return replace(product, **changes, changed=frozenset(changes))
+    if "command" in changes:
+        changes["command"] = shlex.join(changes["command"])
+    return WorkerSettings(**{**dict(product), **changes, "changed": frozenset(changes) - {"passed"}})
 
 
 @asynccontextmanager

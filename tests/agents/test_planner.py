@@ -220,5 +220,6 @@ async def test_the_planner_tries_as_hard_as_its_area_or_the_configuration_says(
     model: Script, tmp_path: Path, configured: Effort | None, of_the_area: Effort | None, asked: Body | None
 ) -> None:
     model.will(says(use("submit_revision", REVISION)))
-    await plan(model, tmp_path, Office(), effort=of_the_area, planner_effort=configured)
+    settings: dict[str, Any] = {"planner.effort": configured}
+    await plan(model, tmp_path, Office(), effort=of_the_area, **settings)
     assert model.asked[0].get("output_config") == asked

@@ -126,7 +126,7 @@ async def _parts(parts: Sequence[bytes]) -> AsyncIterator[bytes]:
 
 def manager(caller: PaperCaller, *, turns: int = 3) -> ConversationCalls:
     settings = SimpleNamespace(turns=turns, time_s=60.0)
-    common = SimpleNamespace(max_tokens=100)
+    common = SimpleNamespace(models=SimpleNamespace(max_tokens=100))
     kept = bytearray()
     calls = ConversationCalls("opus", "high", *cast("Any", (settings, common, caller, NONE, SimpleNamespace())))
     calls.transcript = cast("Any", SimpleNamespace(append=kept.extend, kept=kept))

@@ -1,7 +1,6 @@
 """A review, from a subtask and a diff to findings: over a scripted model, and as a batch of the simulated service."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,16 +150,17 @@ async def test_another_model_reviews_than_the_one_that_worked(
     model: Script, tmp_path: Path, configured: str, asked: tuple[str | None, str | None], reviews: str
 ) -> None:
     """Asked for the model that a plan names, if it does, and the one that worked."""
-    settings = replace(settings_for(model, tmp_path), reviewer_model=configured, worker_model="claude-haiku-5-5")
+    settings = settings_for(model, tmp_path, **{"reviewer.model": configured, "worker": "claude-haiku-5-5"})
     async with open_agents(settings, chance=SEEDED) as agents:
         assert agents.reviewer is not None
         assert agents.reviewer.model(*asked) == reviews
 
 
 async def test_a_change_that_is_too_large_or_cut_is_not_reviewed(model: Script, tmp_path: Path) -> None:
-    async with agents_for(model, tmp_path, review_chars=50) as agents:
+    async with agents_for(model, tmp_path, change_chars=1000) as agents:
         assert agents.reviewer is not None
-        assert "at most 50 are reviewed" in str(agents.reviewer.too_large(parse_patch(CHANGE)))
+        large = parse_patch(f"{CHANGE}+    {'x' * 1000}\n")
+        assert "at most 1,000 are reviewed" in str(agents.reviewer.too_large(large))
     cut = parse_patch(f"{CHANGE}\n[... 9 bytes left out ...]\n")
     async with agents_for(model, tmp_path) as agents:
         assert agents.reviewer is not None

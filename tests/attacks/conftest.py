@@ -8,12 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from fleet.ports.agents import Dialogue
+from tests.settings import with_values
 from tests.worktrees.conftest import (
     anyio_backend,
     bench,
@@ -69,7 +70,7 @@ class Arena:
 
     async def without(self, script: str, *args: object, timeout_s: float = PROBE_S) -> Tried:
         """Try the attack without any defence."""
-        return await self._try(replace(self.settings, sandbox="none"), script, args, timeout_s)
+        return await self._try(with_values(self.settings, {"sandbox": "none"}), script, args, timeout_s)
 
     async def within(
         self,
@@ -81,8 +82,8 @@ class Arena:
         dialogue: Dialogue | None = None,
     ) -> Tried:
         """Try the attack in the box."""
-        settings = replace(self.settings, read_only=(*self.settings.read_only, *shown))
-        changed = replace(settings, limits=limits) if limits is not None else settings
+        values = {"read_only": (*self.settings.box.read_only, *shown), "limits": limits or self.settings.limits}
+        changed = with_values(self.settings, values)
         return await self._try(changed, script, args, timeout_s, dialogue)
 
     async def _try(

@@ -58,7 +58,7 @@ class Sums(Court):
 @pytest.fixture
 async def court(arena: Arena, open_bench: OpenBench) -> AsyncIterator[Sums]:
     project = make_repository(arena.home / "sums", PROJECT)
-    shown, environment = arena.settings, {**arena.settings.environment, **NO_PLUGINS}
+    shown, environment = arena.settings.box, {**arena.settings.box.environment, **NO_PLUGINS}
     async with open_bench(project, read_only=shown.read_only, path=shown.path, environment=environment) as bench:
         yield Sums(bench, arena.elsewhere)
 

@@ -6,7 +6,7 @@ import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -19,7 +19,7 @@ from agents.factory import open_agents
 from fleet.core.base.ids import RunId
 from fleet.core.facts.facts import Failure, Report
 from fleet.core.plans.plan import Criterion, Subtask
-from fleet.ports.agents import Extras, WorkerBrief, Workspace
+from fleet.ports.agents import WorkerBrief, Workspace
 from tests.agents.conftest import (
     SEEDED,
     FakeMeter,
@@ -130,10 +130,9 @@ class ClaudeCodeRig(Rig):
 
     @property
     def settings(self) -> WorkerSettings:
-        extras = self.changes.get("extras", Extras())
-        extras = replace(extras, read_only=(*extras.read_only, *map(str, python_shown())))
+        shown = (*self.changes.get("read_only", ()), *map(str, python_shown()))
         return worker_settings(
-            **{"kind": self.kind, "command": (str(self.program()),), **self.changes, "extras": extras}
+            **{"kind": self.kind, "command": (str(self.program()),), **self.changes, "read_only": shown}
         )
 
     def program(self) -> Path:
@@ -164,10 +163,8 @@ class AcpRig(Rig):
 
     @property
     def settings(self) -> WorkerSettings:
-        extras = self.changes.get("extras", Extras())
-        shown = (str(self.room / "acp agent"), *map(str, python_shown()))
-        extras = replace(extras, read_only=(*extras.read_only, *shown))
-        return worker_settings(**{"kind": self.kind, **self.changes, "extras": extras})
+        shown = (*self.changes.get("read_only", ()), str(self.room / "acp agent"), *map(str, python_shown()))
+        return worker_settings(**{"kind": self.kind, **self.changes, "read_only": shown})
 
     def plays(self, *turns: list[Json], **scenario: Any) -> None:
         """The agent does this in each of its turns."""
@@ -188,9 +185,9 @@ class RealAcpRig(AcpRig):
 
     @property
     def settings(self) -> WorkerSettings:
-        extras = self.changes.get("extras", Extras())
         folder = self.real or Path()
-        more = {"extras": replace(extras, read_only=(*extras.read_only, str(folder))), "command": self.command(folder)}
+        shown = (*self.changes.get("read_only", ()), str(folder))
+        more = {"read_only": shown, "command": self.command(folder)}
         return worker_settings(**{"kind": self.kind, "models": ("claude-haiku-5-5",), **self.changes, **more})
 
     def command(self, folder: Path) -> tuple[str, ...]:
@@ -227,8 +224,8 @@ class OpenCodeRig(RealAcpRig):
         model = "anthropic/claude-haiku-5-5"
         own = {"model": model, "small_model": model, "autoupdate": False, "provider": {"anthropic": provider}}
         settings = super().settings
-        environment = {**settings.extras.environment, "OPENCODE_CONFIG_CONTENT": json.dumps(own)}
-        return replace(settings, extras=replace(settings.extras, environment=environment))
+        environment = {**settings.environment, "OPENCODE_CONFIG_CONTENT": json.dumps(own)}
+        return settings.model_copy(update={"environment": environment})
 
     def command(self, folder: Path) -> tuple[str, ...]:
         return (str(folder / "node_modules/.bin/opencode"), "acp")

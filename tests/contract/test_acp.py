@@ -8,7 +8,6 @@ import anyio
 import pytest
 
 from fleet.core.facts.facts import Failure, Report
-from fleet.ports.agents import Extras
 from tests.agents.conftest import says, text
 from tests.agents.operators import FakeOperator
 from tests.contract.conftest import AcpRig, OpenStand, Stand
@@ -300,7 +299,7 @@ async def test_an_instruction_is_the_next_prompt(interrupt: bool, open_stand: Op
         (stand.room / "told").mkdir()
         go = stand.room / "told" / "go"
         transcript = stand.room / "transcripts" / "greet.1.jsonl"
-        stand.rig.changes["extras"] = Extras(read_only=(str(go.parent),))
+        stand.rig.changes["read_only"] = (str(go.parent),)
         first = {"until_cancelled": 1} if interrupt else {"shell": f"until [ -e {go} ]; do sleep 0.02; done"}
         rig_of(stand).plays([{"shell": "touch begun"}, first], [DONE], heard="heard.jsonl")
 

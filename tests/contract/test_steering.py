@@ -10,7 +10,6 @@ import pytest
 from aiohttp import web
 
 from fleet.core.facts.facts import Report
-from fleet.ports.agents import Extras
 from tests.agents.conftest import Body, says, use
 from tests.agents.operators import FakeOperator
 from tests.contract.conftest import OpenStand, Stand
@@ -63,7 +62,7 @@ async def test_an_instruction_for_claude_is_in_its_next_request_behind_the_resul
     operator = FakeOperator()
     async with open_stand("claude-code") as stand:
         model = stand.rig.model
-        stand.rig.changes["extras"] = Extras(read_only=(str(tmp_path),))
+        stand.rig.changes["read_only"] = (str(tmp_path),)
         wait = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo one"
         model.will(says(use("Bash", {"command": wait})), DONE)
         async with anyio.create_task_group() as tasks:

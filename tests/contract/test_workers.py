@@ -5,7 +5,6 @@ import pytest
 
 from agents.workers.registry import WORKERS
 from fleet.core.facts.facts import Failure, Report
-from fleet.ports.agents import Extras
 from tests.contract.conftest import RIGS, RUN, SECRET, OpenStand
 from tests.e2e.stage import marked, program
 
@@ -146,7 +145,7 @@ async def test_no_key_is_in_the_box_and_none_in_the_transcript(kind: str, open_s
 @pytest.mark.parametrize("kind", [name for name, kind in WORKERS.items() if "secrets" in kind.takes])
 async def test_the_secrets_of_a_workers_commands_stay_with_them(kind: str, open_stand: OpenStand) -> None:
     async with open_stand(kind) as stand:
-        stand.rig.changes |= {"extras": Extras(environment={"TOOL_KEY": SECRET}), "secrets": (SECRET,)}
+        stand.rig.changes |= {"passed": {"TOOL_KEY": SECRET}}
         stand.rig.reports(
             {"status": "done", "summary": "used it"}, first="echo $TOOL_KEY; echo $TOOL_KEY | rev > back.txt"
         )

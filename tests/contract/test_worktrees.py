@@ -132,7 +132,7 @@ class RealRig:
 @asynccontextmanager
 async def real(folder: Path, lease: Literal["overlay", "pool"]) -> AsyncIterator[RealRig]:
     target = await inspect(make_repository(folder / "project"))
-    settings = product_settings(folder / "state", check_slots=2, lease=lease)
+    settings = product_settings(folder / "state", slots=2, lease=lease)
     async with open_worktrees(target, settings, RUN, target.base) as opened:
         yield RealRig(target.base, opened, opened, opened.integrator, opened.publisher.publish)
 

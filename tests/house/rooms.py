@@ -16,6 +16,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
         "fleet.errors",
         "fleet.features.parts",
         "fleet.features.table",
+        "fleet.ports.settings",
     ),
     "fleet.core": (),
     "fleet.core.base": (),
@@ -70,7 +71,14 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "worktrees.base": ("fleet.core", "fleet.ports", "fleet.runs.crash_points"),
     "worktrees.git": ("fleet.core", "fleet.ports", "fleet.runs.crash_points", "worktrees.base"),
     "worktrees.sandbox": ("fleet.core", "fleet.errors", "fleet.ports", "worktrees.base"),
-    "worktrees.target": ("fleet.core", "fleet.errors", "fleet.runs.crash_points", "worktrees.base", "worktrees.git"),
+    "worktrees.target": (
+        "fleet.core",
+        "fleet.errors",
+        "fleet.ports",
+        "fleet.runs.crash_points",
+        "worktrees.base",
+        "worktrees.git",
+    ),
     "worktrees.store": (
         "fleet.core",
         "fleet.errors",

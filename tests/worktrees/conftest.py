@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +21,7 @@ from fleet.config.load import default_config
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.facts.facts import Failure, Member
 from fleet.ports.worktrees import Change, Lease, Signature
+from tests.settings import with_values
 from worktrees.base.settings import LeaseKind, WorktreeSettings
 from worktrees.leases.commit import commit_changes, find_slot_changes
 from worktrees.leases.pool import Slot
@@ -130,7 +131,7 @@ class Bench:
 
     async def commit_slot(self, slot: Slot, base: Sha, *, touches: tuple[str, ...] = ()) -> Change | Failure:
         """The same for a slot of the pool."""
-        changes = await find_slot_changes(slot.git, slot.tree, self.settings, max_files=self.settings.max_files)
+        changes = await find_slot_changes(slot.git, slot.tree, self.settings, max_files=self.settings.box.max_files)
         if isinstance(changes, Failure):
             return changes
         store, settings = self.worktrees.store, self.settings
@@ -180,12 +181,12 @@ def lease_kind() -> LeaseKind | Literal["auto"]:
 
 def product_settings(state_dir: Path, **changes: object) -> WorktreeSettings:
     """The default settings of the product."""
-    return replace(Wiring(default_config(), {}).worktrees, state_dir=state_dir, **changes)  # type: ignore[arg-type]
+    return with_values(Wiring(default_config(), {}).worktrees, {"state_dir": state_dir, **changes})
 
 
 @pytest.fixture
 def settings(tmp_path: Path, lease_kind: LeaseKind | Literal["auto"]) -> WorktreeSettings:
-    return product_settings(tmp_path / "state", check_slots=2, lease=lease_kind)
+    return product_settings(tmp_path / "state", slots=2, lease=lease_kind)
 
 
 OpenBench = Callable[..., AbstractAsyncContextManager[Bench]]
@@ -195,7 +196,7 @@ OpenBench = Callable[..., AbstractAsyncContextManager[Bench]]
 def open_bench(repository: Path, settings: WorktreeSettings) -> OpenBench:
     @asynccontextmanager
     async def opened(at: Path | None = None, **changes: object) -> AsyncIterator[Bench]:
-        chosen = replace(settings, **changes)  # type: ignore[arg-type]
+        chosen = with_values(settings, changes)
         target = await inspect(at or repository)
         async with open_worktrees(target, chosen, RUN, target.base) as worktrees:
             yield Bench(at or repository, target, chosen, worktrees)

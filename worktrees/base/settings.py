@@ -1,13 +1,13 @@
-"""The settings of the worktrees: one frozen value, made from the configuration."""
+"""What the worktrees are given of the configuration: the sections that they work by, whole."""
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fleet.core.facts.facts import SetupNetwork
+from fleet.ports.settings import Box, Checks, Git, Worktrees
 
-Sandbox = Literal["bubblewrap", "none"]
 LeaseKind = Literal["overlay", "pool"]
 
 MIB = 1024 * 1024
@@ -37,43 +37,12 @@ class WorktreeSettings:
     """Everything `worktrees` needs of the configuration. Only fields that no key sets have a default."""
 
     state_dir: Path
-    sandbox: Sandbox
-    read_only: tuple[Path, ...]
-    """Folders and files of this machine that the box shows, each at its own path."""
-    path: tuple[Path, ...]
-    """Entries before the box's PATH."""
-    environment: Mapping[str, str]
-    network: bool
-    syscall_filter: bool
-    """Whether commands run under the filter of `seccomp.py`."""
+    box: Box
+    """With what the box shows of its tool chains."""
+    worktrees: Worktrees
+    checks: Checks
+    git: Git
     limits: BoxLimits
-    box_commands: int
-    """How many commands and file operations of workers may run at once."""
-    check_slots: int
-    """How many checks may run at once."""
-    max_file_bytes: int
-    max_files: int
-    expected_tests: bool
-    """Whether checks ask pytest which tests it ran."""
-    protected: tuple[str, ...]
-    """Files that verdicts, git or other agents depend on: only a subtask whose `touches` names one may change it."""
-    author: str
-    """The author of all commits; empty: each worker with its model."""
-    email: str
-    lease: LeaseKind | Literal["auto"]
-    setup: str
-    """The command that makes a worktree ready for work; empty where there is none."""
-    setup_s: float
-    setup_network: SetupNetwork
-    """Where the set-up command has the network: nowhere, on the commit a run starts from, or on every commit."""
-    lock_files: tuple[str, ...]
-    """When one of these changes, the set-up command runs again."""
-    include: tuple[str, ...]
-    """Patterns of ignored files to copy from the user's worktree, besides those of `.worktreeinclude`."""
-    first_port: int
-    ports: int
-    """For each worktree."""
-    max_pool_bytes: int | None
     on_command: Callable[[float], None] | None = None
     """Called with the seconds that each command of a worker took."""
     on_setup: Callable[[str], None] | None = None
@@ -82,3 +51,17 @@ class WorktreeSettings:
     """The folder for the whole output of checks and set-ups, one file for each."""
     output_bytes: int = 64 * 1024
     """The most that is kept of one command's output; the middle is left out."""
+
+    @property
+    def box_commands(self) -> int:
+        """How many commands and file operations of workers may run at once."""
+        return self.box.commands or 4 * (os.cpu_count() or 1)
+
+    @property
+    def check_slots(self) -> int:
+        """How many checks may run at once."""
+        return self.checks.slots or os.cpu_count() or 1
+
+    @property
+    def max_file_bytes(self) -> int:
+        return self.box.max_file_mb * MIB

@@ -78,7 +78,7 @@ async def find_overlay_changes(
 ) -> tuple[PathChange, ...] | Failure:
     """Scan what an overlay's tenant changed, and list what `git add --all` would take of it."""
     upper = overlay.upper
-    findings, changes = await to_thread.run_sync(_scan_upper, upper, settings.max_files)
+    findings, changes = await to_thread.run_sync(_scan_upper, upper, settings.box.max_files)
     if findings:
         return _unfit_tree(findings)
     selection = await select(git, below, changes, upper)
@@ -121,15 +121,17 @@ async def commit_tree(
     repository = store.repository
     diff = await repository.diff(base, tree)
     failure = (
-        _check_bounds(diff, touches, settings.protected, own=await _own_conftests(repository, base, diff, touches))
+        _check_bounds(
+            diff, touches, settings.checks.protected, own=await _own_conftests(repository, base, diff, touches)
+        )
         or await _check_names(repository, base, tree, diff)
         or await _check_large_files(repository, base, tree, diff)
         or (await _check_secrets(repository, base, tree) if suspicious else None)
     )
     if failure is not None:
         return failure
-    author = author_of(signature, settings.author, settings.email)
-    committer = committer_of(settings.author, settings.email)
+    author = author_of(signature, settings.git.name, settings.git.email)
+    committer = committer_of(settings.git.name, settings.git.email)
     message = compose(signature)
     commit = await repository.commit_tree(tree, base, author=author, committer=committer, message=message)
     ref = kept_ref if signature.unfinished else attempt_ref
@@ -350,8 +352,8 @@ def _move(quarantine: Path, objects: Path, ids: Sequence[Sha]) -> None:
 
 async def _check_files(store: Store, diff: Diff, settings: WorktreeSettings) -> bool:
     """Whether any file may hold a secret. Raises `IntakeError` for what no worktree of ours would have let by."""
-    if len(diff.entries) > settings.max_files:
-        raise IntakeError(f"it changes {len(diff.entries)} paths; at most {settings.max_files} are taken")
+    if len(diff.entries) > settings.box.max_files:
+        raise IntakeError(f"it changes {len(diff.entries)} paths; at most {settings.box.max_files} are taken")
     for path in diff.present:
         parts = PurePosixPath(path).parts
         is_odd = not path.isprintable() or len(parts) > MAX_DEPTH

@@ -130,7 +130,7 @@ class Leases:
 
     async def _with_decoy(self, place: Place, base: Sha, index: Path, *, exact: bool) -> Place:
         """The place with a git repository of its own. Without a box, commands see the worktree's repository anyway."""
-        if self.box.settings.sandbox == "none":
+        if self.box.settings.box.sandbox == "none":
             return place
         decoys = self.decoys
         if self.past is not None:

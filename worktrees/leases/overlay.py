@@ -389,19 +389,19 @@ class ChosenKind:
 
 async def choose_kind(settings: WorktreeSettings, folder: Path, *, options: str = OPTIONS) -> ChosenKind:
     """Overlays where they work in `folder`, unless the configuration says otherwise. Raises `FleetError`."""
-    if settings.lease == "pool":
+    if settings.worktrees.lease == "pool":
         return ChosenKind("pool", "as configured")
     problem = await _find_problem(settings, folder, options)
     if problem is None:
         return ChosenKind("overlay", "tested: changes are found, and the shared files stay as they are")
-    if settings.lease == "overlay":
+    if settings.worktrees.lease == "overlay":
         raise FleetError(f"worktrees can't be overlays here: {problem}; set [worktrees] lease to auto or pool")
     return ChosenKind("pool", f"overlays don't work here: {problem}")
 
 
 async def _find_problem(settings: WorktreeSettings, folder: Path, options: str) -> str | None:
     """Why overlays don't work in `folder`; None where they do."""
-    if settings.sandbox == "none":
+    if settings.box.sandbox == "none":
         return "they are mounted in the sandbox, which is switched off"
     try:
         make_folder(folder)

@@ -115,7 +115,9 @@ class Pool:
 
     def max_files(self, slot: Slot) -> int:
         """How many files and folders a slot may hold: git's, those of the set-up, and the tenant's own."""
-        return self.settings.max_files + 2 * slot.file_count + 1 + (slot.setup_files.count if slot.setup_files else 0)
+        return (
+            self.settings.box.max_files + 2 * slot.file_count + 1 + (slot.setup_files.count if slot.setup_files else 0)
+        )
 
     async def _add(self, base: Sha) -> Slot:
         self._made += 1
@@ -197,8 +199,7 @@ class Pool:
 
     async def _evict(self) -> None:
         """Remove idle worktrees, the longest idle first, until they keep to the limit on disk."""
-        limit = self.settings.max_pool_bytes
-        if limit is None:
+        if not (limit := self.settings.worktrees.max_gb * 1e9):
             return
         for slot in self._free:
             if slot.size is None:

@@ -73,7 +73,9 @@ class RunWorktrees:
     async def recover(self, named: NamedCommits) -> RecoveredCommits:
         """Repair the store for a resumed run. Returns what is left of its commits. Raises `FleetError`."""
         try:
-            return await repair_store(self.store, self.publisher.target, named, email=self.leases.box.settings.email)
+            return await repair_store(
+                self.store, self.publisher.target, named, email=self.leases.box.settings.git.email
+            )
         except EffectError as error:
             raise FleetError(f"the run can't be resumed in {self.store.home}: {error}") from error
 
@@ -92,14 +94,14 @@ async def open_worktrees(
         with _locked(store, run):
             await to_thread.run_sync(end_orphans)  # what a killed manager left running could still write
             await _prepare_store(store, run, base if refs else None)
-            included = await gather_included(target, settings.include, slots_dir(store, run) / "included")
+            included = await gather_included(target, settings.worktrees.include, slots_dir(store, run) / "included")
             if only_past:
                 included = replace(included, digest=f"{included.digest}/{base}")
             async with open_leases(store, settings, run, base, included, only_past=only_past) as leases:
                 yield RunWorktrees(
                     store,
                     leases,
-                    StoreIntegrator(store, committer_of(settings.author, settings.email)),
+                    StoreIntegrator(store, committer_of(settings.git.name, settings.git.email)),
                     Publisher(store.git, target),
                 )
     finally:

@@ -151,20 +151,20 @@ class Setup:
 
     @property
     def is_needed(self) -> bool:
-        return bool(self.box.settings.setup.strip()) or bool(self.included.paths)
+        return bool(self.box.settings.worktrees.setup.strip()) or bool(self.included.paths)
 
     async def fingerprint(self, commit: Sha) -> str:
         """A digest of everything that the set-up of a commit depends on."""
         if commit not in self._fingerprints:
-            names = self.box.settings.lock_files
+            names = self.box.settings.worktrees.lock_files
             locks = await self.git("ls-tree", "-z", commit, "--", *names) if names else b""
-            parts = [self.box.settings.setup, self.included.digest, hashlib.sha256(locks).hexdigest()]
+            parts = [self.box.settings.worktrees.setup, self.included.digest, hashlib.sha256(locks).hexdigest()]
             self._fingerprints[commit] = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
         return self._fingerprints[commit]
 
     def has_network(self, commit: Sha) -> bool:
         """Whether the set-up command has the network on this commit, besides what the box allows to all commands."""
-        allowed = self.box.settings.setup_network
+        allowed = self.box.settings.worktrees.setup_network
         return allowed == "all" or (allowed == "base" and commit == self.base)
 
     async def origin(self, commit: Sha) -> Sha:
@@ -173,7 +173,7 @@ class Setup:
         With the network only on the base, or where that is asked for, it is the base where the two differ in nothing
         that the set-up depends on.
         """
-        if self.box.settings.setup_network != "base" and not self.from_base:
+        if self.box.settings.worktrees.setup_network != "base" and not self.from_base:
             return commit
         return self.base if await self.fingerprint(commit) == await self.fingerprint(self.base) else commit
 
@@ -183,19 +183,19 @@ class Setup:
 
     async def run(self, place: Place, commit: Sha) -> None:
         """Run the set-up command on a commit, if there is one, in the box. Raises `EffectError` when it fails."""
-        settings, command = self.box.settings, self.box.settings.setup
+        settings, command = self.box.settings, self.box.settings.worktrees.setup
         if not command.strip():
             return
         if settings.on_setup is not None:
             settings.on_setup(command)
         has_network = self.has_network(commit)
         box = self.box.extended(Extras(network=True)) if has_network else self.box
-        done = await box.run(place, box.shell(command), timeout_s=settings.setup_s, cap=CAP)
+        done = await box.run(place, box.shell(command), timeout_s=settings.worktrees.setup_timeout_s, cap=CAP)
         check = await logged(await result_of(NAME, command, done), settings.check_logs, LOG, done.stdout)
-        self.finished.append(SetupRun(commit=commit, check=check, network=has_network or settings.network))
+        self.finished.append(SetupRun(commit=commit, check=check, network=has_network or settings.box.network))
         if not check.passed:
             how = (
-                f"took longer than {settings.setup_s:g} s"
+                f"took longer than {settings.worktrees.setup_timeout_s:g} s"
                 if check.timed_out
                 else f"failed with exit code {check.exit_code}"
             )

@@ -242,21 +242,22 @@ class Box:
 
     def root(self, place: Place) -> str:
         """The worktree's path as the command sees it."""
-        return ROOT if self.settings.sandbox == "bubblewrap" else str(place.tree)
+        return ROOT if self.settings.box.sandbox == "bubblewrap" else str(place.tree)
 
     def extended(self, extras: Extras) -> "Box":
         """A box that also shows and allows these."""
         if extras == NO_EXTRAS:
             return self
-        settings = self.settings
-        extended = replace(
-            settings,
-            read_only=(*settings.read_only, *map(Path, extras.read_only)),
-            path=(*map(Path, extras.path), *settings.path),
-            environment={**settings.environment, **extras.environment},
-            network=settings.network if extras.network is None else extras.network,
+        box = self.settings.box
+        extended = box.model_copy(
+            update={
+                "read_only": (*box.read_only, *extras.read_only),
+                "path": (*extras.path, *box.path),
+                "environment": {**box.environment, **extras.environment},
+                "network": box.network if extras.network is None else extras.network,
+            }
         )
-        return replace(self, settings=extended)
+        return replace(self, settings=replace(self.settings, box=extended))
 
     def shell(self, script: str) -> tuple[str, ...]:
         """The command line that runs a script as the shell of this machine would."""
@@ -268,7 +269,7 @@ class Box:
         return (shell, "-c", COPY, shell, command, files, self._path(report))
 
     def _path(self, report: Path) -> str:
-        return f"/run/{report.name}" if self.settings.sandbox == "bubblewrap" else str(report)
+        return f"/run/{report.name}" if self.settings.box.sandbox == "bubblewrap" else str(report)
 
     async def run(
         self,
@@ -294,7 +295,7 @@ class Box:
             fds = () if input_fd is None else (input_fd,)
             source = GATE_ITSELF if dialogue else NO_INPUT if input_fd is None else f"/proc/self/fd/{input_fd}"
             environment = self._environment(place, report if asks_pytest else None)
-            if self.settings.sandbox == "none":
+            if self.settings.box.sandbox == "none":
                 launch = Launch(
                     (*_gate(source), *argv),
                     bare_environment(self.settings, place.scratch, environment),
@@ -329,13 +330,15 @@ class Box:
         if report is not None:
             options = f"{environment.get('PYTEST_ADDOPTS', '')} --junitxml={self._path(report)} -o junit_family=xunit1"
             environment["PYTEST_ADDOPTS"] = options.strip()
-        if place.decoy and self.settings.sandbox == "bubblewrap":
+        if place.decoy and self.settings.box.sandbox == "bubblewrap":
             environment["PATH"] = f"{PROGRAMS}:{environment['PATH']}"
         return environment
 
     def _launch(self, place: Place, boxed: "_Boxed", tag: str, options: str) -> Launch:
         before = mounting(options)
-        lacks_a_path = any(path.is_relative_to(UNMOUNTED) for path in self.settings.read_only)  # the starter does
+        lacks_a_path = any(
+            Path(path).is_relative_to(UNMOUNTED) for path in self.settings.box.read_only
+        )  # the starter does
         return Launch(
             boxed.command,
             {"PATH": os.pathsep.join(SYSTEM_PATH), TAG: tag},
@@ -350,7 +353,7 @@ class Box:
 
 def require_bubblewrap(settings: WorktreeSettings) -> None:
     """Raises `FleetError` with the remedy where boxes are wanted and bubblewrap is not installed."""
-    if settings.sandbox == "bubblewrap" and shutil.which("bwrap") is None:
+    if settings.box.sandbox == "bubblewrap" and shutil.which("bwrap") is None:
         raise FleetError(
             "bubblewrap is not installed, and workers run commands that a model wrote. "
             "Install it: apt-get install bubblewrap; or run without any sandbox: --sandbox none"
@@ -397,7 +400,7 @@ def _boxed(
 ) -> Iterator[_Boxed]:
     with ExitStack() as files:
         decoy = place.decoy
-        filter_bytes = (filter_program() if settings.syscall_filter else None) or b""
+        filter_bytes = (filter_program() if settings.box.syscall_filter else None) or b""
         fds = list[int]()
 
         def descriptor(content: bytes) -> str:
@@ -410,13 +413,13 @@ def _boxed(
         arguments = [
             *NAMESPACES,
             *(("--seccomp", descriptor(filter_bytes)) if filter_bytes else ()),
-            *(() if settings.network else ("--unshare-net",)),
+            *(() if settings.box.network else ("--unshare-net",)),
             *_root(settings.limits),
             *_file(descriptor(PASSWD), "/etc/passwd"),
             *_file(descriptor(GROUP), "/etc/group"),
             *(part for name, content in etc.items() for part in _file(str(content), f"/etc/{name}")),
-            *(network if settings.network else _file(descriptor(HOSTS), "/etc/hosts")),
-            *(part for path in _shown_paths(settings.read_only) for part in ("--ro-bind", str(path), str(path))),
+            *(network if settings.box.network else _file(descriptor(HOSTS), "/etc/hosts")),
+            *(part for path in _shown_paths(settings.box.read_only) for part in ("--ro-bind", str(path), str(path))),
             *(decoy.shown(settings.limits.tmp_bytes, descriptor) if decoy else ()),
             *(("--bind", str(report), f"/run/{report.name}") if report else ()),
             *("--bind", str(place.tree), ROOT),
@@ -479,9 +482,9 @@ def _set_limits(limits: BoxLimits) -> str:
     return f"{processes} && {sizes} || exit {REFUSED}; "
 
 
-def _shown_paths(paths: Sequence[Path]) -> list[Path]:
+def _shown_paths(paths: Sequence[str]) -> list[Path]:
     """The paths to bind: the given ones, and for a virtual environment the interpreter that it uses."""
-    wanted = dict.fromkeys(each for path in paths for each in (path.absolute(), *_interpreter(path)))
+    wanted = dict.fromkeys(each for path in map(Path, paths) for each in (path.absolute(), *_interpreter(path)))
     return [path for path in wanted if not path.is_relative_to("/usr") and path.exists()]
 
 
@@ -510,13 +513,13 @@ HIGHEST_PORT = 65_536
 
 def box_environment(settings: WorktreeSettings) -> dict[str, str]:
     return {
-        "PATH": os.pathsep.join((*map(str, settings.path), *SYSTEM_PATH)),
+        "PATH": os.pathsep.join((*settings.box.path, *SYSTEM_PATH)),
         "HOME": HOME,
         "LANG": "C.UTF-8",
         "TERM": "dumb",
         "TMPDIR": "/tmp",  # noqa: S108 - the box's own
         "PYTHONDONTWRITEBYTECODE": "1",
-        **settings.environment,
+        **settings.box.environment,
     }
 
 
@@ -525,13 +528,13 @@ def bare_environment(settings: WorktreeSettings, scratch: Path, environment: Map
     home, temporary = scratch / "home", scratch / "tmp"
     for folder in (home, temporary):
         folder.mkdir(parents=True, exist_ok=True)
-    return {**environment, "HOME": str(home), "TMPDIR": str(temporary), **settings.environment}
+    return {**environment, "HOME": str(home), "TMPDIR": str(temporary), **settings.box.environment}
 
 
 def port_environment(settings: WorktreeSettings, number: int) -> dict[str, str]:
     """The first port of a worktree's own range. Numbers beyond the last range start over."""
-    ranges = max(1, (HIGHEST_PORT - settings.first_port) // settings.ports)
-    return {"FLEET_PORT": str(settings.first_port + (number - 1) % ranges * settings.ports)}
+    ranges = max(1, (HIGHEST_PORT - settings.worktrees.first_port) // settings.worktrees.ports)
+    return {"FLEET_PORT": str(settings.worktrees.first_port + (number - 1) % ranges * settings.worktrees.ports)}
 
 
 def has_program(settings: WorktreeSettings, name: str) -> bool:

@@ -67,7 +67,7 @@ class Checker:
         run = partial(self._box.run, place, timeout_s=criterion.timeout_s, cap=CAP, limiter=limiter)
         if files is not None:
             return await self._run_with_files(place, command, files, run)
-        if not self._box.settings.expected_tests:
+        if not self._box.settings.checks.expected_tests:
             return await run(self._box.shell(command)), None
         async with report_channel(place.scratch) as channel:
             done = await run(self._box.shell(command), report=channel.path, asks_pytest=True)

@@ -28,7 +28,7 @@ CONNECT = 'exec 3<>"/dev/tcp/127.0.0.1/$1"'
 
 async def find_sandbox_problems(settings: WorktreeSettings) -> tuple[str, ...]:
     """The problems of the box here; none where a command runs in it and no escape succeeds."""
-    if settings.sandbox == "none":
+    if settings.box.sandbox == "none":
         return ("there is no sandbox: commands of workers run as you, with your files and your network",)
     try:
         require_bubblewrap(settings)
@@ -53,12 +53,12 @@ async def _problems(box: Box, place: Place, canary: Path, port: int) -> tuple[st
         "a command shares a namespace with the machine": (SHARED, " ".join(map(_namespace, NAMESPACES))),
         "a command can fill the memory of the machine": ("echo x > /dev/fleet-was-here", ""),
     }
-    if box.settings.syscall_filter and filter_program() is not None:
+    if box.settings.box.syscall_filter and filter_program() is not None:
         escapes["a command runs without the filter of system calls"] = (
             "! grep -qx 'Seccomp:[[:space:]]*2' \"$1\"",
             STATUS,
         )
-    if not box.settings.network:
+    if not box.settings.box.network:
         escapes["a command can reach the network"] = (CONNECT, str(port))
     works = await box.run(place, ("true",), timeout_s=LIMIT_S, cap=4096)
     if works.shell_code != 0:

@@ -100,7 +100,7 @@ class BoxWorkspace:
         absolute = posixpath.normpath(posixpath.join(self.root, path))
         if absolute != self.root and not absolute.startswith(f"{self.root}/"):
             raise WorkspaceError(f"{path} is outside {self.root}")
-        if self.box.settings.sandbox == "none" and not self._stays_inside(absolute):
+        if self.box.settings.box.sandbox == "none" and not self._stays_inside(absolute):
             raise WorkspaceError(f"{path} leads outside {self.root}")
         return absolute
 

@@ -5,15 +5,16 @@ leaves nothing and is passed over. What comes out is not tested here, and no bra
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.facts.facts import Failure, Member
+from fleet.ports import settings
 from fleet.ports.worktrees import Merged, Signature
 from worktrees.git.object_format import Person, compose
 from worktrees.git.program import text
 from worktrees.store.integrator import NOTHING_LEFT, StoreIntegrator
-from worktrees.target.signing import Signing, put_taken
+from worktrees.target.signing import put_taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,9 @@ class Replay:
     """How commits are copied."""
 
     integrator: StoreIntegrator
-    signing: Signing = field(default_factory=Signing)
+    signing: settings.Git | None = None
     taker: Person | None = None
+    """Who takes the commits; None: they are copied as they are."""
 
     async def onto(self, tip: Sha, commits: Sequence[Sha]) -> Replayed:
         """The commits on top of a tip, up to the first that does not merge."""
@@ -82,7 +84,7 @@ class Replay:
     async def _copy(self, commit: Sha, tree: Sha, parent: Sha) -> Sha:
         repository = self.integrator.repository
         source = await repository.commit(commit)
-        if self.taker is None:
+        if self.signing is None or self.taker is None:
             if source.parents == (parent,) and source.tree == tree:
                 return commit
             return await repository.copy_commit(commit, tree, parent, committer=self.integrator.committer)

@@ -6,48 +6,33 @@ reads no configuration of a repository (docs/decisions/0064).
 
 import re
 from dataclasses import dataclass
-from typing import Literal
 
 from fleet.core.base.ids import Sha
 from fleet.errors import UsageError
+from fleet.ports import settings
 from worktrees.git.object_format import Commit, Person
 from worktrees.git.program import Git, signing_environment, text, user_setting
 
-Format = Literal["", "openpgp", "ssh", "x509"]
 PERSON = re.compile(r"([^<>\n]+?) *<([^<>\s]+@[^<>\s]+)>")
 SIGNATURE = re.compile(rb"(.*?) ?<(.*)> (\d+ [+-]\d{4})", re.DOTALL)
 TRAILER = re.compile(r"[A-Za-z][A-Za-z-]*: .*")
 
 
-@dataclass(frozen=True, slots=True)
-class Signing:
-    """What is added to each commit that a person takes."""
-
-    format: Format = ""
-    key: str = ""
-    program: str = ""
-    sign_off: bool = False
-    person: str = ""
-
-    @property
-    def wanted(self) -> bool:
-        return bool(self.format) or self.sign_off
-
-    async def taker(self) -> Person:
-        """The person who takes the commits. Raises `UsageError` where nothing says who that is."""
-        match = PERSON.fullmatch(self.person.strip())
-        if match is not None:
-            return Person(match[1], match[2])
-        name, email = await user_setting("user.name"), await user_setting("user.email")
-        if self.person or not name or not email:
-            raise UsageError(
-                f"git.taker is {self.person!r}, not a name and an address" if self.person else "who takes the commits?",
-                hint='set git.taker = "NAME <EMAIL>" in your own configuration, or user.name and user.email of git',
-            )
-        return Person(name, email)
+async def taker_of(own: settings.Git) -> Person:
+    """The person who takes the commits. Raises `UsageError` where nothing says who that is."""
+    match = PERSON.fullmatch(own.taker.strip())
+    if match is not None:
+        return Person(match[1], match[2])
+    name, email = await user_setting("user.name"), await user_setting("user.email")
+    if own.taker or not name or not email:
+        raise UsageError(
+            f"git.taker is {own.taker!r}, not a name and an address" if own.taker else "who takes the commits?",
+            hint='set git.taker = "NAME <EMAIL>" in your own configuration, or user.name and user.email of git',
+        )
+    return Person(name, email)
 
 
-async def put_taken(git: Git, signing: Signing, commit: Commit, *, tree: Sha, parent: Sha, taker: Person) -> Sha:
+async def put_taken(git: Git, signing: settings.Git, commit: Commit, *, tree: Sha, parent: Sha, taker: Person) -> Sha:
     """A copy of a commit with another parent, signed and signed off as the settings say."""
     message = commit.message.decode("utf-8", "surrogateescape")
     if signing.sign_off:
@@ -59,12 +44,12 @@ async def put_taken(git: Git, signing: Signing, commit: Commit, *, tree: Sha, pa
     env = taker.environment() | {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": f"@{date}"}
     options: tuple[str, ...] = ()
     sign: tuple[str, ...] = ()
-    if signing.format:
+    if signing.sign:
         env |= signing_environment()
-        program = "gpg.program" if signing.format == "openpgp" else f"gpg.{signing.format}.program"
-        settings = {"gpg.format": signing.format, "user.signingKey": signing.key, program: signing.program}
-        options = tuple(part for key, value in settings.items() if value for part in ("-c", f"{key}={value}"))
-        sign = (f"-S{signing.key}",)
+        program = "gpg.program" if signing.sign == "openpgp" else f"gpg.{signing.sign}.program"
+        values = {"gpg.format": signing.sign, "user.signingKey": signing.signing_key, program: signing.signing_program}
+        options = tuple(part for key, value in values.items() if value for part in ("-c", f"{key}={value}"))
+        sign = (f"-S{signing.signing_key}",)
     data = message.encode("utf-8", "surrogateescape")
     return Sha(await git.line(*options, "commit-tree", tree, "-p", parent, *sign, env=env, data=data))
 

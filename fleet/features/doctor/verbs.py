@@ -18,6 +18,7 @@ from agents.conversation.settings import WorkerSettings
 from agents.models.answer import CHARACTERS_PER_TOKEN
 from agents.models.client import open_client
 from agents.models.exchange import Timeouts
+from agents.models.prices import prices_of
 from agents.tools.mcp_catalog import Listing, ServerSettings
 from agents.tools.servers import MOST_DECLARED, McpServers, open_servers, tools_of_servers
 from agents.workers.command import ACP_EXTRA, has_acp, program_name, program_of
@@ -150,7 +151,7 @@ async def _git() -> Finding:
 
 async def _sandbox(fleet: Fleet) -> Finding:
     settings = fleet.wiring.worktrees
-    if settings.sandbox == "none":
+    if settings.box.sandbox == "none":
         return Finding("sandbox", ok=True, says="NONE, as configured: commands of models run as you")
     try:
         problems = await find_sandbox_problems(settings)
@@ -160,7 +161,7 @@ async def _sandbox(fleet: Fleet) -> Finding:
         fix = "see docs/sandbox.md; no run starts until this is fixed"
         return Finding("sandbox", ok=False, says="; ".join(problems), fix=fix)
     calls = "system calls are filtered"
-    if not settings.syscall_filter:
+    if not settings.box.syscall_filter:
         calls = "system calls are not filtered, as configured"
     elif filter_program() is None:
         calls = f"system calls are not filtered: no filter for {platform.machine()}"
@@ -330,14 +331,14 @@ def _description(settings: WorkerSettings, fleet: Fleet) -> str:
     if settings.kind == "acp" and not settings.calls_models:
         parts.append("a model of its own")
     elif settings.kind != "command":
-        parts.append(" → ".join(settings.rungs or settings.models) or fleet.config.models.worker)
-    if settings.command:
-        parts.append(f"runs {settings.command[0]}")
+        parts.append(" → ".join(settings.rungs or settings.choices) or fleet.config.models.worker)
+    if settings.words:
+        parts.append(f"runs {settings.words[0]}")
     elif settings.kind == "claude-code" and (program := program_of(settings)):
         parts.append(f"runs {program}")
     if settings.hosts:
         parts.append(f"may fetch from {', '.join(settings.hosts)}")
-    if settings.extras.network:
+    if settings.network:
         parts.append("with network access")
     return ", ".join(parts)
 
@@ -346,18 +347,18 @@ def _program_fix(name: str, settings: WorkerSettings, fleet: Fleet) -> str:
     """What to do about a program that the worker can't run; empty if it can."""
     if settings.kind == "claude-code" and program_of(settings) is None:
         return f"{program_name(settings)} is not in PATH; install it, or name it in workers.{name}.command"
-    if settings.kind not in {"acp", "command"} or not settings.command:
+    if settings.kind not in {"acp", "command"} or not settings.words:
         return ""
-    program, worktrees = settings.command[0], fleet.wiring.worktrees
+    program, worktrees = settings.words[0], fleet.wiring.worktrees
     if "/" in program and not program.startswith("/"):
         return ""  # a file of the repository
-    in_box = worktrees.sandbox != "none"
-    path = os.pathsep.join((*settings.extras.path, *map(str, worktrees.path), *SYSTEM_PATH)) if in_box else None
+    in_box = worktrees.box.sandbox != "none"
+    path = os.pathsep.join((*settings.path, *worktrees.box.path, *SYSTEM_PATH)) if in_box else None
     file = shutil.which(program, path=path)
     if file is None:
         return f"{program} is not in the box's PATH; add its folder to workers.{name}.path and read_only"
-    visible = [Path("/usr"), *(Path("/", folder) for folder in ("bin", "sbin", "lib")), *worktrees.read_only]
-    visible += map(Path, settings.extras.read_only)
+    visible = [Path("/usr"), *(Path("/", folder) for folder in ("bin", "sbin", "lib"))]
+    visible += map(Path, (*worktrees.box.read_only, *settings.read_only))
     if not in_box or any(Path(file).is_relative_to(folder) for folder in visible):
         return ""
     return f"{file} is not visible in the box; add its folder to workers.{name}.read_only"
@@ -392,7 +393,7 @@ async def live_findings(fleet: Fleet) -> AsyncIterator[Finding]:
         return
     wiring = fleet.wiring
     async with open_client(wiring.access, CALL) as client:
-        probes = Probes(client, wiring.access, subjects(fleet), wiring.prices)
+        probes = Probes(client, wiring.access, subjects(fleet), prices_of(wiring.config.models))
         async for outcome in probes.run():
             yield _live_findings_finding(outcome)
     if settings := probes.missing.settings():
@@ -409,7 +410,7 @@ def subjects(fleet: Fleet) -> list[Subject]:
     for name, worker in fleet.wiring.workers.items():
         if not worker.calls_models:
             continue
-        for rung in worker.rungs or worker.models or (usual,):
+        for rung in worker.rungs or worker.choices or (usual,):
             users.setdefault(parse_rung(rung) if worker.rungs else (rung, None), []).append(name)
     return [Subject(model, effort, ", ".join(names)) for (model, effort), names in users.items()]  # type: ignore[arg-type] # parsed
 

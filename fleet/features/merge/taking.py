@@ -43,7 +43,7 @@ from worktrees.store.replay import Replay, Replayed, commits_above
 from worktrees.store.store import Store, open_store
 from worktrees.target.checkout import find_checkout, refuse_early, refuse_unfit
 from worktrees.target.publish import BranchMovedError, commit_of, move_branch, published_ref
-from worktrees.target.signing import Signing
+from worktrees.target.signing import taker_of
 from worktrees.target.target import Target, inspect
 
 ROUNDS = 3  # times that a result is landed again because its branch moved while that went on
@@ -129,21 +129,21 @@ class Taking:
 
     async def _prepared(self, state: RunState, way: Way, pin: str) -> MergeView:
         """What the branch will get. Raises `NotTakenError`, before anything has changed."""
-        signing = self.fleet.wiring.signing
+        signing = self.fleet.config.git
         if not way.commits:
             return MergeView(state.run, way.branch, way.ours, 0, "nothing")
-        if not way.moved and not signing.wanted:
+        if not way.moved and not signing.marks_taken:
             return MergeView(state.run, way.branch, way.theirs, len(way.commits), way.how, _untested(state, way))
         await _refuse_early(way, pin)
-        taker = await signing.taker() if signing.wanted else None
+        taker = await taker_of(signing) if signing.marks_taken else None
         if way.moved:
-            return await self._landed_again(state, way, signing, taker)
+            return await self._landed_again(state, way, taker)
         signed = await Replay(self._integrator(way.store), signing, taker).onto(way.ours, way.commits)
         return MergeView(state.run, way.branch, signed.tip, len(signed.pairs), way.how, _untested(state, way))
 
     def _integrator(self, store: Store) -> StoreIntegrator:
         settings = self.fleet.wiring.worktrees
-        return StoreIntegrator(store, committer_of(settings.author, settings.email))
+        return StoreIntegrator(store, committer_of(settings.git.name, settings.git.email))
 
     async def _way(self, state: RunState, target: Target, store: Store, branch: str, *, ours: Sha, theirs: Sha) -> Way:
         """The shortest way that earlier calls have left: what they took counts, and what they landed again below."""
@@ -167,7 +167,7 @@ class Taking:
 
     # ---- landing again
 
-    async def _landed_again(self, state: RunState, way: Way, signing: Signing, taker: Person | None) -> MergeView:
+    async def _landed_again(self, state: RunState, way: Way, taker: Person | None) -> MergeView:
         integrator = self._integrator(way.store)
         replayed = await Replay(integrator).onto(way.ours, way.commits)
         if replayed.failure is None and not replayed.pairs:
@@ -179,7 +179,7 @@ class Taking:
         commits = await commits_above(integrator, way.ours, landed.tip) or []
         members = await landed_since(way.store.git, landed.run, old=way.ours, tip=landed.tip)
         line = landed_line(landed, commits, members)
-        copied = await Replay(integrator, signing, taker).line(way.ours, line)
+        copied = await Replay(integrator, self.fleet.config.git, taker).line(way.ours, line)
         redone = _redone(landed, way.branch, dict(copied.pairs))
         how: How = "landed again" if copied.pairs else "nothing"
         dollars = landed.spent.priced_dollars

@@ -232,7 +232,7 @@ async def _problems(config: Config, environ: Mapping[str, str]) -> list[str]:
     settings = Wiring(config, environ).worktrees
     try:
         make_state_dir(settings.state_dir)
-        problems = await find_sandbox_problems(settings) if settings.sandbox != "none" else ()
+        problems = await find_sandbox_problems(settings) if settings.box.sandbox != "none" else ()
     except (FleetError, EffectError, OSError) as error:
         return [f"it can't be tested: {error}"[:2_000]]
     return [f"the sandbox does not hold: {problem}"[:2_000] for problem in problems]

@@ -11,31 +11,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from fleet.app.wiring import Wiring
-from fleet.config.schema import Checks, Config, Price, WorkerKind, Worktrees, stays_here
+from fleet.config.schema import Config, stays_here
 from fleet.core.base.output import parse_json
 from fleet.errors import FleetError
 from fleet.ports.orders import ChecksOrder, Order
+from fleet.ports.settings import Checks, Models, WorkerSection, Worktrees
 from worktrees.store.store import try_lock
 
 ROOM_S = 600.0  # how long an order may wait on a node for others to finish
 LONGEST = 8 * 1024 * 1024
-
-
-class ModelTerms(BaseModel):
-    """What a conversation has to know of its models. Where they are, and how they are paid, stays with the manager."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    worker: str
-    max_tokens: int
-    retries: int
-    compact_at: float
-    compact_to: float
-    prices: dict[str, Price]
+OF_MODELS = frozenset({"worker", "max_tokens", "retries", "compact_at", "compact_to", "prices"})
+"""The keys of `[models]` that conversations need. Where models are, and how they are paid, stays with the manager."""
 
 
 class Terms(BaseModel):
@@ -45,8 +36,8 @@ class Terms(BaseModel):
 
     checks: Checks
     worktrees: Worktrees
-    workers: dict[str, WorkerKind]
-    models: ModelTerms
+    workers: dict[str, WorkerSection]
+    models: dict[str, Any]
     sandboxed: bool
     network: bool
     max_file_mb: int
@@ -64,7 +55,7 @@ def patience_s(config: Config, order: Order) -> float:
 
 def terms_of(wiring: Wiring) -> bytes:
     """The terms of this configuration, as they travel."""
-    config, models, stays = wiring.config, wiring.config.models, stays_here(wiring.config)
+    config, stays = wiring.config, stays_here(wiring.config)
     workers = {
         name: worker.model_copy(update={"prompt": wiring.workers[name].prompt})
         for name, worker in config.workers.items()
@@ -74,14 +65,7 @@ def terms_of(wiring: Wiring) -> bytes:
         checks=config.checks,
         worktrees=config.worktrees,
         workers=workers,
-        models=ModelTerms(
-            worker=models.worker,
-            max_tokens=models.max_tokens,
-            retries=models.retries,
-            compact_at=models.compact_at,
-            compact_to=models.compact_to,
-            prices=models.prices,
-        ),
+        models=config.models.model_dump(include=set(OF_MODELS)),
         sandboxed=config.box.sandbox != "none",
         network=config.box.network,
         max_file_mb=config.box.max_file_mb,
@@ -96,7 +80,9 @@ def under_terms(own: Config, data: bytes) -> Config:
         raise FleetError(f"terms of {len(data)} bytes; at most {LONGEST} are taken")
     try:
         terms = Terms.model_validate(parse_json(data))
-    except (ValueError, ValidationError) as error:
+        taken = {name: terms.models[name] for name in OF_MODELS}
+        models = Models.model_validate({**dict(own.models), "headers": {}, "fallbacks": {}, **taken})
+    except (KeyError, ValueError) as error:
         raise FleetError("the terms of the run can't be read; both sides have to be the same version") from error
     strict = {"sandbox": "bubblewrap"} if terms.sandboxed else {}
     limits = {"max_file_mb": terms.max_file_mb, "max_files": terms.max_files}
@@ -110,7 +96,7 @@ def under_terms(own: Config, data: bytes) -> Config:
                 update={"lease": own.worktrees.lease, "max_gb": own.worktrees.max_gb, "include": ()}
             ),
             "workers": {"coder": coder, **terms.workers},
-            "models": own.models.model_copy(update={"headers": {}, "fallbacks": {}, **dict(terms.models)}),
+            "models": models,
         }
     )
 

@@ -136,7 +136,7 @@ def _believed(check: CheckRun, criterion: Criterion, settings: WorktreeSettings)
             return check.model_copy(update={"passed": not check.timed_out})
         return _refused(check, NO_RESULTS.format(tests=criterion.tests))
     owes = criterion.tests is not None or starts_pytest(check.command)
-    if not (settings.expected_tests and check.passed and not reported and owes):
+    if not (settings.checks.expected_tests and check.passed and not reported and owes):
         return check
     return _refused(check, NO_RESULTS.format(tests=criterion.tests) if criterion.tests else NO_REPORT)
 

@@ -161,9 +161,8 @@ def _confirm(fleet: Fleet, asked: Redoing, found: PastTasks, estimates: Sequence
 
 
 def _with_model(fleet: Fleet, worker: str) -> str:
-    settings = fleet.wiring.agents(Path())
-    kind = settings.workers[worker]
-    return "" if kind.kind == "command" else f" with {kind.models[0] if kind.models else settings.worker_model}"
+    kind = fleet.wiring.workers[worker]
+    return "" if kind.kind == "command" else f" with {next(iter(kind.choices), fleet.config.models.worker)}"
 
 
 def _redo(fleet: Fleet, folder: RunFolder, *, quiet: bool, reopen: bool) -> PastTasksView | None:

@@ -83,7 +83,7 @@ async def read_tasks(
         raise UsageError(f"none of the last {len(line)} commits can be done again: {reasons}")
     read = {each.commit.id: each for each in line}
     described = [
-        Described(task.subtask, read[task.commit].message, _touches(read[task.commit], settings.protected))
+        Described(task.subtask, read[task.commit].message, _touches(read[task.commit], settings.checks.protected))
         for task in tasks
     ]
     goal = f"Rehearsal for real: {len(tasks)} of the last {len(line)} commits of {target.base_name}"

@@ -142,8 +142,8 @@ class ReplayLease:
         commit = await repository.replay_commit(
             self.base,
             diff,
-            author=author_of(signature, settings.author, settings.email),
-            committer=committer_of(settings.author, settings.email),
+            author=author_of(signature, settings.git.name, settings.git.email),
+            committer=committer_of(settings.git.name, settings.git.email),
             message=compose(signature),
         )
         await repository.refs.pin(attempt_ref(signature.run, signature.subtask, signature.attempt), commit)

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from fleet.config.schema import Line, Section
+from fleet.ports.settings import Line, Section
 
 
 class Traces(Section):

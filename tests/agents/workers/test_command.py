@@ -12,7 +12,7 @@ from agents.models.transcripts import Transcripts
 from agents.workers.command import CommandWorker
 from fleet.core.base.ids import SubtaskId
 from fleet.core.facts.facts import Failure, Report
-from fleet.ports.agents import Extras, WorkerBrief
+from fleet.ports.agents import WorkerBrief
 from tests.agents.conftest import FakeMeter, FolderWorkspace, worker_settings
 
 pytestmark = pytest.mark.anyio
@@ -106,8 +106,7 @@ async def test_a_subtask_without_what_the_command_wants_goes_back_to_the_planner
 async def test_a_value_of_the_environment_that_is_printed_is_hidden(
     workspace: FolderWorkspace, brief: WorkerBrief
 ) -> None:
-    extras = Extras(environment={"TOOL_KEY": "tool-key-0123456789"})
-    done = await run(workspace, brief, "sh", "-c", "echo $TOOL_KEY", extras=extras, secrets=("tool-key-0123456789",))
+    done = await run(workspace, brief, "sh", "-c", "echo $TOOL_KEY", passed={"TOOL_KEY": "tool-key-0123456789"})
     assert done == Report(status="done", summary="[hidden]")
 
 

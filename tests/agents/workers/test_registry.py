@@ -12,7 +12,7 @@ from agents.models.access import Access
 from agents.workers.registry import WORKERS, describe, problems_of
 from fleet.core.facts.facts import Failure, Report
 from fleet.errors import UsageError
-from fleet.ports.agents import Extras, WorkerBrief
+from fleet.ports.agents import WorkerBrief
 from tests.agents.conftest import (
     FakeMeter,
     FolderWorkspace,
@@ -76,8 +76,8 @@ async def test_an_unknown_kind_is_an_error_with_the_nearest_one(model: Script, t
     [
         (worker_settings(kind="coder", hosts=("x",)), r"workers\.w: the kind 'coder' does not use hosts; remove it"),
         (
-            worker_settings(kind="writer", extras=Extras(network=True)),
-            r"does not use read_only, path, network and environment",
+            worker_settings(kind="writer", network=True),
+            r"does not use network; remove it",
         ),
         (
             worker_settings(kind="coder", tools=("bahs",)),

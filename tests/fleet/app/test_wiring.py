@@ -41,7 +41,7 @@ def test_what_a_worker_names_is_filled_in(user_folder: Path) -> None:
         senior__network=True,
     )["senior"]
     assert senior.prompt == "Think twice.\n"
-    assert senior.command == ("tool", "--say", "two words", "{goal}")
+    assert senior.words == ("tool", "--say", "two words", "{goal}")
     assert senior.extras.environment == {"COLOUR": "blue", "TOOL_KEY": "k-1"}
     assert senior.extras.network is True
     assert senior.secrets == ("k-1",)
@@ -50,7 +50,7 @@ def test_what_a_worker_names_is_filled_in(user_folder: Path) -> None:
 
 def test_models_are_a_ladder_and_a_model_is_one_of_a_single_rung() -> None:
     made = workers({}, a__model="m", b__model="m", b__models=["x", "y"], c={})
-    assert [made[name].models for name in "abc"] == [("m",), ("x", "y"), ()]
+    assert [made[name].choices for name in "abc"] == [("m",), ("x", "y"), ()]
     assert made["c"].extras.network is None
 
 
@@ -90,7 +90,7 @@ def test_rungs_are_a_ladder_of_models_and_efforts() -> None:
     ]
     assert ladder.first == 1
     coder = workers({}, **given)["coder"]
-    assert coder.models == ("claude-haiku-5-5", "claude-opus-5-5")
+    assert coder.choices == ("claude-haiku-5-5", "claude-opus-5-5")
     assert describe({"coder": coder})["coder"].endswith(
         "Its rungs are claude-haiku-5-5, claude-opus-5-5 low: the fleet chooses one, and the next after a failed "
         "attempt."

@@ -7,9 +7,10 @@ from pydantic import BaseModel
 
 from fleet.config.layer import WHOLE, flat
 from fleet.config.load import default_config, defaults_file, load_config
-from fleet.config.schema import Checks, Landing, Limits, Planner, Run, Section, as_policy
+from fleet.config.schema import Landing, Limits, Run, as_policy
 from fleet.config.toml import parse_toml, shown_key
 from fleet.core.plans.limits import Policy
+from fleet.ports.settings import Checks, Planner, Section
 
 
 def uncommented(text: str) -> str:

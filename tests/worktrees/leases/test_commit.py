@@ -123,7 +123,7 @@ async def test_a_nested_repository_is_refused_before_git_can_be_led_astray(bench
     ],
 )
 async def test_what_may_not_be_committed_is_refused(open_bench: OpenBench, mess: str, says: str) -> None:
-    async with open_bench(max_file_bytes=2 * 1024 * 1024) as bench, bench.worktrees.lease(bench.base) as lease:
+    async with open_bench(max_file_mb=2) as bench, bench.worktrees.lease(bench.base) as lease:
         assert (await lease.workspace.run(mess, timeout_s=20)).exit_code == 0
         failure = await bench.commit(lease)
     assert isinstance(failure, Failure)

@@ -13,6 +13,7 @@ from fleet.core.facts.facts import Failure
 from fleet.ports.worktrees import Change
 from fleet.runs.crash_points import listening
 from tests.worktrees.conftest import RUN, Bench, OpenBench, git, sha_at, sign
+from worktrees.base.settings import MIB
 from worktrees.git.object_format import PackLimits
 from worktrees.leases.commit import Arrival, IntakeError, take_in
 
@@ -61,7 +62,8 @@ def links(path: str, target: str) -> Make:
 
 
 async def arrives(bench: Bench, arrival: Arrival, *, touches: tuple[str, ...] = ("src/",)) -> Change | Failure:
-    store, settings = bench.worktrees.store, replace(bench.settings, max_file_bytes=5_000)
+    store, box = bench.worktrees.store, bench.settings.box.model_copy(update={"max_file_mb": 5000 / MIB})
+    settings = replace(bench.settings, box=box)
     limits = PackLimits(packed_bytes=200_000, objects=200, bytes=400_000)
     return await take_in(store, arrival, signature=sign(), touches=touches, settings=settings, limits=limits)
 

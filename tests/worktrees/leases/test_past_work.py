@@ -1,6 +1,6 @@
 """Workers that do history again see nothing of what came later, however their worktrees are leased."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from fleet.core.base.ids import RunId, Sha, tip_ref
 from fleet.core.facts.facts import Member
 from fleet.ports.worktrees import Change
+from tests.settings import with_values
 from tests.worktrees.conftest import RUN, git, sha_at, sign
 from worktrees.base.settings import LeaseKind, WorktreeSettings
 from worktrees.leases.run_worktrees import PastWork, RunWorktrees, open_worktrees
@@ -98,7 +99,7 @@ async def test_results_land_in_a_row_each_with_its_own_tree(line: Line, settings
 
 
 async def test_a_set_up_is_the_one_that_was_made_on_the_base(line: Line, settings: WorktreeSettings) -> None:
-    settings = replace(settings, setup="mkdir -p node_modules && ls > node_modules/files")
+    settings = with_values(settings, {"setup": "mkdir -p node_modules && ls > node_modules/files"})
     async with open_worktrees(await inspect(line.path), settings, RunId("other"), line.commits[3]) as worktrees:
         assert "file3.txt" in await listed(worktrees, line.commits[3])
         assert "file3.txt" in await listed(worktrees, line.commits[1]), "runs share what was made"

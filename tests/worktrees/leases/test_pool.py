@@ -57,7 +57,7 @@ async def test_slots_of_a_dead_run_are_removed_when_it_is_opened_again(open_benc
 
 
 async def test_idle_worktrees_are_removed_when_the_pool_takes_too_much_space(open_bench: OpenBench) -> None:
-    async with open_bench(max_pool_bytes=200_000) as bench:
+    async with open_bench(max_gb=0.0002) as bench:
         folder = slots_dir(bench.worktrees.store, RUN)
         async with bench.worktrees.lease(bench.base), bench.worktrees.lease(bench.base) as big:
             await big.workspace.run("head -c 1000000 /dev/zero > big", timeout_s=60)

@@ -2,13 +2,13 @@
 
 import os
 import warnings
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
 from fleet.errors import FleetError
+from tests.settings import with_values
 from tests.worktrees.conftest import OpenBench, product_settings
 from worktrees.base.settings import WorktreeSettings
 from worktrees.leases.overlay import choose_kind
@@ -25,14 +25,14 @@ async def test_overlays_are_chosen_where_they_work_and_leave_no_trace(
 
 
 async def test_the_configuration_can_ask_for_the_pool(settings: WorktreeSettings, tmp_path: Path) -> None:
-    assert (await choose_kind(replace(settings, lease="pool"), tmp_path)).kind == "pool"
+    assert (await choose_kind(with_values(settings, {"lease": "pool"}), tmp_path)).kind == "pool"
 
 
 async def test_without_a_sandbox_there_are_no_overlays(settings: WorktreeSettings, tmp_path: Path) -> None:
-    chosen = await choose_kind(replace(settings, sandbox="none"), tmp_path)
+    chosen = await choose_kind(with_values(settings, {"sandbox": "none"}), tmp_path)
     assert (chosen.kind, "sandbox" in chosen.why) == ("pool", True)
     with pytest.raises(FleetError, match="auto or pool"):
-        await choose_kind(replace(settings, sandbox="none", lease="overlay"), tmp_path)
+        await choose_kind(with_values(settings, {"sandbox": "none", "lease": "overlay"}), tmp_path)
 
 
 async def test_where_mounting_fails_the_pool_is_chosen_and_the_reason_given(
@@ -42,7 +42,7 @@ async def test_where_mounting_fails_the_pool_is_chosen_and_the_reason_given(
     assert chosen.kind == "pool"
     assert "mount: " in chosen.why
     with pytest.raises(FleetError, match="mount: "):
-        await choose_kind(replace(settings, lease="overlay"), tmp_path / "state", options="no_such_option")
+        await choose_kind(with_values(settings, {"lease": "overlay"}), tmp_path / "state", options="no_such_option")
 
 
 async def test_a_state_folder_with_an_odd_name_leases_overlays(open_bench: OpenBench, tmp_path: Path) -> None:

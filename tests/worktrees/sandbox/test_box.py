@@ -148,7 +148,7 @@ async def test_checks_say_what_happened_and_keep_the_end_of_the_output(bench: Be
 async def test_waiting_for_a_slot_does_not_count_as_a_checks_time(open_bench: OpenBench) -> None:
     criterion = Criterion(criterion="naps", run="sleep 0.4", timeout_s=1.5)
     passed: list[bool] = []
-    async with open_bench(check_slots=1) as bench:
+    async with open_bench(slots=1) as bench:
 
         async def tenant() -> None:
             async with bench.worktrees.lease(bench.base) as lease:
