@@ -41,6 +41,7 @@ from fleet.features.nodes.manager_side import connect
 from fleet.features.nodes.messages import PROTOCOL, Open
 from fleet.features.nodes.node_process import LineMeter
 from fleet.features.nodes.remote_node import RemoteNode, StoreObjects
+from fleet.features.nodes.settings import NodeSettings
 from fleet.features.nodes.terms import terms_of
 from fleet.ports.agents import WorkerBrief
 from fleet.ports.orders import AttemptOrder, AttemptResult, Progress
@@ -173,7 +174,7 @@ async def _remote(project: Project, wiring: Wiring, worktrees: RunWorktrees, bas
         base=base,
         lease_s=20.0,
     )
-    settings = wiring.config.nodes[NODE]
+    settings = wiring.config.named(NodeSettings)[NODE]
     node = RemoteNode(
         name=NODE,
         workers=2,

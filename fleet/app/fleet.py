@@ -238,7 +238,7 @@ class Fleet:
         wanted = state.policy.workers
         workers, why = self.workers_that_fit(wanted)
         if _joins(state):
-            workers = min(wanted, workers + sum(node.most_workers for node in self.config.nodes.values()))
+            workers = min(wanted, workers + sum(most for _, most in self.wiring.others.values()))
         if workers == wanted:
             return []
         text = f"{workers} workers instead of {wanted}: {why}"
@@ -345,7 +345,7 @@ class Fleet:
                 await join()
 
         async with create_task_group() as tasks:
-            if self.config.nodes or state.nodes or state.policy.machines.offers.keys() - {HERE}:
+            if self.wiring.others or state.nodes or state.policy.machines.offers.keys() - {HERE}:
                 await tasks.start(join)
             else:
                 tasks.start_soon(join_later)

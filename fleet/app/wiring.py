@@ -20,7 +20,7 @@ from agents.tools.mcp_catalog import ServerSettings
 from fleet.config.load import default_config, user_file_path
 from fleet.config.schema import GATE, Config, McpServer, as_policy, gate_of, machines_of
 from fleet.core.base.ids import did_you_mean
-from fleet.core.plans.limits import Ladder, Machines, Policy, Rung, parse_rung
+from fleet.core.plans.limits import Ladder, MachineOffer, Machines, Policy, Rung, parse_rung
 from fleet.core.plans.lint import Grade, grade_plan
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Known
@@ -28,6 +28,8 @@ from fleet.core.state.state import RunState
 from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules
 from fleet.engine.commands.checks import Gate
 from fleet.errors import FleetError, UsageError
+from fleet.features.parts import load_part
+from fleet.features.table import FEATURES
 from fleet.ports.agents import Extras
 from fleet.ports.settings import WorkerSection
 from worktrees.base.settings import MIB, BoxLimits, WorktreeSettings
@@ -63,7 +65,13 @@ class Wiring:
     @cached_property
     def machines(self) -> Machines:
         """The machines that may work for a run, and what worker kinds ask of them."""
-        return machines_of(self.config)
+        return machines_of(self.config, {name: offer for name, (offer, _) in self.others.items()})
+
+    @cached_property
+    def others(self) -> Mapping[str, tuple[MachineOffer, int]]:
+        """The machines beside this one, with how many attempts each works on at most."""
+        places = [each.offers for each in FEATURES.values() if each.offers and self.config.is_set(each.on)]
+        return {name: offer for place in places for name, offer in load_part(place)(self.config).items()}
 
     @cached_property
     def command_workers(self) -> frozenset[str]:

@@ -22,6 +22,7 @@ from fleet.core.base.ids import did_you_mean
 from fleet.core.base.output import parse_json
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES
+from fleet.ports.settings import Section
 
 Key = tuple[str, ...]
 
@@ -55,8 +56,8 @@ _BOUNDS = {
 SECTIONS: dict[str, Any] = {
     name: load_part(place) for feature in FEATURES.values() for name, place in feature.sections.items()
 }
-"""The sections of features."""
-_ADDED: Any = {name: (kind, ...) for name, kind in SECTIONS.items()}
+"""The sections of features, or dictionaries of them by their names."""
+_ADDED: Any = {name: (kind, {} if get_origin(kind) is dict else ...) for name, kind in SECTIONS.items()}
 WHOLE: type[Config] = create_model("Whole", __base__=Config, **_ADDED)
 """The whole configuration."""
 
@@ -286,15 +287,23 @@ _REFUSED: Mapping[Key, str] = {
     ("git", "sign_off"): "signs off in your name",
     ("git", "taker"): "says who you are",
     ("mcp",): "runs a program as you, whose tools workers get",
-    ("nodes",): "sends your code to other machines, by a program that runs as you",
     ("run", "not_between"): "decides when your machine works",
     ("review",): "decides what may start without your approval",
     ("reviewer",): "decides how changes are reviewed",
     ("state", "dir"): "chooses where on your machine files are written",
     ("state", "max_gb"): "decides how much of your machine the fleet may use",
 }
+
+
+def _section(kind: Any) -> type[Section]:
+    section: type[Section] = get_args(kind)[1] if get_origin(kind) is dict else kind
+    return section
+
+
 _REFUSED_OF_FEATURES: Mapping[Key, str] = {
-    (name, key) if key else (name,): reason for name, kind in SECTIONS.items() for key, reason in kind.refused.items()
+    (name, key) if key else (name,): reason
+    for name, kind in SECTIONS.items()
+    for key, reason in _section(kind).refused.items()
 }
 _REFUSED_OF_WORKERS: Mapping[str, str] = {
     "command": "chooses a program that a worker runs with what you gave it",

@@ -6,9 +6,9 @@ flags or the environment (that is `load.py`), nor of adapters: `fleet/app/wiring
 
 from collections.abc import Mapping
 from functools import reduce
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, TypeVar, get_args
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from fleet.core.base.ids import is_slug
 from fleet.core.plans.limits import HERE, MachineOffer, Machines, Policy, ReviewRules
@@ -18,7 +18,6 @@ from fleet.ports.settings import (
     Checks,
     DailyHours,
     Git,
-    Labels,
     Line,
     Models,
     Planner,
@@ -81,37 +80,6 @@ class Landing(Section):
     every_commit_within_s: float = Field(ge=0)
 
 
-MOST_OF_A_CLUSTER = 1000
-
-
-class NodeSettings(Section):
-    """A machine that attempts and checks go out to, or a cluster of them."""
-
-    command: Annotated[Line, Field(min_length=1)] | None = None
-    ray: Annotated[Line, Field(pattern=r"^auto$|^[^\s/]+:\d{1,5}$")] | None = None
-    slots: int | None = Field(default=None, ge=1, le=100_000)
-    workers: int | None = Field(default=None, ge=0, le=1000)
-    checks: int | None = Field(default=None, ge=0, le=1000)
-    lands: bool | None = None
-    labels: Labels | None = None
-    lease_s: float | None = Field(default=None, ge=1, le=3600)
-
-    @model_validator(mode="after")
-    def _is_reached_in_one_way(self) -> Self:
-        if self.command is None and self.ray is None:
-            raise ValueError("needs a command (or ray, for the machines of a Ray cluster)")
-        if self.slots is not None and self.ray is None:
-            raise ValueError("slots are asked for from a Ray cluster only: set ray, or take workers")
-        return self
-
-    @property
-    def most_workers(self) -> int:
-        """How many attempts it works on at once, as far as that is known before it is reached."""
-        if self.ray is not None:
-            return self.slots or MOST_OF_A_CLUSTER
-        return 1 if self.workers is None else self.workers
-
-
 class McpServer(Section):
     """A server of the Model Context Protocol, whose tools workers may have."""
 
@@ -142,7 +110,6 @@ class Config(Section):
     box: Box
     worktrees: Worktrees
     git: Git
-    nodes: dict[Slug, NodeSettings] = Field(default={})
     mcp: dict[Slug, McpServer] = Field(default={})
     state: State
 
@@ -153,6 +120,12 @@ class Config(Section):
     def of(self, kind: type[Kind]) -> Kind:
         """The section of a feature."""
         return next(found for name in type(self).model_fields if isinstance(found := getattr(self, name), kind))
+
+    def named(self, kind: type[Kind]) -> dict[str, Kind]:
+        """The sections of a feature that have names, such as `[nodes.NAME]`."""
+        fields = type(self).model_fields.items()
+        found: dict[str, Kind] = next(getattr(self, at) for at, info in fields if kind in get_args(info.annotation))
+        return found
 
 
 def as_policy(config: Config) -> Policy:
@@ -213,17 +186,13 @@ def gate_of(checks: Checks) -> Criterion:
 
 
 # ---- machines --------------------------------------------------------------------------------------------------------
-# The machines of a configuration: what each may do for a run, and what worker kinds ask of them.
+# The machines of a run: what each may do for it, and what worker kinds ask of them.
 
 
-def machines_of(config: Config) -> Machines:
-    """The machines that may ever work for a run with this configuration."""
-    nodes = {
-        name: MachineOffer(labels=node.labels or (), lands=bool(node.lands), works=node.workers != 0)
-        for name, node in config.nodes.items()
-    }
+def machines_of(config: Config, others: Mapping[str, MachineOffer]) -> Machines:
+    """The machines that may ever work for a run with this configuration: this one and others."""
     return Machines(
-        offers={HERE: MachineOffer(labels=config.box.labels, lands=True), **nodes},
+        offers={HERE: MachineOffer(labels=config.box.labels, lands=True), **others},
         workers={name: worker.labels for name, worker in config.workers.items() if worker.labels},
         stays=tuple(stays_here(config)),
     )

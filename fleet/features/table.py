@@ -34,7 +34,7 @@ class Feature:
     verbs: Mapping[str, Mapping[str, Verb]] = field(default_factory=dict)
     """By the group of `fleet --help` that lists them."""
     sections: Mapping[str, str] = field(default_factory=dict)
-    """Its tables of the configuration by their names: subclasses of `Section`."""
+    """Its tables of the configuration by their names: subclasses of `Section`, or dictionaries of them."""
     on: str = ""
     """The key of the configuration that turns it on for a run: it is off while this is empty."""
     beside: str = ""
@@ -51,6 +51,9 @@ class Feature:
     works on a run, the branch and the dollars it may cost. It returns a `MergeView`, or text: why not."""
     plays: Mapping[str, str] = field(default_factory=dict)
     """What configures and resumes runs of a kind of its own, by the same field: a `Player` of `fleet/app/fleet.py`."""
+    offers: str = ""
+    """The other machines that may work for runs, while the feature is on: a function of the configuration that returns
+    a `MachineOffer` by the name of each, with how many attempts it works on at most."""
     joins: str = ""
     """What has other machines work on a run: a function of the fleet, the run's folder and state, its worktrees and its
     calls that returns an async context manager of `OtherMachines`. It is loaded when a run first wants a node."""
@@ -179,7 +182,9 @@ FEATURES: dict[str, Feature] = {
                 ),
             }
         },
+        sections={"nodes": "nodes.settings:Nodes"},
         on="nodes",
+        offers="nodes.settings:offers",
         joins="nodes.manager_side:join_nodes",
         findings="nodes.care:findings",
     ),

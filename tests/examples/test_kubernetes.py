@@ -10,8 +10,8 @@ import pytest
 
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
-from fleet.config.schema import NodeSettings
 from fleet.features.nodes.care import node_findings
+from fleet.features.nodes.settings import NodeSettings
 from fleet.read.base_view import Finding
 
 KUBECTL = """\

@@ -44,6 +44,7 @@ from fleet.features.nodes.messages import (
 )
 from fleet.features.nodes.node_orders import ChecksDone, NotDone, UnknownOrderError
 from fleet.features.nodes.node_views import NodeView
+from fleet.features.nodes.settings import NodeSettings
 from fleet.features.nodes.terms import terms_of
 from fleet.features.nodes.transport import Link, LinkLostError, open_command
 from fleet.ports.orders import ChecksOrder
@@ -84,7 +85,7 @@ class Caretaker:
 @asynccontextmanager
 async def attend(wiring: Wiring, name: str) -> AsyncIterator[Caretaker]:
     """A node of the configuration. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
-    argv = command_line(name, wiring.config.nodes[name])
+    argv = command_line(name, wiring.config.named(NodeSettings)[name])
     async with open_command(argv, transport_environment(wiring)) as stream:
         link = Link(stream)
         frames = link.frames()
@@ -104,14 +105,14 @@ async def look_at_nodes(wiring: Wiring) -> list[NodeView]:
         found[name] = await look_at(machines, name)
 
     async with with_machines(wiring, transport_environment(wiring)) as machines, create_task_group() as tasks:
-        for name in machines.config.nodes:
+        for name in machines.config.named(NodeSettings):
             tasks.start_soon(look, machines, name)
     return [found[name] for name in sorted(found)]
 
 
 async def look_at(wiring: Wiring, name: str) -> NodeView:
     """A node of the configuration, with what keeps it from working."""
-    settings = wiring.config.nodes[name]
+    settings = wiring.config.named(NodeSettings)[name]
     view = NodeView(
         name=name,
         ok=False,
@@ -201,7 +202,7 @@ def findings(fleet: Fleet) -> AsyncIterator[Finding]:
 async def node_findings(wiring: Wiring) -> AsyncIterator[Finding]:
     """A finding for each node, and for each machine of a cluster."""
     async with with_machines(wiring, transport_environment(wiring)) as machines:
-        for name in machines.config.nodes:
+        for name in machines.config.named(NodeSettings):
             yield await node_finding(machines, name)
 
 
@@ -290,7 +291,7 @@ async def _order(wiring: Wiring, name: str) -> object:
                 base=commit,
                 lease_s=PROBE_S,
             )
-            settings, terms = wiring.config.nodes[name], terms_of(_bare(wiring))
+            settings, terms = wiring.config.named(NodeSettings)[name], terms_of(_bare(wiring))
             async with connect(wiring, name, settings, opening, terms) as connection, create_task_group() as tasks:
                 tasks.start_soon(connection.run)
                 report = await _done(connection, f"{run}/checks/probe/1", store, commit)

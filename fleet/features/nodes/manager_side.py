@@ -17,7 +17,7 @@ from fleet import __version__
 from fleet.app.fleet import Fleet
 from fleet.app.wiring import Wiring
 from fleet.config.load import load_config
-from fleet.config.schema import NodeSettings, stays_here
+from fleet.config.schema import stays_here
 from fleet.core.base.ids import RunId
 from fleet.core.facts.facts import Fact, NodeLost, WarningNoted
 from fleet.core.plans.limits import HERE
@@ -30,6 +30,7 @@ from fleet.features.nodes.connection import Connection, greet, read_greeting
 from fleet.features.nodes.messages import PROTOCOL, Greeting, Open
 from fleet.features.nodes.placement import Placement
 from fleet.features.nodes.remote_node import Connect, RemoteNode, StoreObjects
+from fleet.features.nodes.settings import NodeSettings
 from fleet.features.nodes.terms import patience_s, run_folder_of_nodes, terms_of
 from fleet.features.nodes.transport import CommandStream, Link, LinkLostError, open_command
 from fleet.ports.journal import Recorder
@@ -220,11 +221,11 @@ async def open_nodes(
     with run_folder_of_nodes(here.transcripts.parent) as folder:
         async with create_task_group() as tasks:
             nodes = Nodes(state.run, wiring, objects, opening, reread, here, tasks, folder)
-            for name, settings in wiring.config.nodes.items():
+            for name, settings in wiring.config.named(NodeSettings).items():
                 await nodes.join(name, settings)
-            if wiring.config.nodes and (files := worktrees.leases.included_files):
+            if wiring.config.named(NodeSettings) and (files := worktrees.leases.included_files):
                 nodes.notice(WarningNoted(at=time.time(), text=_not_sent(files)))
-            for name in state.policy.machines.offers.keys() - wiring.config.nodes.keys() - {HERE}:
+            for name in state.policy.machines.offers.keys() - wiring.config.named(NodeSettings).keys() - {HERE}:
                 why = f"there is no [nodes.{name}] in the configuration any more"
                 nodes.notice(NodeLost(at=time.time(), node=name, why=why))
             with move_on_after(START_S):
@@ -247,7 +248,9 @@ def _not_sent(files: Sequence[str]) -> str:
 def _nodes_now(wiring: Wiring, state: RunState) -> Mapping[str, NodeSettings]:
     """The nodes of the configuration, read again from the files that a resumed run would read."""
     before = state.choices.model_copy(update={"withheld": {}})  # no secret belongs to a node
-    return load_config(environ=wiring.environ, repository=Path(state.repository), before=before).config.nodes
+    return load_config(environ=wiring.environ, repository=Path(state.repository), before=before).config.named(
+        NodeSettings
+    )
 
 
 async def _opening(state: RunState, store: Store) -> Open:
@@ -280,7 +283,7 @@ async def connect(
 
 async def probe(wiring: Wiring, name: str) -> Greeting:
     """What a node says of itself, without a run. Raises as `connect` does."""
-    argv = command_line(name, wiring.config.nodes[name])
+    argv = command_line(name, wiring.config.named(NodeSettings)[name])
     async with open_command(argv, transport_environment(wiring)) as stream:
         try:
             return await read_greeting(Link(stream), within_s=GREET_S)
@@ -368,7 +371,7 @@ async def with_machines(wiring: Wiring, env: Mapping[str, str], name: str = "") 
     """
     nodes: dict[str, NodeSettings] = {}
     async with AsyncExitStack() as stack:
-        for each, settings in wiring.config.nodes.items():
+        for each, settings in wiring.config.named(NodeSettings).items():
             if settings.ray is None or not name.startswith(f"{each}-" if name else ""):
                 nodes[each] = settings
                 continue

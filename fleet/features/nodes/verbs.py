@@ -25,6 +25,7 @@ from fleet.features.nodes.care import clean_node, look_at, look_at_nodes, node_f
 from fleet.features.nodes.manager_side import transport_environment, with_machines
 from fleet.features.nodes.node_process import greet, run_node
 from fleet.features.nodes.node_views import CleanedNodeView, GreetingView, NodeView
+from fleet.features.nodes.settings import NodeSettings
 from fleet.read.agent_rows import NodeStatus
 from fleet.read.base_view import Finding
 from fleet.read.run import just_after
@@ -205,10 +206,12 @@ def _ask(
 
 
 def _require_known(wiring: Wiring, name: str) -> None:
-    clusters = [cluster for cluster, settings in wiring.config.nodes.items() if settings.ray is not None]
-    if name not in wiring.config.nodes and not any(name.startswith(f"{cluster}-") for cluster in clusters):
-        known = ", ".join(sorted(wiring.config.nodes)) or "none"
-        near = did_you_mean(name, wiring.config.nodes) or f"; there are {known}"
+    clusters = [cluster for cluster, settings in wiring.config.named(NodeSettings).items() if settings.ray is not None]
+    if name not in wiring.config.named(NodeSettings) and not any(
+        name.startswith(f"{cluster}-") for cluster in clusters
+    ):
+        known = ", ".join(sorted(wiring.config.named(NodeSettings))) or "none"
+        near = did_you_mean(name, wiring.config.named(NodeSettings)) or f"; there are {known}"
         raise UsageError(
             f"the configuration has no node {name!r}{near}",
             hint=f'add a table [nodes.{name}] with command = "ssh {name} fleet node --stdio" to your configuration',

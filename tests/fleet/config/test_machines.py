@@ -20,4 +20,4 @@ def test_a_worker_with_something_that_only_this_machine_has_stays() -> None:
         "asks": "the tools of tracker, docs are called by this machine",
         "keyed": "it gets KEY from this machine's environment",
     }
-    assert machines_of(config).stays == ("fetches", "asks", "keyed")
+    assert machines_of(config, {}).stays == ("fetches", "asks", "keyed")

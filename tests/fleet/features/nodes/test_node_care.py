@@ -9,10 +9,10 @@ import pytest
 from fleet import __version__
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
-from fleet.config.schema import NodeSettings
 from fleet.errors import FleetError
 from fleet.features.nodes.care import clean_node, look_at, look_at_nodes, node_findings, probe_finding
 from fleet.features.nodes.messages import encode, to_frame
+from fleet.features.nodes.settings import NodeSettings
 from fleet.features.nodes.verbs import node_lines
 from tests.fleet.features.nodes.conftest import GREETING
 from tests.fleet.program import fleet

@@ -8,9 +8,9 @@ import pytest
 
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
-from fleet.config.schema import NodeSettings
 from fleet.features.nodes.care import look_at_nodes, node_findings
 from fleet.features.nodes.manager_side import transport_environment, with_machines
+from fleet.features.nodes.settings import NodeSettings
 from tests.fleet.features.nodes.conftest import STANDIN
 
 ID = "abcdef01" + 48 * "0"
@@ -45,7 +45,7 @@ async def test_a_cluster_that_can_not_be_joined_is_named_with_the_reason(wiring:
 
 async def test_a_name_that_is_no_machine_of_a_cluster_starts_nothing(wiring: Wiring, tmp_path: Path) -> None:
     async with with_machines(wiring, transport_environment(wiring), "builder") as machines:
-        assert machines.config.nodes == wiring.config.nodes
+        assert machines.config.named(NodeSettings) == wiring.config.named(NodeSettings)
     assert not (tmp_path / "asked").exists()
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
-from fleet.config.schema import NodeSettings
 from fleet.core.base.ids import Sha
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
@@ -19,6 +18,7 @@ from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.state.state import RunState
 from fleet.engine.this_machine import LocalNode
 from fleet.features.nodes.manager_side import Here, open_nodes
+from fleet.features.nodes.settings import NodeSettings
 from tests.fleet.core.story import WHO, Story, plan_of
 from tests.fleet.fakes import wait_until
 from tests.fleet.hands import PaperHands

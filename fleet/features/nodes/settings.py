@@ -1,0 +1,56 @@
+"""The configuration of nodes."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from fleet.config.schema import Config
+from fleet.core.plans.limits import MachineOffer
+from fleet.ports.settings import Labels, Line, Section, Slug
+
+MOST_OF_A_CLUSTER = 1000
+
+
+class NodeSettings(Section):
+    """A machine that attempts and checks go out to, or a cluster of them."""
+
+    refused: ClassVar[Mapping[str, str]] = {"": "sends your code to other machines, by a program that runs as you"}
+
+    command: Annotated[Line, Field(min_length=1)] | None = None
+    ray: Annotated[Line, Field(pattern=r"^auto$|^[^\s/]+:\d{1,5}$")] | None = None
+    slots: int | None = Field(default=None, ge=1, le=100_000)
+    workers: int | None = Field(default=None, ge=0, le=1000)
+    checks: int | None = Field(default=None, ge=0, le=1000)
+    lands: bool | None = None
+    labels: Labels | None = None
+    lease_s: float | None = Field(default=None, ge=1, le=3600)
+
+    @model_validator(mode="after")
+    def _is_reached_in_one_way(self) -> Self:
+        if self.command is None and self.ray is None:
+            raise ValueError("needs a command (or ray, for the machines of a Ray cluster)")
+        if self.slots is not None and self.ray is None:
+            raise ValueError("slots are asked for from a Ray cluster only: set ray, or take workers")
+        return self
+
+    @property
+    def most_workers(self) -> int:
+        """How many attempts it works on at once, as far as that is known before it is reached."""
+        if self.ray is not None:
+            return self.slots or MOST_OF_A_CLUSTER
+        return 1 if self.workers is None else self.workers
+
+
+Nodes = dict[Slug, NodeSettings]
+
+
+def offers(config: Config) -> dict[str, tuple[MachineOffer, int]]:
+    """What the nodes of a configuration may do for a run, and how many attempts each works on at most."""
+    return {
+        name: (
+            MachineOffer(labels=node.labels or (), lands=bool(node.lands), works=node.workers != 0),
+            node.most_workers,
+        )
+        for name, node in config.named(NodeSettings).items()
+    }
