@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from fleet.config.schema import Line, Section, Texts
+from fleet.ports.settings import Line, Section, Texts
 
 
 class Metrics(Section):

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from fleet.config.layer import WHOLE
 from fleet.config.load import default_config, defaults_file
 from fleet.features.nodes.settings import NodeSettings
-from fleet.features.notify.settings import NotifyChannel
+from fleet.features.notify.channels import NotifyChannel
 from fleet.ports.settings import Price, WorkerSection
 from scripts.reference.page import code, table
 from scripts.reference.shapes import default_text, type_text, value_text

@@ -19,8 +19,8 @@ import anyio
 from pydantic import Field
 
 from dashboards.text.safe import safe
-from fleet.config import schema
-from fleet.config.schema import Line, Section, Variable
+from fleet.ports import settings
+from fleet.ports.settings import Line, Section, Variable
 
 if TYPE_CHECKING:
     import aiohttp
@@ -225,6 +225,6 @@ class NotifyChannel(Section):
         "desktop",
     ]
     url_env: Variable | None = None
-    template: schema.Command | None = None
+    template: settings.Command | None = None
     command: Line | None = None
     events: Annotated[tuple[Event, ...], Field(strict=False)] | None = None

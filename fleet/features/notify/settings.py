@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from fleet.config.schema import DailyHours, Line, Section, Slug
 from fleet.features.notify.channels import Event, NotifyChannel
+from fleet.ports.settings import DailyHours, Line, Section, Slug
 
 
 class Notify(Section):
