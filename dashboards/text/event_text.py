@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, assert_never
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from dashboards.text.formats import clock_in, counted, duration, listed, untested
-from dashboards.text.incident_text import STRATEGIES, review_text
+from dashboards.text.incident_text import PROBLEM, STRATEGIES
 from dashboards.text.plan_review import estimate_rows, note_lines
 from dashboards.text.safe import safe, safe_block
 from fleet.core.facts import facts as f
@@ -22,15 +22,9 @@ if TYPE_CHECKING:
 
 TITLE, TEXT = 70, 300
 SUBTASKS = 8  # named in a line
+FINDINGS = 5  # of one vote
 OUTPUT = 200  # last characters of a red gate's output
 NTH = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
-REQUESTS: Mapping[type[f.Fact], str] = {
-    f.Paused: "paused",
-    f.Unpaused: "unpaused",
-    f.CancelRequested: "cancelled",
-    f.LimitsChanged: "limits changed",
-    f.RunReopened: "reopened",
-}
 LIMITS = {
     "workers": "workers",
     "budget_dollars": "dollars",
@@ -47,147 +41,10 @@ def event_lines(run: RunSnapshot, fact: f.Fact) -> Iterator[str]:
 
 def event_text(run: RunSnapshot, fact: f.Fact) -> str | None:
     """The line of `fact`; None for a fact that would only be noise. `run` is as it is after the fact."""
-    if isinstance(fact, f.RunFact):
-        return _of_run(run, fact)
-    if isinstance(fact, f.PlanFact):
-        return _of_plan(run, fact)
-    if isinstance(fact, f.AttemptFact):
-        return _of_attempt(run, fact)
-    if isinstance(fact, f.LandingFact):
-        return _of_landing(run, fact)
-    if isinstance(fact, f.PeopleFact):
-        return _of_people(run, fact)
-    if isinstance(fact, f.NodeFact):
-        return _of_node(fact)
-    if isinstance(fact, f.ReviewFact):
-        return review_text(fact)
-    assert_never(fact)
+    return TEXTS[type(fact)](run, fact) or None
 
 
-def _of_run(run: RunSnapshot, fact: f.RunFact) -> str | None:  # noqa: C901, PLR0912 - one case a fact
-    match fact:
-        case f.ModelCalled() | f.CallsHeld() | f.CallLost():
-            return None
-        case f.RunStarted():
-            return _started(fact)
-        case f.EngineStarted():
-            sandbox = ", WITHOUT A SANDBOX" if fact.sandbox == "none" else ""
-            nth = NTH.get(fact.epoch - 1, f"{fact.epoch - 1}th")
-            return f"resumed for the {nth} time{sandbox}" if fact.epoch > 1 else None
-        case f.EngineStopped():
-            return f"stopped ({safe(fact.why)}); continue with: fleet resume {safe(run.run)}"
-        case f.WarningNoted():
-            return f"note: {safe(fact.text)}"
-        case f.BaseChecked():
-            return _base(fact)
-        case f.EvidenceRead():
-            return _evidence(run, fact)
-        case f.SetupRan():
-            return _setup(fact)
-        case f.CallRefused() | f.BudgetRanLow():
-            return _budget(fact)
-        case f.ServiceChanged():
-            return _service(fact)
-        case f.GateTried() | f.RehearsalNoted() | f.ResultScored():
-            return _rehearsal(fact)
-        case f.RollbackStarted():
-            return f"ROLLING BACK: {safe(fact.why, limit=TEXT)}"
-        case f.RunEnded():
-            return f"ended: {fact.ending} — {safe(fact.why, limit=TEXT)}"
-        case f.RunReopened():
-            return f"{REQUESTS[type(fact)]} by {safe(fact.by)}"
-        case _:
-            assert_never(fact)
-
-
-def _of_plan(run: RunSnapshot, fact: f.PlanFact) -> str | None:
-    match fact:
-        case f.PlannerCalled():
-            return "the planner is reading the repository" if fact.call == 1 else None
-        case f.PlannerFailed():
-            return f"planner failed: {_failure(fact.failure)}"
-        case f.PlanGraded():
-            return "\n".join(note_lines(fact.warnings)) or None
-        case f.PlanForecast():
-            return None  # of an early version
-        case f.PlanRevised():
-            return _revision(run, fact)
-        case f.PlanApproved() | f.PlanRejected():
-            return _verdict(run, fact)
-        case _:
-            assert_never(fact)
-
-
-def _of_attempt(run: RunSnapshot, fact: f.AttemptFact) -> str | None:
-    match fact:
-        case f.WorkerStarted():
-            return None
-        case f.RemedyChosen():
-            return _remedy(run, fact)
-        case _:
-            return _attempt(run, fact)
-
-
-def _of_landing(run: RunSnapshot, fact: f.LandingFact) -> str | None:
-    match fact:
-        case f.BatchFormed() | f.Published():
-            return None
-        case f.BatchTested():
-            return _batch(run, fact)
-        case f.WorkLost():
-            return _lost(run, fact)
-        case f.PublishFailed():
-            return f"{safe(run.result.branch)} could not be updated: {safe(fact.why)}"
-        case _:
-            assert_never(fact)
-
-
-def _of_people(run: RunSnapshot, fact: f.PeopleFact) -> str | None:
-    match fact:
-        case f.QuestionAsked():
-            return _question(run.latest_question())
-        case f.QuestionAnswered():
-            return f"{safe(fact.question)} answered by {safe(fact.by)}: {safe(fact.answer, limit=200)}"
-        case f.RetryRequested():
-            return f"retry of {safe(fact.subtask)} requested by {safe(fact.by)}"
-        case f.InstructionGiven():
-            what = "interrupted and told" if fact.interrupt else "told"
-            return f"{safe(fact.subtask)} {what} by {safe(fact.by)}: {safe(fact.text, limit=200)}"
-        case f.InstructionRead():
-            read = counted(fact.count, "instruction")
-            return f"{safe(fact.subtask)}: attempt {fact.number} has read {read} from people"
-        case f.DrainRequested():
-            return "draining: running agents finish, no new ones start (Ctrl-C again stops at once)"
-        case f.LimitsChanged():
-            limits = fact.model_dump(include=set(LIMITS), exclude_none=True)
-            changes = ", ".join(f"{LIMITS[name]} {value:,.10g}" for name, value in limits.items())
-            return f"{REQUESTS[type(fact)]} by {safe(fact.by)}{f': {changes}' if changes else ''}"
-        case f.Paused() | f.Unpaused() | f.CancelRequested():
-            return f"{REQUESTS[type(fact)]} by {safe(fact.by)}"
-        case _:
-            assert_never(fact)
-
-
-def _of_node(fact: f.NodeFact) -> str:
-    node = f"node {safe(fact.node)}"
-    match fact:
-        case f.NodeConnected():
-            labels = f", {', '.join(map(safe, fact.labels))}" if fact.labels else ""
-            slots = f"{counted(fact.workers, 'worker')}, {counted(fact.checks, 'check')} at a time"
-            return f"{node} is connected: {safe(fact.host, limit=TITLE)}, {slots}{labels}"
-        case f.NodeLost():
-            return f"{node} is out: {safe(fact.why, limit=TEXT)}"
-        case f.NodeAddRequested():
-            return f"{node} added by {safe(fact.by)}"
-        case f.NodeDrained():
-            return f"{node} drained by {safe(fact.by)}: it gets nothing new"
-        case f.NodeUndrained():
-            return f"{node} gets work again: asked by {safe(fact.by)}"
-        case _:
-            assert_never(fact)
-
-
-def _started(fact: f.RunStarted) -> str:
+def _started(_: RunSnapshot, fact: f.RunStarted) -> str:
     model = " with the simulated model" if fact.simulated else ""
     if fact.rehearsal is not None:
         real, model = (" for real", model) if fact.rehearsal.for_real else ("", ": no model is called")
@@ -202,50 +59,65 @@ def _evidence(run: RunSnapshot, fact: f.EvidenceRead) -> str:
     return "\n".join(lines)
 
 
-def _rehearsal(fact: f.GateTried | f.RehearsalNoted | f.ResultScored) -> str | None:
-    if isinstance(fact, f.ResultScored):
-        return f"{safe(fact.subtask)}: history's tests {'pass' if fact.passed else 'do NOT pass'}"
-    if isinstance(fact, f.GateTried):
-        green = sum(trial.passed for trial in fact.trials)
-        return f"the gate passed {green} of {counted(len(fact.trials), 'time')}" if fact.trials else None
-    commit = safe(fact.subtask or "the base")
+def _gate_tried(_: RunSnapshot, fact: f.GateTried) -> str | None:
+    green = sum(trial.passed for trial in fact.trials)
+    return f"the gate passed {green} of {counted(len(fact.trials), 'time')}" if fact.trials else None
+
+
+def _rehearsal(_: RunSnapshot, fact: f.RehearsalNoted) -> str:
+    commit, text = safe(fact.subtask or "the base"), safe(fact.text, limit=TEXT)
     match fact.what:
         case "by_hand":
-            return f"{commit}: no worker may make this change, or it comes out different: {safe(fact.text, limit=TEXT)}"
+            return f"{commit}: no worker may make this change, or it comes out different: {text}"
         case "red":
             return f"{commit}: the gate is red in history; it lands all the same"
         case "flaky":
-            return f"{commit}: the gate is flaky: {safe(fact.text, limit=TEXT)}"
+            return f"{commit}: the gate is flaky: {text}"
         case "fault":
-            return f"fault mixed in: {safe(fact.subtask or '')} {safe(fact.text, limit=TEXT)}".replace(":  ", ": ")
-        case _:
-            assert_never(fact.what)
+            return f"fault mixed in: {safe(fact.subtask or '')} {text}".replace(":  ", ": ")
 
 
-def _attempt(
-    run: RunSnapshot,
-    fact: f.AttemptStarted | f.AttemptVerified | f.AttemptCommitted | f.AttemptUnchanged | f.AttemptFailed,
-) -> str | None:
-    subtask = safe(fact.subtask)
-    match fact:
-        case f.AttemptStarted():
-            attempt = "" if fact.strategy == "first" else f", attempt {fact.number} ({STRATEGIES[fact.strategy]})"
-            started = "started planning" if fact.worker == PLANNER else "started"
-            return f"{subtask} {started}{attempt}: {safe(run.title(fact.subtask), limit=TITLE)}"
-        case f.AttemptCommitted():
-            return f"{subtask} reported done: {counted(len(fact.paths), 'file')} changed, checking"
-        case f.AttemptUnchanged():
-            return f"{subtask} reported done: no file changed, checking"
-        case f.AttemptVerified():
-            # without files to land, verified work is done; a change is reported when it lands
-            summary = run.finished(fact.subtask)
-            return f"{subtask} is done: {safe(summary, limit=TEXT)}" if summary is not None else None
-        case f.AttemptFailed():
-            how = "sent back" if fact.failure.kind == "integration" else f"failed, attempt {fact.number}"
-            return f"{subtask} {how}: {_failure(fact.failure)}"
+def _engine(_: RunSnapshot, fact: f.EngineStarted) -> str | None:
+    sandbox = ", WITHOUT A SANDBOX" if fact.sandbox == "none" else ""
+    nth = NTH.get(fact.epoch - 1, f"{fact.epoch - 1}th")
+    return f"resumed for the {nth} time{sandbox}" if fact.epoch > 1 else None
 
 
-def _service(fact: f.ServiceChanged) -> str:
+def _told(_: RunSnapshot, fact: f.InstructionGiven) -> str:
+    what = "interrupted and told" if fact.interrupt else "told"
+    return f"{safe(fact.subtask)} {what} by {safe(fact.by)}: {safe(fact.text, limit=200)}"
+
+
+def _limits(_: RunSnapshot, fact: f.LimitsChanged) -> str:
+    limits = fact.model_dump(include=set(LIMITS), exclude_none=True)
+    changes = ", ".join(f"{LIMITS[name]} {value:,.10g}" for name, value in limits.items())
+    return f"limits changed by {safe(fact.by)}{f': {changes}' if changes else ''}"
+
+
+def _connected(_: RunSnapshot, fact: f.NodeConnected) -> str:
+    labels = f", {', '.join(map(safe, fact.labels))}" if fact.labels else ""
+    slots = f"{counted(fact.workers, 'worker')}, {counted(fact.checks, 'check')} at a time"
+    return f"node {safe(fact.node)} is connected: {safe(fact.host, limit=TITLE)}, {slots}{labels}"
+
+
+def _attempt(run: RunSnapshot, fact: f.AttemptStarted) -> str:
+    attempt = "" if fact.strategy == "first" else f", attempt {fact.number} ({STRATEGIES[fact.strategy]})"
+    started = "started planning" if fact.worker == PLANNER else "started"
+    return f"{safe(fact.subtask)} {started}{attempt}: {safe(run.title(fact.subtask), limit=TITLE)}"
+
+
+def _verified(run: RunSnapshot, fact: f.AttemptVerified) -> str | None:
+    """Without files to land, verified work is done; a change is reported when it lands."""
+    summary = run.finished(fact.subtask)
+    return f"{safe(fact.subtask)} is done: {safe(summary, limit=TEXT)}" if summary is not None else None
+
+
+def _failed(_: RunSnapshot, fact: f.AttemptFailed) -> str:
+    how = "sent back" if fact.failure.kind == "integration" else f"failed, attempt {fact.number}"
+    return f"{safe(fact.subtask)} {how}: {_failure(fact.failure)}"
+
+
+def _service(_: RunSnapshot, fact: f.ServiceChanged) -> str:
     if fact.condition == "up":
         return f"the models' service{f' for {safe(fact.scope)}' if fact.scope else ''} is back"
     return f"WAITING: {safe(outage_text(fact.scope, fact), limit=TEXT)}; calls wait, no work is lost"
@@ -317,7 +189,7 @@ def _question(question: QuestionLine) -> str:
     return f"QUESTION {question.id}{about}: {safe(question.question, limit=TEXT)}  →  {safe(question.command)}"
 
 
-def _setup(fact: f.SetupRan) -> str:
+def _setup(_: RunSnapshot, fact: f.SetupRan) -> str:
     check, network = fact.setup.check, " with the network" if fact.setup.network else ""
     network += f" on node {safe(check.node)}" if check.node else ""
     result = f"took {duration(check.seconds)}" if check.passed else f"FAILED: {how(check)}"
@@ -325,7 +197,7 @@ def _setup(fact: f.SetupRan) -> str:
     return f"the set-up command{network}, {safe(check.command, limit=100)}, {result}{lines}"
 
 
-def _base(fact: f.BaseChecked) -> str | None:
+def _base(_: RunSnapshot, fact: f.BaseChecked) -> str | None:
     if fact.failure is not None:
         return f"nothing can be run on the base: {_failure(fact.failure)}"
     red = [check for check in fact.checks if not check.fine]
@@ -338,12 +210,6 @@ def _base(fact: f.BaseChecked) -> str | None:
         shown = check.causes or (check.output.strip()[-OUTPUT:],)
         lines += [f"  | {safe(line, limit=OUTPUT)}" for line in shown if line.strip()]
     return "\n".join(lines)
-
-
-def _budget(fact: f.CallRefused | f.BudgetRanLow) -> str:
-    if isinstance(fact, f.CallRefused):
-        return f"no further model call: {safe(fact.why)}"
-    return f"{safe(fact.why)}: the planner is informed"
 
 
 def _remedy(run: RunSnapshot, fact: f.RemedyChosen) -> str | None:
@@ -374,6 +240,114 @@ def _batch(run: RunSnapshot, fact: f.BatchTested) -> str | None:
             cause = f"bisecting {len(suspects)} suspects" if len(suspects) > 1 else f"caused by {safe(suspects[0])}"
             lines.append(f"batch {fact.number} is red: {cause}")
     return "\n".join(lines) or None
+
+
+def _batched(_: RunSnapshot, fact: f.ReviewBatched) -> str | None:
+    if not fact.batch:
+        return None
+    many, batch = counted(len(fact.asked), "review"), safe(fact.batch, limit=PROBLEM)
+    return f"{safe(fact.subtask)}: {many} asked for as batch {batch}, at half the price"
+
+
+def _vote(fact: f.ReviewVoted, vote: f.Vote) -> str:
+    title = f"{safe(fact.subtask)}: reviewed by {safe(vote.model)} ({safe(vote.criterion, limit=PROBLEM)})"
+    dropped = f", {vote.discarded} discarded" if vote.discarded else ""
+    if not vote.findings:
+        return f"{title}: no finding{dropped}"
+    lines = [f"{title}: {counted(len(vote.findings), 'finding')}{dropped}"]
+    lines += [
+        f"  {place_text(finding)}: {safe(finding.problem, limit=PROBLEM)}" for finding in vote.findings[:FINDINGS]
+    ]
+    if len(vote.findings) > FINDINGS:
+        lines.append(f"  and {len(vote.findings) - FINDINGS} more")
+    return "\n".join(lines)
+
+
+def _settled(settled: f.FindingSettled) -> str:
+    return f"{safe(settled.subtask)}: the finding at {place_text(settled.finding)} was {settled.result}"
+
+
+def place_text(finding: f.Finding) -> str:
+    return f"{safe(finding.file, limit=PROBLEM)}:{finding.line}"
+
+
+def _silent(*_: object) -> None:
+    """A fact that would only be noise."""
+
+
+TEXTS: Mapping[type[f.Fact], Callable[[RunSnapshot, Any], str | None]] = {
+    # the run
+    f.RunStarted: _started,
+    f.EngineStarted: _engine,
+    f.EngineStopped: lambda run, it: f"stopped ({safe(it.why)}); continue with: fleet resume {safe(run.run)}",
+    f.WarningNoted: lambda _, it: f"note: {safe(it.text)}",
+    f.BaseChecked: _base,
+    f.EvidenceRead: _evidence,
+    f.SetupRan: _setup,
+    f.ModelCalled: _silent,
+    f.CallsHeld: _silent,
+    f.CallLost: _silent,
+    f.CallRefused: lambda _, it: f"no further model call: {safe(it.why)}",
+    f.BudgetRanLow: lambda _, it: f"{safe(it.why)}: the planner is informed",
+    f.ServiceChanged: _service,
+    f.GateTried: _gate_tried,
+    f.RehearsalNoted: _rehearsal,
+    f.ResultScored: lambda _, it: f"{safe(it.subtask)}: history's tests {'pass' if it.passed else 'do NOT pass'}",
+    f.RollbackStarted: lambda _, it: f"ROLLING BACK: {safe(it.why, limit=TEXT)}",
+    f.RunEnded: lambda _, it: f"ended: {it.ending} — {safe(it.why, limit=TEXT)}",
+    f.RunReopened: lambda _, it: f"reopened by {safe(it.by)}",
+    # the plan
+    f.PlannerCalled: lambda _, it: "the planner is reading the repository" if it.call == 1 else None,
+    f.PlannerFailed: lambda _, it: f"planner failed: {_failure(it.failure)}",
+    f.PlanGraded: lambda _, it: "\n".join(note_lines(it.warnings)),
+    f.PlanForecast: _silent,  # of an early version
+    f.PlanRevised: _revision,
+    f.PlanApproved: _verdict,
+    f.PlanRejected: _verdict,
+    # attempts
+    f.AttemptStarted: _attempt,
+    f.WorkerStarted: _silent,
+    f.AttemptCommitted: lambda _, it: (
+        f"{safe(it.subtask)} reported done: {counted(len(it.paths), 'file')} changed, checking"
+    ),
+    f.AttemptUnchanged: lambda _, it: f"{safe(it.subtask)} reported done: no file changed, checking",
+    f.AttemptVerified: _verified,
+    f.AttemptFailed: _failed,
+    f.RemedyChosen: _remedy,
+    # landing
+    f.BatchFormed: _silent,
+    f.BatchTested: _batch,
+    f.WorkLost: _lost,
+    f.Published: _silent,
+    f.PublishFailed: lambda run, it: f"{safe(run.result.branch)} could not be updated: {safe(it.why)}",
+    # people
+    f.QuestionAsked: lambda run, _: _question(run.latest_question()),
+    f.QuestionAnswered: lambda _, it: f"{safe(it.question)} answered by {safe(it.by)}: {safe(it.answer, limit=200)}",
+    f.RetryRequested: lambda _, it: f"retry of {safe(it.subtask)} requested by {safe(it.by)}",
+    f.InstructionGiven: _told,
+    f.InstructionRead: lambda _, it: (
+        f"{safe(it.subtask)}: attempt {it.number} has read {counted(it.count, 'instruction')} from people"
+    ),
+    f.DrainRequested: lambda *_: "draining: running agents finish, no new ones start (Ctrl-C again stops at once)",
+    f.LimitsChanged: _limits,
+    f.Paused: lambda _, it: f"paused by {safe(it.by)}",
+    f.Unpaused: lambda _, it: f"unpaused by {safe(it.by)}",
+    f.CancelRequested: lambda _, it: f"cancelled by {safe(it.by)}",
+    # nodes
+    f.NodeConnected: _connected,
+    f.NodeLost: lambda _, it: f"node {safe(it.node)} is out: {safe(it.why, limit=TEXT)}",
+    f.NodeAddRequested: lambda _, it: f"node {safe(it.node)} added by {safe(it.by)}",
+    f.NodeDrained: lambda _, it: f"node {safe(it.node)} drained by {safe(it.by)}: it gets nothing new",
+    f.NodeUndrained: lambda _, it: f"node {safe(it.node)} gets work again: asked by {safe(it.by)}",
+    # reviews
+    f.ReviewBatched: _batched,
+    f.ReviewUnbatched: lambda _, it: (
+        f"{safe(it.subtask)}: reviews are asked for one by one: {safe(it.why, limit=PROBLEM)}"
+    ),
+    f.ReviewVoted: lambda _, it: "\n".join(_vote(it, vote) for vote in it.votes),
+    f.FindingsSettled: lambda _, it: "\n".join(map(_settled, it.settled)),
+}
+"""What is said about each kind of fact, of the run as it is after it; nothing about one that would only be noise."""
 
 
 # ---- transcript ------------------------------------------------------------------------------------------------------

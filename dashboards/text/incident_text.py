@@ -1,12 +1,10 @@
 """What went wrong and what waits for a person, as lines of text: incidents, failed checks, questions, reviews."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import assert_never
 
 from dashboards.text.formats import counted, duration, money, rate
 from dashboards.text.safe import safe, safe_block
 from fleet.core.base.output import advice
-from fleet.core.facts import facts as f
 from fleet.core.facts.facts import CheckRun, Strategy
 from fleet.core.facts.failures import how
 from fleet.read.incident_view import IncidentAttempt, IncidentCounts, IncidentView, RateCounts, RemedyView
@@ -154,46 +152,10 @@ def _log(check: CheckRun, logs: str) -> str:
 
 
 # ---- review text -----------------------------------------------------------------------------------------------------
-# The text of events about reviews. What reviewers write is untrusted.
+# All reviews of a run. What reviewers write is untrusted.
 
 
 PROBLEM = 200
-SHOWN = 5  # findings of one vote
-
-
-def review_text(fact: f.ReviewFact) -> str | None:
-    """The lines of a fact; None for one that would only be noise."""
-    match fact:
-        case f.ReviewBatched():
-            if not fact.batch:
-                return None
-            many = counted(len(fact.asked), "review")
-            batch = safe(fact.batch, limit=PROBLEM)
-            return f"{safe(fact.subtask)}: {many} asked for as batch {batch}, at half the price"
-        case f.ReviewUnbatched():
-            return f"{safe(fact.subtask)}: reviews are asked for one by one: {safe(fact.why, limit=PROBLEM)}"
-        case f.ReviewVoted():
-            return "\n".join(_vote(fact, vote) for vote in fact.votes) or None
-        case f.FindingsSettled():
-            return "\n".join(map(_settled, fact.settled)) or None
-        case _:
-            assert_never(fact)
-
-
-def _vote(fact: f.ReviewVoted, vote: f.Vote) -> str:
-    title = f"{safe(fact.subtask)}: reviewed by {safe(vote.model)} ({safe(vote.criterion, limit=PROBLEM)})"
-    dropped = f", {vote.discarded} discarded" if vote.discarded else ""
-    if not vote.findings:
-        return f"{title}: no finding{dropped}"
-    lines = [f"{title}: {counted(len(vote.findings), 'finding')}{dropped}"]
-    lines += [f"  {place_text(finding)}: {safe(finding.problem, limit=PROBLEM)}" for finding in vote.findings[:SHOWN]]
-    if len(vote.findings) > SHOWN:
-        lines.append(f"  and {len(vote.findings) - SHOWN} more")
-    return "\n".join(lines)
-
-
-def _settled(settled: f.FindingSettled) -> str:
-    return f"{safe(settled.subtask)}: the finding at {place_text(settled.finding)} was {settled.result}"
 
 
 def reviews_line(view: ReviewsView) -> str:
@@ -207,10 +169,6 @@ def reviews_line(view: ReviewsView) -> str:
         settled = view.mended + view.ignored + view.reverted
         parts.append(f"false alarms {rate(view.ignored, settled)}")
     return "; ".join((", ".join(parts[:1]), ", ".join(parts[1:]))) if parts[1:] else parts[0]
-
-
-def place_text(finding: f.Finding) -> str:
-    return f"{safe(finding.file, limit=PROBLEM)}:{finding.line}"
 
 
 # ---- question text ---------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.text.event_text import event_lines, event_text
+from dashboards.text.event_text import TEXTS, event_lines, event_text
 from dashboards.text.plan_review import plan_lines
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
@@ -28,6 +28,10 @@ SILENT = {
     "batch_formed",
     "published",
 }
+
+
+def test_the_table_has_every_kind_of_fact() -> None:
+    assert set(TEXTS) == set(get_args(f.Fact))
 
 
 def event_texts() -> list[tuple[str, str | None]]:
