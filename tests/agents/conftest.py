@@ -6,7 +6,6 @@ import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -340,33 +339,6 @@ class FolderWorkspace:
         if not full.is_relative_to(self.folder):
             raise WorkspaceError(f"{path} is outside the worktree")
         return full
-
-
-@dataclass
-class Files:
-    """A repository of a few files."""
-
-    files: dict[str, str] = field(default_factory=dict)
-
-    async def list_files(self, pattern: str | None = None) -> Sequence[str]:
-        return sorted(path for path in self.files if pattern is None or fnmatch(path, pattern))
-
-    async def read_file(self, path: str) -> str:
-        if path not in self.files:
-            raise WorkspaceError(f"there is no {path}")
-        return self.files[path]
-
-    async def search(self, text: str, pattern: str | None = None) -> str:
-        lines = (
-            f"{path}:{number}: {line}"
-            for path in await self.list_files(pattern)
-            for number, line in enumerate(self.files[path].splitlines(), start=1)
-            if text in line
-        )
-        return "\n".join(lines)
-
-    async def history(self, path: str | None = None, limit: int = 20) -> str:
-        return f"the last {limit} commits of {path or 'everything'}"
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from fleet.core.facts.facts import Failure
 from fleet.core.plans.plan import Effort
 from fleet.core.plans.revision import Problem, Revision
 from fleet.ports.agents import PlannerBrief
-from tests.agents.conftest import Body, FakeMeter, Files, Script, agents_for, says, text, use
+from tests.agents.conftest import Body, FakeMeter, Script, agents_for, says, text, use
+from tests.fleet.eyes import Files
 
 pytestmark = pytest.mark.anyio
 SUBTASK = {

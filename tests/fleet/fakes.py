@@ -28,10 +28,6 @@ from fleet.engine.commands.checks import Gate
 from fleet.engine.commands.perform import Performer
 from fleet.engine.loop import Engine
 from fleet.ports.agents import (
-    NO_EXTRAS,
-    CommandResult,
-    Dialogue,
-    Extras,
     Meter,
     ModelUse,
     PlannerBrief,
@@ -41,7 +37,7 @@ from fleet.ports.agents import (
 )
 from fleet.ports.worktrees import Change, EffectError, Merged, Signature
 from tests.fleet.core.pretend import started
-from tests.fleet.eyes import FakeRepository
+from tests.fleet.eyes import Files
 
 BASE = Sha("base")
 LIMIT_S = 30
@@ -154,7 +150,8 @@ class FakeWorktrees:
         raise AssertionError(commit, base, paths)
 
     def at(self, commit: Sha) -> Repository:
-        return FakeRepository(commit, {"AGENTS.md": self.notes} if self.notes else {})
+        del commit
+        return Files({"AGENTS.md": self.notes} if self.notes else {})
 
 
 @dataclass
@@ -163,10 +160,8 @@ class FakeLease:
 
     worktrees: FakeWorktrees
     base: Sha
-
-    @property
-    def workspace(self) -> Workspace:
-        return FakeDesk()
+    workspace: Any = None
+    """Fake workers never use it."""
 
     async def check(self, criterion: Criterion, *, lands: bool = False) -> f.CheckRun:
         del lands
@@ -200,27 +195,6 @@ class FakeLease:
         if not signature.unfinished:
             git.pins[key] = change
         return change
-
-
-class FakeDesk:
-    """A workspace that fake workers never use."""
-
-    root = "/work"
-
-    async def run(
-        self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS, dialogue: Dialogue | None = None
-    ) -> CommandResult:
-        del dialogue
-        return CommandResult(exit_code=0, output=f"{command} {timeout_s} {extras}")
-
-    async def read(self, path: str) -> bytes:
-        return path.encode()
-
-    async def write(self, path: str, data: bytes) -> None:
-        del path, data
-
-    async def list(self, path: str) -> Sequence[str]:
-        return [path]
 
 
 @dataclass

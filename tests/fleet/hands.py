@@ -8,7 +8,6 @@ from itertools import accumulate, islice
 from anyio import sleep_forever
 
 from fleet.core.base.ids import Sha, SubtaskId
-from fleet.core.base.paths import matches
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
@@ -17,6 +16,7 @@ from fleet.core.policy.decide import decide
 from fleet.core.state.state import RunState
 from fleet.ports.agents import Repository, Workspace
 from fleet.ports.worktrees import Change, Merged, Signature
+from tests.fleet.eyes import Files
 
 BASE = Sha("base")
 Verdict = Callable[[Sha, str, int], bool]
@@ -56,23 +56,6 @@ class Book:
 
     def results(self) -> list[f.BatchTested]:
         return [fact for fact in self.facts if isinstance(fact, f.BatchTested)]
-
-
-@dataclass(frozen=True)
-class PaperRepository:
-    files: tuple[str, ...]
-
-    async def list_files(self, pattern: str | None = None) -> Sequence[str]:
-        return [path for path in self.files if pattern is None or matches(path, (pattern,))]
-
-    async def read_file(self, path: str) -> str:
-        raise AssertionError(path)
-
-    async def search(self, text: str, pattern: str | None = None) -> str:
-        raise AssertionError(text, pattern)
-
-    async def history(self, path: str | None = None, limit: int = 20) -> str:
-        raise AssertionError(path, limit)
 
 
 @dataclass
@@ -134,7 +117,7 @@ class PaperHands:
 
     def at(self, commit: Sha) -> Repository:
         del commit
-        return PaperRepository(self.files)
+        return Files(dict.fromkeys(self.files, ""))
 
     async def merge(self, tip: Sha, members: Sequence[f.Member]) -> Merged:
         landed, conflicts = [], []

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from agents.models.text import capped, fenced, numbered
-from agents.tools.reading import ReadFile, RepoMap, Search, outline, parse_sources
+from agents.tools.reading import ListFiles, ReadFile, RepoMap, Search, outline, parse_sources
 from agents.tools.tool import ToolInputError
-from tests.agents.conftest import Files
+from tests.fleet.eyes import Files
 
 pytestmark = pytest.mark.anyio
 
@@ -110,7 +110,7 @@ async def test_a_symbol_is_found_where_it_is_defined() -> None:
 async def test_output_is_capped_and_never_empty() -> None:
     long = await ReadFile(Files({"a": "x" * 5000}), output_chars=100).run({"path": "a"})
     assert len(long.text) < 200
-    assert (await Search(Files(), output_chars=100).run({"text": "gone"})).text == "(nothing)"
+    assert (await ListFiles(Files(), output_chars=100).run({})).text == "(nothing)"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from agents.tools.report import ReportTool
 from agents.tools.submit_review import SubmitRevision
 from agents.tools.tool import strict_schema
 from fleet.core.plans.revision import Revision
-from tests.agents.conftest import Files
+from tests.fleet.eyes import Files
 
 SCHEMAS = [strict_schema(Revision), ReportTool().declaration["input_schema"]]
 

@@ -1,6 +1,5 @@
 """What agents learn before they start: earlier attempts and the repository's notes; and what a verdict rests on."""
 
-from fleet.core.base.ids import Sha
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.engine.commands.adapters import Adapters
@@ -10,7 +9,7 @@ from fleet.engine.commands.perform import Performer
 from fleet.engine.internal_errors import Advice
 from fleet.ports.agents import Planner
 from tests.fleet.core.pretend import checks_of, subtask_of
-from tests.fleet.eyes import FakeRepository
+from tests.fleet.eyes import Files
 from tests.fleet.fakes import RealClock
 from tests.fleet.hands import Book, Clock, PaperHands, queued
 
@@ -112,7 +111,7 @@ async def test_a_flaky_check_of_a_worker_does_not_count_as_a_success() -> None:
 
 
 async def test_the_planner_reads_agents_and_one_readme_and_a_worker_agents_alone() -> None:
-    repository = FakeRepository(Sha("c"), {"README.rst": "hi", "README": "old", "AGENTS.md": "x" * (NOTES_LIMIT + 1)})
+    repository = Files({"README.rst": "hi", "README": "old", "AGENTS.md": "x" * (NOTES_LIMIT + 1)})
     notes = await planner_notes(repository)
     assert list(notes) == ["AGENTS.md", "README.rst"]
     assert notes["AGENTS.md"] == NOTES_LIMIT
@@ -120,8 +119,8 @@ async def test_the_planner_reads_agents_and_one_readme_and_a_worker_agents_alone
 
 
 async def test_a_repository_without_words_says_nothing() -> None:
-    assert await planner_notes(FakeRepository(Sha("c"), {})) == {}
-    assert await worker_notes(FakeRepository(Sha("c"), {})) == ""
+    assert await planner_notes(Files({})) == {}
+    assert await worker_notes(Files({})) == ""
 
 
 def test_a_layout_names_the_files_of_each_folder_the_shallow_ones_first() -> None:
