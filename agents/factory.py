@@ -18,7 +18,7 @@ from agents.models.calls import Caller
 from agents.models.client import Batches, open_client
 from agents.models.text import fenced, render
 from agents.models.transcripts import Transcripts
-from agents.remote import LineCalls, LineRelay, calls_of, no_calls
+from agents.remote import CallLine, LineCalls, LineRelay, calls_of, no_calls
 from agents.reviewer import ClaudeReviewer
 from agents.tools.registry import PLANNER_TOOLS
 from agents.tools.report import FindSubtasks, ReadReport
@@ -27,7 +27,7 @@ from agents.workers.command import has_acp, program_of
 from agents.workers.registry import WorkerContext, describe, make_worker, make_workers
 from agents.workers.relay import Relay
 from fleet.core.facts.facts import Failure
-from fleet.ports.agents import CallGauges, CallLine, Meter, Planner, PlannerBrief, Repository, Reviewer, Worker
+from fleet.ports.agents import CallGauges, Meter, Planner, PlannerBrief, Repository, Reviewer, Worker
 from fleet.ports.orders import OpenCalls
 
 

@@ -5,10 +5,10 @@ sends no header of its own, and sees neither a key nor a price.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import anyio
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -24,7 +24,7 @@ from agents.workers.relay import AgentGoneError, AgentRelay, RelayReply, RelayRe
 from fleet.core.base.output import parse_json
 from fleet.core.base.usage import Usage
 from fleet.core.facts.facts import Failure
-from fleet.ports.agents import AttemptCalls, CallLine, CallRefusedError, DrainingError, Meter, Reply
+from fleet.ports.agents import AttemptCalls, CallRefusedError, DrainingError, Meter, Reply
 from fleet.ports.orders import AttemptOrder, OpenCalls
 from fleet.ports.worktrees import EffectError
 
@@ -44,6 +44,14 @@ BODY = b"="
 
 Model = Annotated[str, Field(min_length=1, max_length=200)]
 Parsed = TypeVar("Parsed", bound=BaseModel)
+
+
+class CallLine(Protocol):
+    """The way from an attempt on a node to its manager, which makes the calls."""
+
+    def call(self, request: bytes) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Ask for a call; inside the block, the parts of its answer. Whoever leaves early does not want the rest."""
+        ...
 
 
 class _Document(BaseModel):

@@ -44,9 +44,9 @@ from fleet.ports.agents import (
     WorkerBrief,
 )
 from scripts.frame import Figure, temporary_folder
-from tests.agents.conftest import Files
 from tests.fleet.core.story import Story
 from tests.fleet.engine.commands.test_budget import Noon, ledger
+from tests.fleet.eyes import Files
 
 HAIKU, OPUS = "claude-haiku-5-5", "claude-opus-5-5"
 PAUSE_S = 360.0

@@ -1,7 +1,6 @@
 """What the engine needs of the agents, and what an agent gets: a brief, a repository or a workspace, and a meter."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -314,14 +313,6 @@ Sign = Asked | Dropped | InstructionsRead
 
 class CallRefusedError(Exception):
     """A call that the order does not allow: an honest node never asks for it. The message says what is wrong."""
-
-
-class CallLine(Protocol):
-    """The way from an attempt on a node to its manager, which makes the calls."""
-
-    def call(self, request: bytes) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Ask for a call; inside the block, the parts of its answer. Whoever leaves early does not want the rest."""
-        ...
 
 
 class Reply(Protocol):

@@ -1,4 +1,4 @@
-"""The guarantees of a run's journal that the engine relies on: of the one on disk, and of the fake in its tests."""
+"""The guarantees of a run's journal and clock that the engine relies on: of the real ones, and of the tests' own."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -9,10 +9,13 @@ import pytest
 
 from fleet.core.facts import facts as f
 from fleet.core.policy.requests import Request
+from fleet.engine.loop import SystemClock
+from fleet.ports.journal import Clock
 from fleet.ports.journal import Journal as JournalPort
 from fleet.runs.journal import Journal
 from tests.fleet.core.pretend import started
-from tests.fleet.fakes import FakeMemory
+from tests.fleet.fakes import FakeMemory, RealClock
+from tests.fleet.hands import Clock as PaperClock
 
 PAUSED, UNPAUSED = f.Paused(at=1, by="ada"), f.Unpaused(at=2, by="ada")
 
@@ -123,3 +126,13 @@ def test_the_first_look_finds_earlier_requests(rig: Rig) -> None:
     """An engine that starts must not miss requests from the time when no engine ran."""
     rig.ask(PAUSED)
     assert rig.memory.changed()
+
+
+# ---- clocks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clock", [SystemClock(), RealClock(), PaperClock()], ids=["system", "fake", "paper"])
+def test_a_clock_never_goes_back_and_never_jumps(clock: Clock) -> None:
+    looks = [clock.now() for _ in range(1000)]
+    assert looks == sorted(looks)
+    assert looks[-1] - looks[0] < 60
