@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 import anyio
 import typer
 
-from dashboards.text.formats import painted
+from dashboards.text.formats import duration, painted
 from dashboards.text.safe import safe
 from fleet.cli import verbosity
 from fleet.cli.verbosity import is_quiet, show_note
@@ -446,6 +447,70 @@ def reading(folder: RunFolder, journal: Journal) -> Iterator[Iterator[tuple[int,
     total = journal.last
     with _shown(ReadingProgress(folder.run)) as show, without_collections():
         yield facts()
+
+
+# ---- clock -----------------------------------------------------------------------------------------------------------
+# Beside work that takes longer than a second, on standard error: what is done, and for how long.
+
+
+TICK_S, REMIND_S = 1.0, 30.0  # how often a person is shown the time: on a terminal, and elsewhere
+COMMAND = 200  # characters of a command
+LABEL = 40
+SHOWN = LABEL + 25  # of the line with the time
+
+
+class Clock:
+    """Shows the step that is under way, with its time. One that is quiet shows nothing.
+
+    By default on the terminal that standard error is, if it is one, and as often as that takes.
+    """
+
+    def __init__(self, *, quiet: bool = False, is_terminal: bool | None = None, every_s: float | None = None) -> None:
+        self._step = ""
+        self._since = 0.0
+        self._quiet = quiet or is_quiet()
+        self._is_terminal = sys.stderr.isatty() if is_terminal is None else is_terminal
+        self._every_s = every_s or (TICK_S if self._is_terminal else REMIND_S)
+
+    def begin(self, step: str, command: str) -> None:
+        """A step begins: say so, and show its time from now on."""
+        self.time(step)
+        if not self._quiet:
+            typer.echo(f"{step}: {safe(command, limit=COMMAND)} …", err=True)
+
+    def time(self, step: str) -> None:
+        """Show the time of a step from now on."""
+        self.stop()
+        self._step, self._since = safe(step, limit=LABEL), time.monotonic()
+
+    def stop(self) -> None:
+        """Show no time until the next step begins: something else is printed, or asked."""
+        if self._step and self._is_terminal and not self._quiet:
+            typer.echo(f"\r{' ' * SHOWN}\r", err=True, nl=False)
+        self._step = ""
+
+    async def tick(self) -> None:
+        while not self._quiet:
+            await anyio.sleep(self._every_s)
+            if self._step:
+                text = f"{self._step}: {duration(time.monotonic() - self._since)} so far"
+                typer.echo(f"\r{text}" if self._is_terminal else text, err=True, nl=not self._is_terminal)
+
+
+def run_with_clock(main: Callable[[], Coroutine[Any, Any, Result]], clock: Clock) -> Result:
+    """Run to the end as `run_async` does, with the clock beside it."""
+
+    async def timed() -> Result:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(clock.tick)
+            try:
+                result = await main()
+            finally:
+                clock.stop()
+            tasks.cancel_scope.cancel()
+        return result
+
+    return run_async(timed)
 
 
 # ---- flags -----------------------------------------------------------------------------------------------------------

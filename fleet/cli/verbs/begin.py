@@ -16,13 +16,13 @@ from fleet.app.fleet import Fleet, Order, player_of, withdraw_cancel
 from fleet.app.input_files import GivenEpic, GivenPlan, dump_plan, read_epic
 from fleet.app.past_runs import read_evidence
 from fleet.cli import common
-from fleet.cli.clock import Clock, run_with_clock
 from fleet.cli.common import (
     EXIT,
     HERE,
     AsJson,
     BaseUrl,
     Budget,
+    Clock,
     ConfigFile,
     Force,
     Limits,
@@ -37,6 +37,7 @@ from fleet.cli.common import (
     flags,
     limits_of,
     reviewing_of,
+    run_with_clock,
 )
 from fleet.cli.live.display import Detach, Display, NoTui, Plain, Web, work_and_show
 from fleet.cli.live.terminal_data import start_pages

@@ -29,8 +29,7 @@ from fleet.app.capacity import capacity
 from fleet.app.fleet import Fleet, refuse_branch
 from fleet.app.wiring import INSTALL, Wiring, found_in, has_packages, server_settings
 from fleet.cli import common
-from fleet.cli.clock import Clock, run_with_clock
-from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox, flags
+from fleet.cli.common import HERE, AsJson, BaseUrl, Clock, ConfigFile, Repo, Sandbox, flags, run_with_clock
 from fleet.config.environment import current
 from fleet.config.schema import as_policy
 from fleet.core.base.ids import RunId, result_branch

@@ -15,8 +15,19 @@ from dashboards.text.incident_text import advice_lines, cause_lines, check_lines
 from dashboards.text.safe import safe
 from fleet.app.wiring import Wiring
 from fleet.cli import common
-from fleet.cli.clock import Clock, run_with_clock
-from fleet.cli.common import HERE, AsJson, ConfigFile, Force, Repo, Sandbox, SetupNetwork, Yes, flags
+from fleet.cli.common import (
+    HERE,
+    AsJson,
+    Clock,
+    ConfigFile,
+    Force,
+    Repo,
+    Sandbox,
+    SetupNetwork,
+    Yes,
+    flags,
+    run_with_clock,
+)
 from fleet.config.environment import current
 from fleet.config.layer import Key
 from fleet.config.load import REPOSITORY_FILE, Loaded, load_config, set_in_file, user_file_path

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from fleet.cli.clock import Clock, run_with_clock
+from fleet.cli.common import Clock, run_with_clock
 
 TICK_S = 0.01
 
