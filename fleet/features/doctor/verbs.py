@@ -21,7 +21,7 @@ from agents.models.exchange import Timeouts
 from agents.models.prices import prices_of
 from agents.tools.mcp_catalog import Listing, ServerSettings
 from agents.tools.servers import MOST_DECLARED, McpServers, open_servers, tools_of_servers
-from agents.workers.command import ACP_EXTRA, has_acp, program_name, program_of
+from agents.workers.command import program_name, program_of
 from agents.workers.registry import problems_of
 from dashboards.text.formats import counted
 from dashboards.text.safe import safe
@@ -123,7 +123,6 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: 
         *_tool_chains(fleet),
         *(await _gate_findings(fleet, repository, gate=gate, progress=clock.begin if clock is not None else None)),
         *worker_findings(fleet),
-        *acp_findings(),
         *[finding async for finding in mcp_findings(fleet.wiring)],
         *[
             finding
@@ -363,18 +362,6 @@ def _program_fix(name: str, settings: WorkerSettings, fleet: Fleet) -> str:
     return f"{file} is not visible in the box; add its folder to workers.{name}.read_only"
 
 
-# ---- acp findings ----------------------------------------------------------------------------------------------------
-# What the doctor finds about the Agent Client Protocol: whether its package is there.
-
-
-def acp_findings() -> Iterator[Finding]:
-    if has_acp():
-        yield Finding("acp", ok=True, says="workers of the kind acp can work here, and `fleet acp` can serve editors")
-    else:
-        says = "not installed: no workers of the kind acp, and no `fleet acp` for editors"
-        yield Finding("acp", ok=True, says=says, fix=ACP_EXTRA)
-
-
 # ---- live findings ---------------------------------------------------------------------------------------------------
 # What `fleet doctor --live` finds at the models' service, for less than a cent and in bounded time.
 
@@ -423,19 +410,19 @@ def _live_findings_finding(outcome: Outcome) -> Finding:
 
 
 # ---- mcp findings ----------------------------------------------------------------------------------------------------
-# What the doctor finds about MCP: whether its packages are there, and whether the servers of workers answer.
+# What the doctor finds about the servers of MCP that workers may have: whether they answer.
 
 
 SHOWN_FINDINGS = 3  # tools that are left out, with their reasons
 
 
 async def mcp_findings(wiring: Wiring) -> AsyncIterator[Finding]:
-    """Each server is started, asked for its tools, and stopped; none of them is called."""
-    if not has_packages():
-        needed = bool(wiring.config.mcp)
-        yield Finding("mcp", ok=not needed, says="not installed: no `fleet mcp`, no servers for workers", fix=INSTALL)
+    """Each server of the configuration is started, asked for its tools, and stopped; none of them is called."""
+    if not wiring.config.mcp:
         return
-    yield Finding("mcp", ok=True, says="`fleet mcp` can serve other agents")
+    if not has_packages():
+        yield Finding("mcp", ok=False, says="not installed: no servers for workers", fix=INSTALL)
+        return
     settings: dict[str, ServerSettings] = {}
     for name, server in wiring.config.mcp.items():
         try:

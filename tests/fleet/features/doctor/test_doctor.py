@@ -19,7 +19,6 @@ from fleet.config.load import Loaded, default_config, load_config
 from fleet.config.schema import McpServer
 from fleet.features.doctor.verbs import (
     TESTED_PYTHONS,
-    acp_findings,
     examine,
     mcp_findings,
     python_finding,
@@ -192,18 +191,6 @@ def test_a_python_that_was_not_tested_is_named_with_those_that_were() -> None:
     assert other.says.endswith("not with this version")
 
 
-@pytest.mark.parametrize("installed", [True, False])
-def test_a_door_that_is_not_installed_is_named_with_its_command(
-    installed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not installed:
-        monkeypatch.setitem(sys.modules, "acp", None)
-    (finding,) = acp_findings()
-    assert finding.ok, "all else works without it"
-    assert finding.says.startswith("not installed") == (not installed)
-    assert finding.fix == ("" if installed else "pip install 'worktree-fleet[acp]'")
-
-
 # ---- servers of MCP ------------------------------------------------------------------------------------------------
 
 
@@ -213,7 +200,7 @@ async def look_at_servers(way: str, worker: str = "coder", **server: Any) -> lis
     config = default_config()
     workers = {**config.workers, worker: config.workers["coder"].model_copy(update={"mcp": ("it",)})}
     config = config.model_copy(update={"mcp": {"it": McpServer(**server)}, "workers": workers})
-    return [finding async for finding in mcp_findings(Wiring(config, {"PATH": os.environ["PATH"]}))][1:]
+    return [finding async for finding in mcp_findings(Wiring(config, {"PATH": os.environ["PATH"]}))]
 
 
 @pytest.mark.parametrize(
@@ -225,6 +212,10 @@ async def test_a_server_is_shown_with_what_its_tools_cost(way: str, says: str) -
     assert (finding.ok, finding.fix) == (True, "")
     assert finding.says.startswith(says)
     assert finding.says.endswith(" tokens in each prompt, for coder")
+
+
+async def test_what_is_not_configured_is_no_finding() -> None:
+    assert [finding async for finding in mcp_findings(Wiring(default_config(), {}))] == []
 
 
 async def test_a_server_that_can_not_be_used_says_why() -> None:
