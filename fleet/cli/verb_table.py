@@ -37,9 +37,11 @@ KERNEL: dict[str, dict[str, Verb]] = {
     },
     "This machine": {
         "clean": Verb("clean:clean", "machine", "Show or free the disk space that runs use."),
-        "simulate": Verb("serve:simulate", "machine", "Serve a simulated model that plays a script."),
         "help": Verb("about:help_", "machine", "Show the help of a verb."),
         "version": Verb("about:version", "machine", "Print the version."),
+    },
+    "Other programs and machines": {
+        "simulate": Verb("serve:simulate", "machine", "Serve a simulated model that plays a script."),
     },
 }
 
@@ -47,20 +49,8 @@ ORDER = (
     *("plan", "run", "rehearse", "resume", "limits", "pause", "cancel"),
     *("merge", "tend", "pr", "report", "trace", "audit", "commits"),
     *("plans", "try", "init", "config", "explain-policy"),
-    *(
-        "doctor",
-        "clean",
-        "acp",
-        "mcp",
-        "node",
-        "nodes",
-        "metrics",
-        "notify",
-        "simulate",
-        "completion",
-        "help",
-        "version",
-    ),
+    *("doctor", "clean", "completion", "help", "version"),
+    *("acp", "mcp", "node", "nodes", "metrics", "notify", "simulate"),
 )
 """How a group is listed where features add verbs to it; others come last."""
 
@@ -75,6 +65,6 @@ def _listed(title: str) -> dict[str, Verb]:
     }
 
 
-GROUPS: dict[str, dict[str, Verb]] = {title: _listed(title) for title in KERNEL}
+GROUPS: dict[str, dict[str, Verb]] = {title: verbs for title in KERNEL if (verbs := _listed(title))}
 
 VERBS: dict[str, Verb] = {name: verb for verbs in GROUPS.values() for name, verb in verbs.items()}

@@ -119,21 +119,21 @@ FEATURES: dict[str, Feature] = {
     ),
     "serve_acp": Feature(
         verbs={
-            "This machine": {
+            "Other programs and machines": {
                 "acp": Verb("serve_acp.verbs:acp", "machine", "Offer the fleet to an editor, as an agent (ACP).")
             }
         }
     ),
     "serve_mcp": Feature(
         verbs={
-            "This machine": {
+            "Other programs and machines": {
                 "mcp": Verb("serve_mcp.verbs:mcp", "repository", "Offer the fleet to another agent, as tools (MCP).")
             }
         }
     ),
     "notify": Feature(
         verbs={
-            "This machine": {
+            "Other programs and machines": {
                 "notify": Verb(
                     "notify.verbs:notify", "machine", "Try the channels of notifications, list and send them."
                 )
@@ -172,7 +172,7 @@ FEATURES: dict[str, Feature] = {
     ),
     "nodes": Feature(
         verbs={
-            "This machine": {
+            "Other programs and machines": {
                 "node": Verb("nodes.verbs:node", "machine", "Work for runs of another machine, over standard streams."),
                 "nodes": Verb(
                     "nodes.verbs:nodes",
@@ -190,7 +190,7 @@ FEATURES: dict[str, Feature] = {
     ),
     "metrics": Feature(
         verbs={
-            "This machine": {
+            "Other programs and machines": {
                 "metrics": Verb(
                     "dashboards.metrics.verbs:metrics", "machine", "Serve metrics of all runs for Prometheus."
                 )
