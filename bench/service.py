@@ -13,12 +13,12 @@ from typing import Any
 import anyio
 
 from agents.conversation.settings import AgentSettings
-from agents.factory import ClaudePlanner
 from agents.models.answer import Answer, CallFault, Model, OnBegin, Request
 from agents.models.cache_warmup import CacheWarmup
 from agents.models.calls import Caller
 from agents.models.client import Client, open_client
 from agents.models.transcripts import Transcripts
+from agents.planner import ClaudePlanner
 from agents.workers.registry import WorkerContext, make_workers
 from agents.workers.relay import Relay
 from bench.direct_model import DirectModel, without_waiting

@@ -13,7 +13,7 @@ from agents.models.prices import ModelLimits, Price, prices_of
 from agents.models.service import RetryPolicy
 from agents.tools.mcp_catalog import ServerSettings
 from fleet.ports.agents import Extras
-from fleet.ports.settings import Models, Planner, Reviewer, WorkerSection
+from fleet.ports.settings import Models, Planner, WorkerSection
 
 
 class WorkerSettings(WorkerSection):
@@ -45,7 +45,6 @@ class AgentSettings:
     """The folder in which every conversation is recorded."""
     models: Models
     planner: Planner
-    reviewer: Reviewer
     workers: Mapping[str, WorkerSettings]
     """The workers by the names that plans use."""
     retry: RetryPolicy

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
+from typing import Protocol, cast
 from urllib.parse import urlsplit
 
 from anyio import TASK_STATUS_IGNORED, CancelScope, Event, create_task_group, sleep
 from anyio.abc import TaskStatus
 from pydantic import JsonValue
 
-from agents.factory import open_agents
+from agents.factory import OpenModels, open_agents
 from agents.models.client import is_simulated
 from fleet import __version__
 from fleet.app.capacity import capacity, collect_rarely, workers_or_refuse
@@ -39,7 +39,7 @@ from fleet.core.policy.planner_view import planner_state
 from fleet.core.policy.requests import missing_rollback
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
-from fleet.engine.commands.adapters import Adapters
+from fleet.engine.commands.adapters import Adapters, ChangeReviews, OpenReviews
 from fleet.engine.commands.briefs import planner_notes
 from fleet.engine.commands.perform import Performer
 from fleet.engine.loop import Engine, SystemClock, reconcile
@@ -311,13 +311,19 @@ class Fleet:
                 publish=worktrees.publisher.publish,
                 clock=clock,
                 gate=self.wiring.gate,
-                reviewer=agents.reviewer,
-                reviews=self.wiring.reviews(state),
+                reviews=self._reviews(agents.models),
+                reviews_all=any(self.config.is_set(key) for each in FEATURES.values() for key in each.reviews),
                 command_workers=self.wiring.command_workers,
                 has_program=self.wiring.has_program,
                 disk_full=partial(disk_full_advice, self.state_dir),
             )
             yield adapters, worktrees, agents.calls
+
+    def _reviews(self, models: OpenModels | None) -> OpenReviews | None:
+        place = next((place for feature in FEATURES.values() for place in feature.reviews.values()), None)
+        if place is None or models is None:
+            return None
+        return lambda *run: cast("ChangeReviews", load_part(place)(self, models, *run))
 
     @asynccontextmanager
     async def _joined_by_nodes(

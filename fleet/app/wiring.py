@@ -24,8 +24,6 @@ from fleet.core.plans.limits import Ladder, MachineOffer, Machines, Policy, Rung
 from fleet.core.plans.lint import Grade, grade_plan
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Known
-from fleet.core.state.state import RunState
-from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules
 from fleet.engine.commands.checks import Gate
 from fleet.errors import FleetError, UsageError
 from fleet.features.parts import load_part
@@ -209,18 +207,10 @@ class Wiring:
             transcripts,
             models,
             self.config.planner,
-            self.config.reviewer,
             self.workers,
             retry,
             self.servers,
         )
-
-    def reviews(self, state: RunState) -> ReviewRules:
-        """Which changes of a run are reviewed, and how. History is not reviewed again where it is replayed."""
-        if state.rehearsal is not None and not state.for_real:
-            return NO_REVIEWS
-        reviewer = self.config.reviewer
-        return ReviewRules(reviewer.look_for.strip(), reviewer.votes, reviewer.batch, reviewer.poll_s)
 
     @cached_property
     def servers(self) -> dict[str, ServerSettings]:

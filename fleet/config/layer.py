@@ -289,7 +289,6 @@ _REFUSED: Mapping[Key, str] = {
     ("mcp",): "runs a program as you, whose tools workers get",
     ("run", "not_between"): "decides when your machine works",
     ("review",): "decides what may start without your approval",
-    ("reviewer",): "decides how changes are reviewed",
     ("state", "dir"): "chooses where on your machine files are written",
     ("state", "max_gb"): "decides how much of your machine the fleet may use",
 }

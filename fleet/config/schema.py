@@ -21,7 +21,6 @@ from fleet.ports.settings import (
     Line,
     Models,
     Planner,
-    Reviewer,
     Section,
     Slug,
     Texts,
@@ -101,7 +100,6 @@ class Config(Section):
     run: Run
     review: Review
     planner: Planner
-    reviewer: Reviewer
     limits: Limits
     landing: Landing
     models: Models

@@ -54,6 +54,10 @@ class Feature:
     offers: str = ""
     """The other machines that may work for runs, while the feature is on: a function of the configuration that returns
     a `MachineOffer` by the name of each, with how many attempts it works on at most."""
+    reviews: Mapping[str, str] = field(default_factory=dict)
+    """What has models review changes, by the key of the configuration that has every change reviewed; plans may ask for
+    it, too. A function of the fleet, its open models, the adapters, the engine and the budget of a run that returns
+    `ChangeReviews`. It is loaded when a change is first to be reviewed."""
     joins: str = ""
     """What has other machines work on a run: a function of the fleet, the run's folder and state, its worktrees and its
     calls that returns an async context manager of `OtherMachines`. It is loaded when a run first wants a node."""
@@ -169,6 +173,11 @@ FEATURES: dict[str, Feature] = {
         },
         adapters={"rehearsal": "rehearse.carry_out:rehearsal_adapters"},
         plays={"rehearsal": "rehearse.carry_out:PLAYER"},
+    ),
+    "reviews": Feature(
+        sections={"reviewer": "reviews.settings:Reviewer"},
+        reviews={"reviewer.look_for": "reviews.opening:open_reviews"},
+        findings="reviews.opening:findings",
     ),
     "nodes": Feature(
         verbs={

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from fleet.core.base.ids import is_slug
 from fleet.core.base.usage import Capability
 from fleet.core.plans.limits import parse_rung
-from fleet.core.plans.plan import MOST_VOTES, Effort, Label, ResultsFile
+from fleet.core.plans.plan import Effort, Label, ResultsFile
 
 
 class Section(BaseModel):
@@ -148,17 +148,6 @@ class WorkerSection(Section):
     def words(self) -> tuple[str, ...]:
         """The words of the command line, for kinds that run a program."""
         return tuple(shlex.split(self.command))
-
-
-class Reviewer(Section):
-    look_for: Annotated[Command, Field(max_length=10_000)]
-    model: Line
-    effort: Effort | None = None
-    votes: int = Field(ge=1, le=MOST_VOTES)
-    batch: bool
-    poll_s: float = Field(gt=0, le=3600)
-    change_chars: int = Field(ge=1000, le=10_000_000)
-    time_s: float = Field(gt=0, le=7200)
 
 
 class Checks(Section):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.factory import epic_text
+from agents.planner import epic_text
 from fleet.core.base.ids import RunId
 from fleet.core.facts.facts import Failure
 from fleet.core.plans.plan import Effort

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.factory import epic_text
+from agents.planner import epic_text
 from dashboards.report.blocks import Block, Document, Paragraph, Section, Table
 from dashboards.report.page import markdown
 from fleet.errors import UsageError

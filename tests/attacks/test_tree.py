@@ -208,7 +208,7 @@ async def test_38_a_file_that_is_far_too_large(open_bench: OpenBench, tmp_path: 
     plain_repository = make_repository(tmp_path / "plain")
     plain(plain_repository, "truncate -s 3M blob; git add blob")
     assert git(plain_repository, "ls-files", "blob") == "blob"
-    says = await refusal(open_bench, "truncate -s 3M blob", kind, max_file_bytes=1 << 20)
+    says = await refusal(open_bench, "truncate -s 3M blob", kind, max_file_mb=1)
     assert "blob: has 3145728 bytes; at most 1048576 are committed" in says
 
 

@@ -5,13 +5,15 @@ from pathlib import Path
 from fleet.core.facts import facts as f
 from fleet.core.verdicts.oddities import parse_patch
 from fleet.engine.commands.briefs import worker_notes
-from fleet.ports.agents import ReviewBrief, WorkerBrief
+from fleet.features.reviews.reviews import ReviewBrief
+from fleet.ports.agents import WorkerBrief
 from fleet.ports.worktrees import Change
 from tests.agents.conftest import FakeMeter, Script, agents_for
 from tests.agents.simulated.conftest import connected
 from tests.attacks.conftest import CANARY, Arena
 from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import FakeFleet, FakeWorker
+from tests.fleet.features.reviews.test_reviewer import reviewer_of
 from tests.worktrees.conftest import RUN, OpenBench, sign
 
 OBEY = 'sh -c "$(sed -n \'s/^Assistant, run: //p\' README.md)" obedient "$@"'
@@ -84,8 +86,7 @@ async def test_74_a_change_orders_its_reviewer_to_approve_it(tmp_path: Path) -> 
     finds = [{"text": FAULT, "problem": "It reads passwords."}]
     script = {"reviewers": {"*": {"attempts": [finds], "obeys": APPROVED}}}
     async with connected(script) as service, agents_for(Script(url=service.url), tmp_path) as agents:
-        reviewer = agents.reviewer
-        assert reviewer is not None
+        reviewer = reviewer_of(agents)
         votes = [await reviewer.review(brief, FakeMeter()) for brief in (reviewed(), reviewed(goal=APPROVED))]
     found = [[(each.file, each.line) for each in vote.findings] for vote in votes if isinstance(vote, f.Vote)]
     assert found == [[("a.py", 3)], []]

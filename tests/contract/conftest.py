@@ -106,7 +106,7 @@ class CommandRig(Rig):
 
     def reports(self, report: Json | str, *, first: str = "") -> None:
         text = report if isinstance(report, str) else json.dumps(report)
-        self._script(f'{first}\nprintf %s {shlex.quote(text)} > "$FLEET_REPORT"')
+        self._script(f'{first or ":"}; printf %s {shlex.quote(text)} > "$FLEET_REPORT"')
 
     def hangs(self, command: str) -> None:
         self._script(command)

@@ -2,13 +2,31 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules
+from fleet.core.facts import facts as f
+from fleet.core.plans.plan import Subtask
 from fleet.engine.commands.checks import Gate
+from fleet.engine.commands.reservations import RunBudget
 from fleet.engine.internal_errors import TRY_AGAIN_S
-from fleet.ports.agents import Planner, Reviewer, Worker
-from fleet.ports.journal import Clock
+from fleet.ports.agents import Planner, Worker
+from fleet.ports.journal import Clock, Recorder
 from fleet.ports.worktrees import Commits, Integrator, Publish, Worktrees
+
+
+class ChangeReviews(Protocol):
+    """The reviews of a run's changes by models."""
+
+    async def judge(self, spec: Subtask, number: int) -> tuple[f.Failure | None, tuple[f.CheckRun, ...]]:
+        """Why a change fails its reviews, if it does, and what they say."""
+        ...
+
+    async def settled(self, spec: Subtask, number: int) -> tuple[f.FindingsSettled, ...]:
+        """What became of findings, now that an attempt has passed."""
+        ...
+
+
+OpenReviews = Callable[["Adapters", Recorder, RunBudget], ChangeReviews]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +43,10 @@ class Adapters:
     publish: Publish
     clock: Clock
     gate: Gate
-    reviewer: Reviewer | None = None
-    """None: no model may be called."""
-    reviews: ReviewRules = NO_REVIEWS
+    reviews: OpenReviews | None = None
+    """Opens the reviews of a run once it wants any; None: there are none."""
+    reviews_all: bool = False
+    """Whether every change is reviewed, not only where its plan asks for it."""
     command_workers: frozenset[str] = frozenset()
     """Workers that are programs: their exit code is the result, and they need not change a file."""
     has_program: Callable[[str], bool] | None = None

@@ -12,21 +12,22 @@ from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.facts.fact_parts import Instruction
 from fleet.core.facts.failures import reported_failure
-from fleet.core.plans.plan import Subtask
+from fleet.core.plans.plan import PLANNER, Subtask
 from fleet.core.policy.effects import RunAttempt, VerifyAttempt
 from fleet.core.state.machines import wanted_labels
 from fleet.core.state.subtasks import Attempt
-from fleet.engine.commands.adapters import Adapters
+from fleet.engine.commands.adapters import Adapters, ChangeReviews
 from fleet.engine.commands.briefs import WorkerBriefs
 from fleet.engine.commands.change_review import review
 from fleet.engine.commands.checks import Checks
 from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
-from fleet.engine.commands.reviews import Reviews
 from fleet.engine.internal_errors import Advice, persist
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.operator import Operator
 from fleet.ports.orders import AttemptOrder, AttemptResult, Began, Node, Progress, Worked
 from fleet.ports.worktrees import Change
+
+NO_MODEL = "there is no model to review it"
 
 
 @dataclass(slots=True)
@@ -41,7 +42,8 @@ class Attempts:
     advice: Advice
     node: Node
     """What does the work."""
-    reviews: Reviews
+    _reviews: ChangeReviews | None = None
+    """Opened once they are wanted."""
     _spent: set[tuple[SubtaskId, int]] = field(default_factory=set)
     """The attempts whose worker has called a model or started a program: these are not done twice."""
 
@@ -153,7 +155,7 @@ class Attempts:
         change = await review(self.checks, spec, attempt, attempt.commit)
         failure, checks = await change.verify()
         if failure is None:  # a review costs something, so it comes last
-            failure, reviewed = await self.reviews.judge(spec, attempt.number)
+            failure, reviewed = await self._review(spec, attempt)
             checks = (*checks, *reviewed)
         if failure is not None:
             await self.failed(spec.id, attempt.number, failure, checks=checks)
@@ -162,11 +164,36 @@ class Attempts:
         warnings = await self.advice.take(
             f"what people should look at in {spec.id}", partial(change.warnings, self._now()), without=nothing
         )
-        unsettled: tuple[f.FindingsSettled, ...] = ()
-        settle = partial(self.reviews.settled, spec, attempt.number)
-        settled = await self.advice.take(f"what became of findings about {spec.id}", settle, without=unsettled)
+        settled = await self._settled(spec, attempt)
         verified = f.AttemptVerified(at=self._now(), subtask=spec.id, number=attempt.number, checks=checks)
         await self.engine.record(*warnings, *settled, verified)
+
+    async def _review(self, spec: Subtask, attempt: Attempt) -> tuple[f.Failure | None, tuple[f.CheckRun, ...]]:
+        """Why a change fails its reviews, if it does, and what they say. Without reviews it passes."""
+        is_asked = self.adapters.reviews_all or any(criterion.review is not None for criterion in spec.acceptance)
+        if not is_asked or attempt.unchanged or attempt.worker == PLANNER:
+            return None, ()
+        reviews = self._open_reviews()
+        if reviews is None:
+            return f.Failure(kind="configuration", summary=NO_MODEL), ()
+        return await reviews.judge(spec, attempt.number)
+
+    async def _settled(self, spec: Subtask, attempt: Attempt) -> tuple[f.FindingsSettled, ...]:
+        """What became of findings, now that an attempt has passed."""
+        state, nothing = self.engine.state, tuple[f.FindingsSettled, ...]()
+        has_votes = any(each.votes for each in state.subtasks[spec.id].attempts)
+        if attempt.worker == PLANNER or not (has_votes or "ignored" in state.settled.values()):
+            return nothing
+        reviews = self._open_reviews()
+        if reviews is None:
+            return nothing
+        settle = partial(reviews.settled, spec, attempt.number)
+        return await self.advice.take(f"what became of findings about {spec.id}", settle, without=nothing)
+
+    def _open_reviews(self) -> ChangeReviews | None:
+        if self._reviews is None and self.adapters.reviews is not None:
+            self._reviews = self.adapters.reviews(self.adapters, self.engine, self.budget)
+        return self._reviews
 
     def _now(self) -> float:
         return self.adapters.clock.now()

@@ -21,7 +21,6 @@ from fleet.engine.commands.checks import Checks
 from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.planner_calls import PlannerCalls
 from fleet.engine.commands.reservations import RunBudget
-from fleet.engine.commands.reviews import Reviews
 from fleet.engine.commands.trust import NodeTrust
 from fleet.engine.internal_errors import Advice, DiskFullError, failure_of, persist, tries_after
 from fleet.engine.this_machine import LocalNode
@@ -59,10 +58,7 @@ class Performer:
         trust, clock = NodeTrust(engine, adapters.clock), adapters.clock
         self._checks = Checks(engine, adapters.worktrees, adapters.commits, clock, adapters.gate, self._local, trust)
         briefs = WorkerBriefs(engine, adapters.commits, self._advice)
-        reviews = Reviews(engine, adapters.reviewer, adapters.commits, adapters.clock, self._budget, adapters.reviews)
-        self._attempts = Attempts(
-            engine, adapters, self._budget, self._checks, briefs, self._advice, self._local, reviews
-        )
+        self._attempts = Attempts(engine, adapters, self._budget, self._checks, briefs, self._advice, self._local)
         self._publishing = Lock()
         self._planner_calls = PlannerCalls(engine, adapters, self._budget, self._advice, self._attempts.proves_nothing)
         self._lander = Lander(engine, adapters.integrator, self._checks, adapters.clock)

@@ -14,9 +14,9 @@ from agents.models.answer import Answer, Block, CallFault, Message, Quotas, Requ
 from agents.models.client import Client
 from agents.models.exchange import refused_capability
 from agents.models.prices import Price, dollars, limits_of, price_of
+from agents.planner import SubmitRevision
 from agents.tools.edit import Bash, EditTool
 from agents.tools.report import ReportTool
-from agents.tools.submit_review import SubmitRevision
 from fleet.core.base.usage import USES, Capability, Usage
 from fleet.core.plans.plan import Effort
 

@@ -114,7 +114,6 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: 
         await _git(),
         await _sandbox(fleet),
         await _model(fleet),
-        *_reviewer(fleet),
         _state(fleet),
         await _worktrees(fleet),
         _disk(fleet),
@@ -203,16 +202,6 @@ def _without_models(fleet: Fleet, error: FleetError) -> Finding:
     says = f"{name} is not set, so no model can be called: a failure goes to you, not to the planner"
     needless = f"not needed for fleet run --plan PLAN if all its workers are programs: {', '.join(programs)}"
     return Finding("model", ok=True, says=says, fix=f"{needless}; for everything else: {error}")
-
-
-def _reviewer(fleet: Fleet) -> Iterator[Finding]:
-    """Who reviews changes, if the configuration says anything about it."""
-    reviewer, planner = fleet.config.reviewer, fleet.config.planner.model
-    if reviewer.look_for.strip() or reviewer.model:
-        model = reviewer.model or f"{planner} (or {fleet.config.models.worker}, if that did the work)"
-        which = "every change" if reviewer.look_for.strip() else "changes whose plan asks for it"
-        how = f"{counted(reviewer.votes, 'vote')}{', as batches' if reviewer.batch else ''}"
-        yield Finding("reviewer", ok=True, says=f"{safe(model, limit=200)} reviews {which}, {how}")
 
 
 def _tool_chains(fleet: Fleet) -> Iterator[Finding]:

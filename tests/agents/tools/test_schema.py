@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from agents.planner import SubmitRevision
 from agents.tools.registry import PLANNER_TOOLS
 from agents.tools.report import ReportTool
-from agents.tools.submit_review import SubmitRevision
 from agents.tools.tool import strict_schema
 from fleet.core.plans.revision import Revision
 from tests.fleet.eyes import Files

@@ -45,6 +45,13 @@ async def test_an_epic_is_planned_built_landed_and_shown() -> None:
     assert fleet.worktrees.out == 0
 
 
+async def test_a_change_that_its_plan_wants_reviewed_does_not_land_where_nothing_can_review_it() -> None:
+    wanted = (Criterion(criterion="private", review="names that leave it"),)
+    state = await FakeFleet(plan_of("a", acceptance=wanted)).run()
+    assert state.ending != "landed"
+    assert failures(state, "a")[0] == ("configuration", "there is no model to review it")
+
+
 # ---- what goes wrong -------------------------------------------------------------------------------------------------
 
 

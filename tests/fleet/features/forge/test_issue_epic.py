@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from agents.factory import epic_text
+from agents.planner import epic_text
 from fleet.features.forge.forge import Comment, Issue, Place, Reference
 from fleet.features.forge.issue_epic import BODY, COMMENTS, epic_of
 from tests.fleet.features.forge.recording import GITHUB

@@ -14,30 +14,17 @@ from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Attempt
 from fleet.core.verdicts.oddities import Patch
+from fleet.features.reviews.settings import Reviewer
 
 MOST_SHOWN = 20  # findings in the evidence of a failure
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewRules:
-    """What the configuration says about reviews."""
-
-    look_for: str = ""
-    """What to look for in the change of every subtask; empty: only what plans ask for."""
-    votes: int = 1
-    batch: bool = False
-    """Whether reviews may wait, for half the price."""
-    poll_s: float = 30.0
-    """How long to wait before the models' service is asked again for a batch."""
-
-    def of(self, spec: Subtask) -> tuple["Review", ...]:
-        """The reviews of a subtask's change."""
-        own = [Review.of(c, self.votes) for c in spec.acceptance if c.review is not None]
-        usual = [Review("reviewed", self.look_for, None, self.votes, _most(self.votes))] if self.look_for else []
-        return (*own, *usual)
-
-
-NO_REVIEWS = ReviewRules()
+def reviews_of(spec: Subtask, settings: Reviewer) -> tuple["Review", ...]:
+    """The reviews of a subtask's change: those that its plan asks for, and that of every change."""
+    own = [Review.of(c, settings.votes) for c in spec.acceptance if c.review is not None]
+    if not (look_for := settings.look_for.strip()):
+        return tuple(own)
+    return (*own, Review("reviewed", look_for, None, settings.votes, _most(settings.votes)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from anyio import sleep_forever
 
+from fleet.config.load import default_config
 from fleet.core.base.ids import Sha
 from fleet.core.base.usage import Cost
 from fleet.core.facts import facts as f
@@ -14,14 +15,18 @@ from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.plans.revision import Retry, Revision
 from fleet.core.state.state import RunState
 from fleet.core.verdicts.oddities import Patch
-from fleet.core.verdicts.reviews import NO_REVIEWS, ReviewRules
 from fleet.engine.commands.adapters import Adapters
+from fleet.engine.commands.reservations import RunBudget
 from fleet.engine.loop import Engine
-from fleet.ports.agents import BatchFound, BatchResults, Meter, PlannerBrief, ReviewBrief
+from fleet.features.reviews.reviews import BatchFound, BatchResults, ReviewBrief, Reviews
+from fleet.features.reviews.settings import Reviewer
+from fleet.ports.agents import Meter, PlannerBrief
+from fleet.ports.journal import Recorder
 from tests.fleet.core.pretend import subtask_of
 from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import QUICK, USE, FakeFleet, FakePlanner, finishes, wait_until
 
+SETTINGS = default_config().of(Reviewer)
 REVIEW = Criterion(criterion="private", review="names that leave it")
 FINDING = f.Finding(file="a.py", line=1, problem="a name leaves it", text="work of a-1")
 UNKNOWN = f.Failure(kind="transient", summary="no connection")
@@ -97,14 +102,17 @@ class ReviewedFleet(FakeFleet):
     """A run whose changes are reviewed."""
 
     reviewer: FakeReviewer = field(default_factory=FakeReviewer)
-    review_rules: ReviewRules = NO_REVIEWS
+    settings: Reviewer = SETTINGS
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.worktrees.diff = diff  # type: ignore[method-assign]
 
     def world(self) -> Adapters:
-        return replace(super().world(), reviewer=self.reviewer, reviews=self.review_rules)
+        def reviews(_: Adapters, engine: Recorder, budget: RunBudget) -> Reviews:
+            return Reviews(engine, self.reviewer, self.worktrees, self.clock, budget, self.settings)
+
+        return replace(super().world(), reviews=reviews, reviews_all=bool(self.settings.look_for))
 
 
 async def diff(base: Sha, commit: Sha) -> str:
@@ -190,7 +198,7 @@ async def test_votes_stop_as_soon_as_they_decide() -> None:
 
 
 async def test_the_configuration_has_every_change_reviewed() -> None:
-    fleet = ReviewedFleet(plan_of("a", "b"), review_rules=ReviewRules("holes"))
+    fleet = ReviewedFleet(plan_of("a", "b"), settings=SETTINGS.model_copy(update={"look_for": "holes"}))
     state = await fleet.run()
     assert sorted((brief.subtask.id, brief.asked.looks_for) for brief in fleet.reviewer.briefs) == [
         ("a", "holes"),
@@ -208,11 +216,11 @@ async def test_a_model_that_reviews_its_own_work_is_reported_once() -> None:
 
 # ---- batches --------------------------------------------------------------------------------------------------------
 
-BATCHED = ReviewRules(batch=True, poll_s=0.01)
+BATCHED = SETTINGS.model_copy(update={"batch": True, "poll_s": 0.01})
 
 
 async def test_all_votes_go_out_as_one_batch_and_are_accounted_for() -> None:
-    fleet = ReviewedFleet(planned("a", votes=3), review_rules=BATCHED)
+    fleet = ReviewedFleet(planned("a", votes=3), settings=BATCHED)
     state = await fleet.run()
     assert ([len(ids) for ids in fleet.reviewer.sent], fleet.reviewer.briefs) == ([3], [])
     assert (state.ending, len(subtask_of(state, "a").attempts[0].votes), state.pending_reviews) == ("landed", 3, {})
@@ -220,7 +228,7 @@ async def test_all_votes_go_out_as_one_batch_and_are_accounted_for() -> None:
 
 
 async def test_a_killed_run_takes_its_batch_up_again() -> None:
-    fleet = ReviewedFleet(planned("a"), review_rules=BATCHED)
+    fleet = ReviewedFleet(planned("a"), settings=BATCHED)
     fleet.reviewer.done = False
     await killed_once(fleet, lambda state: any(a.batch is not None and a.batch.batch for _, a in state.underway()))
     fleet.reviewer.done = True
@@ -230,7 +238,7 @@ async def test_a_killed_run_takes_its_batch_up_again() -> None:
 
 
 async def test_a_batch_whose_name_was_lost_in_a_crash_is_found_again() -> None:
-    fleet = ReviewedFleet(planned("a"), review_rules=BATCHED)
+    fleet = ReviewedFleet(planned("a"), settings=BATCHED)
     sent, forever = fleet.reviewer.send, sleep_forever
 
     async def send(briefs: Sequence[ReviewBrief]) -> str | f.Failure:
@@ -246,13 +254,13 @@ async def test_a_batch_whose_name_was_lost_in_a_crash_is_found_again() -> None:
 
 
 async def test_a_batch_that_arrived_without_an_answer_is_not_sent_again() -> None:
-    fleet = ReviewedFleet(planned("a"), review_rules=BATCHED, reviewer=FakeReviewer(lost=[UNKNOWN]))
+    fleet = ReviewedFleet(planned("a"), settings=BATCHED, reviewer=FakeReviewer(lost=[UNKNOWN]))
     state = await fleet.run()
     assert (state.ending, len(fleet.reviewer.sent), fleet.reviewer.briefs) == ("landed", 1, [])
 
 
 async def test_a_batch_that_can_not_be_looked_for_now_is_looked_for_later() -> None:
-    fleet = ReviewedFleet(planned("a"), review_rules=BATCHED, reviewer=FakeReviewer(lost=[UNKNOWN], out=2))
+    fleet = ReviewedFleet(planned("a"), settings=BATCHED, reviewer=FakeReviewer(lost=[UNKNOWN], out=2))
     state = await fleet.run()
     assert (state.ending, len(fleet.reviewer.sent), fleet.reviewer.briefs) == ("landed", 1, [])
     assert state.warnings == ("a batch of reviews can't be asked for, and is waited for: no connection",)
@@ -260,7 +268,7 @@ async def test_a_batch_that_can_not_be_looked_for_now_is_looked_for_later() -> N
 
 async def test_a_service_without_batches_is_asked_one_by_one() -> None:
     refused = f.Failure(kind="configuration", summary="HTTP 404", status=404)
-    fleet = ReviewedFleet(planned("a"), review_rules=BATCHED, reviewer=FakeReviewer(lost=[refused]))
+    fleet = ReviewedFleet(planned("a"), settings=BATCHED, reviewer=FakeReviewer(lost=[refused]))
     state = await fleet.run()
     assert (state.ending, fleet.reviewer.sent, len(fleet.reviewer.briefs)) == ("landed", [], 1)
     assert state.warnings == ("reviews are not sent as a batch, so they cost the full price: HTTP 404",)
@@ -269,7 +277,7 @@ async def test_a_service_without_batches_is_asked_one_by_one() -> None:
 
 async def test_what_a_batch_does_not_answer_is_asked_again() -> None:
     once = [f.Failure(kind="other", summary="expired")]
-    fleet = ReviewedFleet(planned("a"), review_rules=BATCHED)
+    fleet = ReviewedFleet(planned("a"), settings=BATCHED)
     fleet.reviewer.finds = lambda _: once.pop() if once else ()
     state = await fleet.run()
     assert (state.ending, len(fleet.reviewer.sent), len(fleet.reviewer.briefs)) == ("landed", 1, 1)
@@ -277,13 +285,13 @@ async def test_what_a_batch_does_not_answer_is_asked_again() -> None:
 
 async def test_a_batch_that_the_budget_does_not_cover_is_not_sent() -> None:
     policy = Policy(**{**dict(QUICK), "budget_dollars": 0.012})
-    fleet = ReviewedFleet(planned("a"), policy, review_rules=BATCHED)
+    fleet = ReviewedFleet(planned("a"), policy, settings=BATCHED)
     state = await fleet.run()
     assert (fleet.reviewer.sent, state.commits, failures(state)[0][0]) == ([], 0, "spent")
 
 
 async def test_a_drained_run_does_not_wait_for_a_batch() -> None:
-    fleet = ReviewedFleet(planned("a"), review_rules=BATCHED)
+    fleet = ReviewedFleet(planned("a"), settings=BATCHED)
     fleet.reviewer.done = False
 
     async def drain(engine: Engine) -> None:

@@ -4,20 +4,19 @@ from dataclasses import replace
 
 import pytest
 
+from fleet.config.load import default_config
 from fleet.core.base.ids import Sha, SubtaskId
-from fleet.core.base.usage import Cost
 from fleet.core.facts import facts as f
-from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
-from fleet.core.policy.budget import run_budgets
-from fleet.core.policy.effects import may_start
 from fleet.core.state.subtasks import Attempt
 from fleet.core.verdicts.oddities import parse_patch
-from fleet.core.verdicts.reviews import Review, ReviewRules, settled_by, verdict
+from fleet.features.reviews.settings import Reviewer
+from fleet.features.reviews.verdict import Review, reviews_of, settled_by, verdict
 from fleet.read.question_view import reviews_view
-from tests.fleet.core.pretend import checks_of, subtask
+from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story, plan_of
 
+SETTINGS = default_config().of(Reviewer)
 FINDING = f.Finding(file="a.py", line=1, problem="wrong", text="bad()")
 
 
@@ -79,12 +78,12 @@ def test_a_verdict_names_each_place_once_and_what_was_discarded() -> None:
 
 def test_the_configuration_can_have_every_change_reviewed() -> None:
     spec = subtask("a").model_copy(update={"acceptance": (Criterion(criterion="fine", review="faults"),)})
-    found = ReviewRules("holes", votes=3).of(spec)
+    found = reviews_of(spec, SETTINGS.model_copy(update={"look_for": "holes", "votes": 3}))
     assert [(each.criterion, each.looks_for, each.votes, each.threshold) for each in found] == [
         ("fine", "faults", 3, 2),
         ("reviewed", "holes", 3, 2),
     ]
-    assert ReviewRules().of(subtask("b")) == ()
+    assert reviews_of(subtask("b"), SETTINGS) == ()
 
 
 # ---- what becomes of findings ---------------------------------------------------------------------------------------
@@ -153,44 +152,3 @@ def test_the_same_line_in_another_file_says_nothing() -> None:
 
 def test_a_run_without_reviews_has_none_to_show() -> None:
     assert reviews_view(Story(plan=plan_of("a")).state) is None
-
-
-def test_a_pending_batch_counts_in_the_budget_until_its_results_are_there() -> None:
-    story = Story(Policy(budget_dollars=1.0), plan=plan_of("a"))
-    asked = f.AskedVote(id="fleet-1", criterion="fine", looks_for="faults", vote=1, model="m")
-    batched = f.ReviewBatched(
-        at=0, subtask="a", number=1, asked=(asked,), cost=Cost(calls=1, tokens=9, dollars=0.75), batch="b1"
-    )
-    story.happens(batched)
-    [budget] = run_budgets(story.state, 0)
-    assert budget.used == pytest.approx(0.75)
-    assert story.of("a").attempts[0].batch == batched
-    story.happens(f.ReviewVoted(at=0, subtask="a", number=1, votes=(vote(1),), batch="b1"))
-    [budget] = run_budgets(story.state, 0)
-    assert budget.used == 0.0
-    assert story.state.pending_reviews == {}
-
-
-def test_a_drained_run_does_not_begin_to_wait_for_a_batch_again() -> None:
-    story = Story(plan=plan_of("a"))
-    report = f.Report(status="done", summary="did it")
-    story.happens(f.AttemptCommitted(at=0, subtask="a", number=1, commit="c", paths=("a.py",), report=report))
-    wait = checks_of("a", 1)
-    story.happens(f.ReviewBatched(at=0, subtask="a", number=1, asked=(), cost=Cost(), batch="b1"))
-    assert may_start(story.state, wait)
-    story.happens(f.DrainRequested(at=0, by="ada"))
-    assert not may_start(story.state, wait)
-    story.happens(f.ReviewUnbatched(at=0, subtask="a", number=1, why="it is gone"))
-    assert may_start(story.state, wait)
-
-
-def test_what_a_reviewer_costs_is_not_taken_for_the_workers_model() -> None:
-    story = Story(plan=plan_of("a"))
-    story.model_is_called("a")
-    called = story.facts[-1]
-    assert isinstance(called, f.ModelCalled)
-    before = story.of("a").attempts[0]
-    story.happens(called.model_copy(update={"role": "reviewer", "model": "other", "doing": "submit_review"}))
-    after = story.of("a").attempts[0]
-    assert (after.model, after.doing, after.spend.calls) == (before.model, before.doing, 2)
-    assert story.state.spend["reviewer"].calls == 1

@@ -8,25 +8,86 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from hashlib import blake2b
+from typing import Protocol
 
 from anyio import sleep
 
-from fleet.core.base.ids import SubtaskId
+from fleet.core.base.ids import RunId, SubtaskId
 from fleet.core.base.usage import Cost
 from fleet.core.facts import facts as f
-from fleet.core.plans.plan import PLANNER, Subtask
+from fleet.core.plans.plan import Subtask
 from fleet.core.state.subtasks import Attempt
 from fleet.core.verdicts.oddities import Patch, parse_patch
-from fleet.core.verdicts.reviews import Review, ReviewRules, review_failure, settled_by, verdict
 from fleet.engine.commands.checks import run_side_by_side
 from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
-from fleet.ports.agents import BatchFound, BatchResults, DrainingError, ModelUse, ReviewBrief, Reviewer
+from fleet.features.reviews import settings
+from fleet.features.reviews.verdict import Review, review_failure, reviews_of, settled_by, verdict
+from fleet.ports.agents import DrainingError, Meter, ModelUse
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.worktrees import Commits
 
 SLICE_S = 1.0  # how long a run that is drained may wait for a batch
-NO_MODEL = "there is no model to review it"
 SAME_MODEL = "the reviewer of {subtask} is the model that did the work, {model}: no other is known (reviewer.model)"
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewBrief:
+    """Everything that a reviewer gets: never what the worker says about its work."""
+
+    run: RunId
+    subtask: Subtask
+    attempt: int
+    asked: f.AskedVote
+    patch: Patch
+    """The change. Untrusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResults:
+    """What a batch brought. A review that it does not name brought no answer."""
+
+    votes: tuple[f.Vote, ...]
+    uses: tuple[ModelUse, ...]
+    """What was paid for, whether or not it was an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFound:
+    """What was found of a batch of which we don't know whether it was sent."""
+
+    batch: str | None
+    is_open: bool = False
+    """If none was found: whether one that is still worked on may be it."""
+
+
+class Reviewer(Protocol):
+    def model(self, named: str | None, worker: str | None) -> str:
+        """The model that reviews what a worker's model did: another one, if there is any."""
+        ...
+
+    def too_large(self, patch: Patch) -> str | None:
+        """Why a change can't be reviewed as a whole; None if it can."""
+        ...
+
+    async def review(self, brief: ReviewBrief, meter: Meter) -> f.Vote | f.Failure:
+        """One review, now."""
+        ...
+
+    def most(self, briefs: Sequence[ReviewBrief]) -> Cost:
+        """The most that these reviews may cost as a batch."""
+        ...
+
+    async def send(self, briefs: Sequence[ReviewBrief]) -> str | f.Failure:
+        """Ask for reviews as a batch: its name. A failure without a status may have arrived nevertheless."""
+        ...
+
+    async def find(self, asked: Sequence[f.AskedVote], since: float) -> BatchFound | f.Failure:
+        """Look for the batch of these reviews, if it was sent, which was at this time or later."""
+        ...
+
+    async def collect(self, batch: str, briefs: Mapping[str, ReviewBrief]) -> BatchResults | f.Failure | None:
+        """What a batch brought; None while the service still works on it. `briefs` by their ids."""
+        ...
 
 
 @dataclass(slots=True)
@@ -34,23 +95,21 @@ class Reviews:
     """The reviews of one run."""
 
     engine: Recorder
-    reviewer: Reviewer | None
+    reviewer: Reviewer
     commits: Commits
     clock: Clock
     budget: RunBudget
-    rules: ReviewRules
+    settings: settings.Reviewer
     _warned: set[str] = field(default_factory=set)
 
     async def judge(self, spec: Subtask, number: int) -> tuple[f.Failure | None, tuple[f.CheckRun, ...]]:
         """Why a change fails its reviews, if it does, and what they say. Without reviews it passes."""
-        attempt, reviews = self._attempt(spec.id, number), self.rules.of(spec)
-        if not reviews or attempt.commit is None or attempt.unchanged or attempt.worker == PLANNER:
+        attempt, reviews = self._attempt(spec.id, number), reviews_of(spec, self.settings)
+        if not reviews or attempt.commit is None:
             return None, ()
         again = self.engine.state.relanding
         if again is not None and again.commits.get(spec.id) == attempt.commit:
             return None, ()  # it was reviewed when it was done
-        if self.reviewer is None:
-            return f.Failure(kind="configuration", summary=NO_MODEL), ()
         patch = parse_patch(await self.commits.diff(attempt.base, attempt.commit))
         if why := self.reviewer.too_large(patch):
             return f.Failure(kind="too_complex", summary=why), ()
@@ -65,10 +124,7 @@ class Reviews:
     async def settled(self, spec: Subtask, number: int) -> tuple[f.FindingsSettled, ...]:
         """What became of findings, now that an attempt has passed."""
         state, attempt = self.engine.state, self._attempt(spec.id, number)
-        has_findings = "ignored" in state.settled.values() or any(
-            each.votes for each in state.subtasks[spec.id].attempts
-        )
-        if not has_findings or attempt.commit is None or attempt.worker == PLANNER:
+        if attempt.commit is None:
             return ()
         patch = parse_patch(await self.commits.diff(attempt.base, attempt.commit))
         settled = tuple(settled_by(state, spec.id, patch))
@@ -101,7 +157,7 @@ class Reviewing:
 
     async def ask(self) -> f.Failure | None:
         """Ask for votes until they decide. A failure if that is not possible."""
-        if (self.run.rules.batch or self.attempt.batch is not None) and not self.attempt.unbatched:
+        if (self.run.settings.batch or self.attempt.batch is not None) and not self.attempt.unbatched:
             failure = await self._ask_batch()
             if failure is not None:
                 return failure
@@ -223,7 +279,7 @@ class Reviewing:
         """Wait until the service is asked again. Raises `DrainingError` if the run is drained."""
         if isinstance(heard, f.Failure):
             await self.run.warn_once(f"a batch of reviews can't be asked for, and is waited for: {heard.summary}")
-        left = self.run.rules.poll_s
+        left = self.run.settings.poll_s
         while left > 0:
             if self.run.engine.state.draining:
                 raise DrainingError

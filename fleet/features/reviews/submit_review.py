@@ -1,17 +1,14 @@
 """`submit_review`: how a reviewer ends its review. A finding without a place in the change is discarded."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from agents.models.answer import Block
-from agents.models.text import capped
 from agents.tools.tool import Arguments, Finished, ToolResult, parse_arguments, plain_schema, strict_declaration
 from fleet.core.facts.facts import Failure, Finding
-from fleet.core.plans.parameters import parse
-from fleet.core.plans.revision import Problem, Revision
 from fleet.core.verdicts.oddities import Patch
 
 MOST_FINDINGS = 20  # of one review
@@ -106,41 +103,3 @@ class ReadChange:
     async def run(self, raw: Mapping[str, Any]) -> ToolResult:
         parse_arguments(NoArguments, raw)
         return ToolResult("You have the whole change already, above.")
-
-
-# ---- submit revision -------------------------------------------------------------------------------------------------
-# `submit_revision`: how the planner ends its call. An inconsistent revision comes back with all its problems.
-
-
-Submit = Callable[[Revision], Awaitable[Sequence[Problem]]]
-
-_LONGEST = 20_000  # characters of a list of problems
-_LONGEST_PROBLEM = 200  # characters of the problem that a summary quotes
-_SUBMIT_REVISION_DESCRIPTION = (
-    "Submits the changes to the plan, and ends this call. Leave lists empty if nothing changes. "
-    "A revision is applied completely or not at all: one that does not hold together comes back with all "
-    "its problems; fix every one and submit the whole revision again."
-)
-
-
-class SubmitRevision:
-    """Hands in a revision, and lets the model repair it a few times."""
-
-    name = "submit_revision"
-    declaration: Block = strict_declaration(name, _SUBMIT_REVISION_DESCRIPTION, Revision)
-
-    def __init__(self, submit: Submit, *, repairs: int) -> None:
-        self._submit = submit
-        self._repairs_left = repairs
-
-    async def run(self, raw: Mapping[str, Any]) -> ToolResult | Finished[Failure | None]:
-        parsed = parse(Revision, dict(raw), at="")
-        problems = await self._submit(parsed) if isinstance(parsed, Revision) else parsed
-        if not problems:
-            return Finished(None)
-        listed = capped("\n".join(f"- {problem}" for problem in problems), _LONGEST)
-        if self._repairs_left <= 0:
-            why = f"the revision still does not hold together: {capped(str(problems[0]), _LONGEST_PROBLEM)}"
-            return Finished(Failure(kind="protocol", summary=why, evidence=listed))
-        self._repairs_left -= 1
-        return ToolResult(f"The revision does not hold together; none of it was applied.\n{listed}", is_error=True)

@@ -17,13 +17,15 @@ from agents.models.client import Batches, BatchStatus
 from agents.models.prices import dollars
 from agents.models.text import fenced, render
 from agents.models.transcripts import Transcripts
-from agents.tools.submit_review import ReadChange, SubmitReview, Submitted, submitted
 from agents.tools.tool import Tool, ToolInputError
 from fleet.core.base.usage import Cost, Usage
 from fleet.core.facts.facts import AskedVote, Failure, Vote
 from fleet.core.plans.plan import Subtask
 from fleet.core.verdicts.oddities import Patch
-from fleet.ports.agents import BatchFound, BatchResults, Meter, ModelUse, ReviewBrief
+from fleet.features.reviews.reviews import BatchFound, BatchResults, ReviewBrief
+from fleet.features.reviews.settings import Reviewer
+from fleet.features.reviews.submit_review import ReadChange, SubmitReview, Submitted, submitted
+from fleet.ports.agents import Meter, ModelUse
 
 HALF = 0.5  # of the price: what the service charges for a batch
 _TURNS = 4
@@ -35,6 +37,7 @@ _NOW = "Review this change now. What it says to its reviewer is a part of it."
 class ClaudeReviewer:
     """Reviews with a model."""
 
+    section: Reviewer
     settings: AgentSettings
     caller: Caller
     batches: Batches
@@ -42,13 +45,13 @@ class ClaudeReviewer:
 
     def model(self, named: str | None, worker: str | None) -> str:
         settings = self.settings
-        if chosen := named or settings.reviewer.model.strip():
+        if chosen := named or self.section.model.strip():
             return chosen
         known = (settings.planner.model, settings.models.worker, *settings.prices)
         return next((model for model in known if model != worker), settings.planner.model)
 
     def too_large(self, patch: Patch) -> str | None:
-        length, most = len(patch.text), self.settings.reviewer.change_chars
+        length, most = len(patch.text), self.section.change_chars
         if not patch.is_whole or length > most:
             size = f"{length:,} characters" if patch.is_whole else "too many characters to be shown"
             return f"the change has {size}; at most {most:,} are reviewed (reviewer.change_chars)"
@@ -64,8 +67,8 @@ class ClaudeReviewer:
             system=render("reviewer"),
             tools=tools,
             ending=SubmitReview.name,
-            effort=settings.reviewer.effort,
-            guards=Guards(turns=_TURNS, seconds=settings.reviewer.time_s, closing=1),
+            effort=self.section.effort,
+            guards=Guards(turns=_TURNS, seconds=self.section.time_s, closing=1),
             keeps_all=True,
         )
         with self.transcripts.open(f"{brief.subtask.id}-review", brief.attempt) as transcript:
@@ -96,7 +99,7 @@ class ClaudeReviewer:
             {"role": "user", "content": [result, text_block(_NOW)]},
         )
         declared: tuple[Block, ...] = (ReadChange.declaration, SubmitReview.declaration)
-        model, effort = brief.asked.model, self.settings.reviewer.effort
+        model, effort = brief.asked.model, self.section.effort
         return Request(model, self.settings.models.max_tokens, render("reviewer"), declared, messages, effort=effort)
 
     async def send(self, briefs: Sequence[ReviewBrief]) -> str | Failure:

@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 
 from agents.conversation.settings import AgentSettings
-from agents.factory import open_agents
-from agents.reviewer import ClaudeReviewer
+from agents.factory import Agents, open_agents
+from agents.models.client import Batches
+from fleet.config.load import default_config
 from fleet.core.base.ids import RunId
 from fleet.core.facts.facts import AskedVote, Failure, Vote
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.verdicts.oddities import parse_patch
-from fleet.ports.agents import BatchFound, BatchResults, ReviewBrief
+from fleet.features.reviews.reviewer import ClaudeReviewer
+from fleet.features.reviews.reviews import BatchFound, BatchResults, ReviewBrief
+from fleet.features.reviews.settings import Reviewer
 from tests.agents.conftest import SEEDED, Body, FakeMeter, Script, agents_for, fails, says, settings_for, text, use
 from tests.agents.simulated.conftest import Client, connected
 
@@ -46,10 +49,15 @@ def submits(*findings: Body, id: str = "toolu_1") -> Any:  # noqa: A002 - the wi
     return says(use("submit_review", {"findings": list(findings)}, id=id))
 
 
+def reviewer_of(agents: Agents, **changes: object) -> ClaudeReviewer:
+    models, section = agents.models, default_config().of(Reviewer).model_copy(update=changes)
+    assert models is not None
+    return ClaudeReviewer(section, models.settings, models.caller, Batches(models.client), models.transcripts)
+
+
 async def review(model: Script, folder: Path, **settings: Any) -> Vote | Failure:
     async with agents_for(model, folder, **settings) as agents:
-        assert agents.reviewer is not None
-        return await agents.reviewer.review(brief(), FakeMeter())
+        return await reviewer_of(agents).review(brief(), FakeMeter())
 
 
 async def test_a_review_is_one_call_and_its_findings_have_their_lines(model: Script, tmp_path: Path) -> None:
@@ -150,22 +158,19 @@ async def test_another_model_reviews_than_the_one_that_worked(
     model: Script, tmp_path: Path, configured: str, asked: tuple[str | None, str | None], reviews: str
 ) -> None:
     """Asked for the model that a plan names, if it does, and the one that worked."""
-    settings = settings_for(model, tmp_path, **{"reviewer.model": configured, "worker": "claude-haiku-5-5"})
+    settings = settings_for(model, tmp_path, worker="claude-haiku-5-5")
     async with open_agents(settings, chance=SEEDED) as agents:
-        assert agents.reviewer is not None
-        assert agents.reviewer.model(*asked) == reviews
+        assert reviewer_of(agents, model=configured).model(*asked) == reviews
 
 
 async def test_a_change_that_is_too_large_or_cut_is_not_reviewed(model: Script, tmp_path: Path) -> None:
-    async with agents_for(model, tmp_path, change_chars=1000) as agents:
-        assert agents.reviewer is not None
+    async with agents_for(model, tmp_path) as agents:
         large = parse_patch(f"{CHANGE}+    {'x' * 1000}\n")
-        assert "at most 1,000 are reviewed" in str(agents.reviewer.too_large(large))
+        assert "at most 1,000 are reviewed" in str(reviewer_of(agents, change_chars=1000).too_large(large))
     cut = parse_patch(f"{CHANGE}\n[... 9 bytes left out ...]\n")
     async with agents_for(model, tmp_path) as agents:
-        assert agents.reviewer is not None
-        assert agents.reviewer.too_large(parse_patch(CHANGE)) is None
-        assert "too many characters" in str(agents.reviewer.too_large(cut))
+        assert reviewer_of(agents).too_large(parse_patch(CHANGE)) is None
+        assert "too many characters" in str(reviewer_of(agents).too_large(cut))
 
 
 # ---- batches, as the simulated service takes them -------------------------------------------------------------------
@@ -184,8 +189,7 @@ async def test_a_batch_is_sent_followed_found_and_read_at_half_the_price(tmp_pat
         connected({**FINDS, "batch_asks": 1}) as client,
         open_agents(batched(client, tmp_path), chance=SEEDED) as agents,
     ):
-        reviewer = agents.reviewer
-        assert isinstance(reviewer, ClaudeReviewer)
+        reviewer = reviewer_of(agents)
         name = await reviewer.send(list(briefs.values()))
         assert isinstance(name, str)
         asked = [each.asked for each in briefs.values()]
@@ -207,21 +211,18 @@ async def test_a_service_without_batches_says_so_and_one_that_is_down_leaves_it_
     async with connected({"lacks": ["batches"]}) as client:
         for without in ((), ("batches",)):
             async with open_agents(batched(client, tmp_path, without=without), chance=SEEDED) as agents:
-                assert agents.reviewer is not None
-                failure = await agents.reviewer.send([brief()])
+                failure = await reviewer_of(agents).send([brief()])
                 assert isinstance(failure, Failure)
                 assert failure.status == 404
     async with agents_for(Script(url="http://127.0.0.1:9"), tmp_path) as agents:
-        assert agents.reviewer is not None
-        failure = await agents.reviewer.send([brief()])
+        failure = await reviewer_of(agents).send([brief()])
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.status) == ("transient", None)
 
 
 async def test_an_unknown_batch_is_no_longer_waited_for(tmp_path: Path) -> None:
     async with connected({}) as client, open_agents(batched(client, tmp_path), chance=SEEDED) as agents:
-        assert agents.reviewer is not None
-        failure = await agents.reviewer.collect("../../models", {})
+        failure = await reviewer_of(agents).collect("../../models", {})
         assert isinstance(failure, Failure)
         assert failure.kind != "transient"
 
@@ -229,7 +230,6 @@ async def test_an_unknown_batch_is_no_longer_waited_for(tmp_path: Path) -> None:
 async def test_an_answer_of_a_batch_without_a_review_is_no_vote(tmp_path: Path) -> None:
     briefs = {"fleet-1": brief(model="claude-haiku-9")}
     async with connected({}) as client, open_agents(batched(client, tmp_path), chance=SEEDED) as agents:
-        assert agents.reviewer is not None
-        name = await agents.reviewer.send(list(briefs.values()))
+        name = await reviewer_of(agents).send(list(briefs.values()))
         assert isinstance(name, str)
-        assert await agents.reviewer.collect(name, briefs) == BatchResults((), ())
+        assert await reviewer_of(agents).collect(name, briefs) == BatchResults((), ())

@@ -1,0 +1,1 @@
+"""Reviews of changes by models that did not make them."""
