@@ -19,8 +19,7 @@ from typing import Any
 import anyio
 from textual.widgets import Input
 
-from dashboards.report.document import document
-from dashboards.report.page import page
+from dashboards.report.drawing import page
 from dashboards.terminal.app import FleetApp
 from fleet.cli.live.terminal_data import FolderFeed, FolderLibrary, read_only
 from fleet.config import environment
@@ -196,7 +195,7 @@ def _capture_report(facts: Sequence[Fact], scratch: Path) -> None:
     if data is None:
         raise ValueError("the run has no facts")
     html = scratch / "report.html"
-    html.write_text(page(document(data)), encoding="utf-8")
+    html.write_text(page(data), encoding="utf-8")
     for name, (width, height) in REPORTS.items():
         options = ("--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={width},{height}")
         out = f"--screenshot={PICTURES / name}.png"

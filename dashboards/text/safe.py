@@ -38,3 +38,29 @@ def _safe_character(character: str) -> str:
         return "    " if character == "\t" else " "
     category = unicodedata.category(character)
     return "�" if category in {"Cc", "Cf", "Cs", "Co", "Cn"} else character
+
+
+# ---- markdown --------------------------------------------------------------------------------------------------------
+# Text from others can't become markup: it makes no image that is fetched, no link, no row of a table, and on a forge
+# no mention, no reference to an issue (which could close it), and no command.
+
+
+_MARKS = re.compile(r"([\\`*_{}\[\]()#|~!^$])")
+_LEADS = re.compile(r"^(\s*)([-+=:/])|^(\s*\d+)([.)])(?=\s|$)")
+_REFERENCE = re.compile(r"(?<=[#!])(?=\d)|(?<=GH-)(?=\d)", re.IGNORECASE)
+_GAP = "&#8203;"
+"""A space without a width: a forge looks for names and numbers in the text as it is shown."""
+_SIGNS = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+
+def markdown_text(untrusted: str) -> str:
+    """Text without markup. Anything that could start a link by itself is broken up."""
+    signs = "".join(_SIGNS.get(character, character) for character in safe(untrusted))
+    plain = _REFERENCE.sub(_GAP, _MARKS.sub(r"\\\1", signs)).replace("@", f"&#64;{_GAP}")
+    plain = plain.replace("://", f"&#58;{_GAP}//").replace("www.", "www&#46;")
+    return _LEADS.sub(r"\1\3\\\2\4", plain)
+
+
+def markdown_code(untrusted: str) -> str:
+    """Text between backticks, where only a backtick has a meaning, and a bar in a table."""
+    return f"`{safe(untrusted).replace('`', chr(39)).replace('|', '/')}`"

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from dashboards.charts import DRAWN, plan_graph, wave_graph
 from dashboards.past import Past
-from dashboards.report.pictures import DRAWN, graph, plan_graph, wave_graph
 from dashboards.run_follower import WatchedRun
 from dashboards.text.event_text import transcript_lines
 from dashboards.text.formats import figure_text
@@ -43,7 +43,6 @@ MOST_CELLS = 400  # of the map, each a link; of a larger run it shows signs
 MOST_SIGNS = 1_500  # of which each stands for as many subtasks as it takes
 AGENTS, EVENTS, INCIDENTS, QUEUE, ROWS = 50, 60, 20, 20, 200
 BINS = 40  # of the chart of landings
-GRAPH = 1  # of the pictures on the page, for the ids in it
 
 
 TONE_OF_STATES: Mapping[str, tuple[State, ...]] = {
@@ -128,14 +127,13 @@ def _wave_counts(run: WatchedRun, snapshot: RunSnapshot) -> list[Counter[str]]:
 def graph_part(reader: Reader, run: WatchedRun, snapshot: RunSnapshot) -> Markup:
     """The plan as a graph; nothing where no subtask needs another."""
     if _is_wide(snapshot):
-        picture = graph(wave_graph(_wave_counts(run, snapshot)), GRAPH)
-        return reader.part("graph", graph=Markup(picture), run=run.feed.run)  # noqa: S704 - drawn by the report
+        return reader.part("graph", graph=wave_graph(_wave_counts(run, snapshot)), run=run.feed.run)
     name, order = run.feed.run, run.derive("waves", snapshot.plan, snapshot.wave_parts)
     if len(order) <= 1:
-        return reader.part("graph", graph="", run=name)
+        return reader.part("graph", graph=None, run=name)
     columns = [[PlanNode(*rest, snapshot.statuses[rest[0]]) for rest in wave] for wave in order]
-    picture = graph(plan_graph(columns, lambda id_: f"/runs/{quote(name)}/subtasks/{quote(id_)}{reader.then}"), GRAPH)
-    return reader.part("graph", graph=Markup(picture), run=name)  # noqa: S704 - drawn and escaped by the report
+    picture = plan_graph(columns, lambda id_: f"/runs/{quote(name)}/subtasks/{quote(id_)}{reader.then}")
+    return reader.part("graph", graph=picture, run=name)
 
 
 def _map(reader: Reader, run: WatchedRun, snapshot: RunSnapshot) -> Markup:

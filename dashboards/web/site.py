@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
+from zlib import crc32
 
 import anyio
 from aiohttp import web
@@ -16,8 +17,8 @@ from anyio import to_thread
 from markupsafe import Markup
 
 from dashboards.address import Address, AllowedHosts
-from dashboards.report.document import document
-from dashboards.report.page import page as report_page
+from dashboards.rendering import SHARED, environment
+from dashboards.report.drawing import page as report_page
 from dashboards.run_follower import Library, WatchedRun
 from dashboards.web import inbox
 from dashboards.web.access import (
@@ -35,7 +36,6 @@ from dashboards.web.access import (
 )
 from dashboards.web.followed import FollowedRuns, NoSuchPageError, Reader, Shown, opened
 from dashboards.web.inbox import board_page, inbox_page
-from dashboards.web.rendering import environment, version_of
 from dashboards.web.run_page import graph_part, replay_page, run_page, subtask_page, subtasks_page
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
@@ -44,8 +44,8 @@ from fleet.read.report_data import report_data
 from fleet.read.run import RunSnapshot
 
 LARGEST_BODY = 4 * 1024 * 1024  # a plan of 10,000 subtasks fits
-STATIC = Path(__file__).parent / "static"
-TYPES = {".css": "text/css", ".js": "text/javascript"}
+HERE = Path(__file__).parent
+STATIC = {"style.css": (SHARED / "style.css", "text/css"), "fleet.js": (HERE / "fleet.js", "text/javascript")}
 LOAD_S = 1.0  # of reading, before a decision may be too early
 SESSION_DAYS = 30
 FACTS_AT_ONCE = 1_000
@@ -86,7 +86,7 @@ class Site:
         self.guard = Guard(access, hosts, "fleet")
         self._runs = FollowedRuns(library, clock)
         self.live = Live(self._runs)
-        self._templates = environment()
+        self._templates = environment(HERE / "templates")
         self._one_report = anyio.CapacityLimiter(1)
 
     def app(self) -> web.Application:
@@ -152,10 +152,10 @@ class Site:
         return web.Response(body=page, headers={"Content-Type": content_type})
 
     async def _static(self, request: web.Request) -> web.Response:
-        path = STATIC / request.match_info["name"]
-        if path.parent != STATIC or path.suffix not in TYPES or not path.is_file():
+        if request.match_info["name"] not in STATIC:
             return refusal(404, "There is no such file.")
-        return web.Response(body=path.read_bytes(), content_type=TYPES[path.suffix], charset="utf-8")
+        path, content_type = STATIC[request.match_info["name"]]
+        return web.Response(body=path.read_bytes(), content_type=content_type, charset="utf-8")
 
     async def _report(self, request: web.Request) -> web.Response:
         run = self._runs.watched(request.match_info["run"])
@@ -170,7 +170,7 @@ class Site:
 
         def drawn() -> str | None:
             data = report_data(iter(facts), now, alive=alive)
-            return report_page(document(data), back=back) if data is not None else None
+            return report_page(data, back=back) if data is not None else None
 
         text = await to_thread.run_sync(drawn, limiter=self._one_report)  # seconds for a wide run
         if text is None:
@@ -349,6 +349,11 @@ async def serving(
             tasks.cancel_scope.cancel()
     finally:
         await runner.cleanup()
+
+
+def version_of(html: str) -> str:
+    """A short name for what a part of a page shows: it is sent again only if that changes."""
+    return f"{crc32(html.encode('utf-8', 'replace')):08x}"
 
 
 # ---- live ------------------------------------------------------------------------------------------------------------

@@ -1,20 +1,23 @@
 """What strangers write on a forge, and what gets out to one: issues that give orders, names as options, tokens."""
 
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
 import pytest
 
 from agents.planner import epic_text
-from dashboards.report.blocks import Block, Document, Paragraph, Section, Table
-from dashboards.report.page import markdown
+from dashboards.report.drawing import SECTIONS, proposal
+from fleet.core.facts import facts as f
 from fleet.errors import UsageError
 from fleet.features.forge.forge import Comment, Draft, Issue, Place, Reference, issue_reference, place_of_remote
 from fleet.features.forge.github import GitHub
 from fleet.features.forge.issue_epic import epic_of
 from fleet.features.forge.program import ForgeError, Program
 from fleet.features.forge.pull_requests import BRANCH
+from fleet.read.report_data import report_data
+from tests.fleet.core.story import Story, plan_of
 from tests.fleet.features.forge.recording import GITHUB
 
 PLACE = Place(GITHUB, "github.com", "acme/shop")
@@ -76,8 +79,14 @@ async def test_116_a_token_is_in_the_address_of_a_remote_or_in_what_a_program_pr
     "text", ["/merge", "@ann look", "closes #7", "Fixes acme/shop#7", "!5", "GH-7", "https://x.io/a"]
 )
 def test_117_an_agents_text_in_a_pull_request_mentions_people_closes_issues_or_gives_commands(text: str) -> None:
-    table = Table("Subtasks", ("title",), [[text]])
-    paragraphs: list[Block] = [Paragraph(text), Paragraph(f"two\n{text}", quoted=True), table]
-    made = unescape(markdown(Document(text, [text], [Section("a", "A", paragraphs)])))
+    story = Story(plan=plan_of("api", "docs", title=text, goal=text))
+    story.landed("api")
+    story.happens(f.WarningNoted(at=story.now, text=text), f.QuestionAsked(at=story.now, about="docs", question=text))
+    data = report_data(story.facts, story.now, alive=False)
+    assert data is not None
+    data = replace(data, goal=f"two\n{text}", synthesis=text)
+    made = proposal(data, lead=[text], first=[text], parts=tuple(SECTIONS))
+    made = unescape(re.sub(r"(?ms)^```text\n.*?^```$|`[^`\n]*`", "", made))  # a forge acts on nothing in there
+    assert len(re.findall("|".join(map(re.escape, filter(None, re.split(r"\W+", text)))), made)) > 5
     assert not re.search(r"(?m)^\s*/\w|@\w|[#!]\d|GH-\d|://\w", made)
     assert re.search(r"(?m)^\s*/\w|@\w|[#!]\d|GH-\d|://\w", text)  # without the rule

@@ -11,8 +11,9 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
+from dashboards import rendering
 from dashboards.address import AllowedHosts, parse_address
-from dashboards.web import access, inbox, rendering
+from dashboards.web import access, inbox
 from dashboards.web.access import Access, Session
 from dashboards.web.site import WebServer
 from fleet.cli.verbs.watch import web

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from dashboards.web import access, rendering, site
+from dashboards import rendering
+from dashboards.web import access, site
 from dashboards.web.access import HEADERS
 from fleet.core.plans.limits import Policy
 from tests.dashboards.browser import Page, browser
@@ -104,8 +105,8 @@ async def test_72_text_of_a_model_brings_markup_and_a_script(tmp_path: Path, mon
 
     real = rendering.environment
 
-    def believing() -> Any:
-        made = real()
+    def believing(folder: Path) -> Any:
+        made = real(folder)
         made.autoescape = False
         return made
 

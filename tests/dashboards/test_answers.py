@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.report.document import document
-from dashboards.report.page import markdown
+from dashboards.report.drawing import markdown
 from dashboards.run_follower import WatchedRun
 from dashboards.terminal.lines import PageOptions
 from dashboards.terminal.pages.landing_page import landing_page
@@ -71,7 +70,7 @@ def test_commits_that_were_not_tested_by_themselves_are_counted_in_every_view_of
     places = {
         "status": "\n".join(status_lines(status_view(story.state, story.now, alive=True))),
         "summary": "\n".join(summary_lines(RunSnapshot(story.state, story.now, alive=False))),
-        "report": markdown(document(data)),
+        "report": markdown(data),
         "page": "".join(text for text, _ in page.draw(0, 0)),
         "lines": "\n".join(
             line for fact in story.facts if (line := event_text.event_text(just_after(story.state), fact)) is not None

@@ -15,8 +15,8 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "git": ("worktrees/git/reader.py",),
     "google": ("agents/models/claude.py",),
     "httpx2": ("agents/models/claude.py",),
-    "jinja2": ("dashboards/web/*",),
-    "markupsafe": ("dashboards/web/*",),
+    "jinja2": ("dashboards/*",),
+    "markupsafe": ("dashboards/*",),
     "mcp": ("fleet/features/serve_mcp/server.py", "agents/tools/mcp_connection.py"),  # slow to import
     "mcp_types": ("fleet/features/serve_mcp/server.py", "agents/tools/mcp_connection.py"),
     "platformdirs": ("fleet/config/load.py",),

@@ -98,7 +98,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     ),
     "dashboards.text": ("fleet.core", "fleet.read"),
     "dashboards.metrics": EVERYTHING,
-    "dashboards.report": ("dashboards.text", "fleet.core", "fleet.read"),
+    "dashboards.report": ("dashboards.charts", "dashboards.rendering", "dashboards.text", "fleet.core", "fleet.read"),
     "dashboards.terminal": (
         "dashboards.past",
         "dashboards.run_follower",
@@ -118,7 +118,9 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     ),
     "dashboards.web": (
         "dashboards.address",
+        "dashboards.charts",
         "dashboards.past",
+        "dashboards.rendering",
         "dashboards.report",
         "dashboards.run_follower",
         "dashboards.subtask_map",

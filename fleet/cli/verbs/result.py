@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from dashboards.report.document import document
-from dashboards.report.page import markdown as as_markdown
-from dashboards.report.page import page
+from dashboards.report.drawing import markdown as as_markdown
+from dashboards.report.drawing import page
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Force, Repo, RunArgument, RunName, reading
 from fleet.cli.verbosity import show_note
@@ -52,11 +51,11 @@ def report(
     data = report_of(common.run_to_read(run, named, repo))
     match format_:
         case "html":
-            text = page(document(data))
+            text = page(data)
         case "json":
             text = json.dumps(dump_view(data), indent=2, ensure_ascii=False) + "\n"
         case _:
-            text = as_markdown(document(data))
+            text = as_markdown(data)
     if output is None:
         typer.echo(text, nl=False)
     else:

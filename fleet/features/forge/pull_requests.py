@@ -11,9 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dashboards.report.blocks import Block, Document, Paragraph, Section
-from dashboards.report.document import document
-from dashboards.report.page import markdown
+from dashboards.report.drawing import proposal
 from dashboards.text.formats import listed
 from dashboards.text.safe import safe
 from fleet.core.base.forges import ForgeKind
@@ -77,15 +75,10 @@ def pull_title(data: ReportData, issue: IssueSource | None, layer: Layer) -> str
 def pull_body(data: ReportData, issue: IssueSource | None, place: Place, layer: Layer) -> str:
     """The text between the marks, with them."""
     data = _of_layer(data, layer)
-    whole = document(data)
-    titles = {section.anchor: section for section in whole.sections}
-    sections = [titles[part] for part in PARTS if part in titles]
-    first = Section("first", "What to look at first", list(_first(data, layer)))
-    made = Document(f"fleet: {data.run}", list(_lead(data, issue, layer)), [first, *sections], whole.verdict)
-    text = redact(markdown(made))
+    text = redact(proposal(data, lead=_lead(data, issue, layer), first=_first(data, layer), parts=PARTS))
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]}\n\n… The rest is in the report: `fleet report {data.run}`."
-    return "\n\n".join(filter(None, (BEGIN, _closing(data, issue, place, layer), text.strip(), END)))
+    return "\n\n".join(filter(None, (BEGIN, _closing(data, issue, place, layer), text, END)))
 
 
 def with_body(existing: str, body: str) -> str:
@@ -118,28 +111,24 @@ def _lead(data: ReportData, issue: IssueSource | None, layer: Layer) -> Sequence
     return lead
 
 
-def _first(data: ReportData, layer: Layer) -> Sequence[Block]:
+def _first(data: ReportData, layer: Layer) -> Sequence[str]:
     """What deserves a closer look than the rest."""
-    found: list[Block] = []
+    found: list[str] = []
     if not layer.tested:
         found.append(
-            Paragraph(
-                "The run tested its commits in another order: the tree of this branch alone was not tested there, so "
-                "wait for CI. The last pull request of the stack has the tested tree."
-            )
+            "The run tested its commits in another order: the tree of this branch alone was not tested there, so "
+            "wait for CI. The last pull request of the stack has the tested tree."
         )
     if again := [part.id for part in data.landed if part.attempts > 1]:
-        found.append(Paragraph(f"These landed only after more than one attempt: {listed(again, MOST)}."))
+        found.append(f"These landed only after more than one attempt: {listed(again, MOST)}.")
     widest = sorted(data.landed, key=lambda part: -part.files)[:3]
     if len(data.landed) > len(widest):
         files = ", ".join(f"{part.id} ({part.files})" for part in widest)
-        found.append(Paragraph(f"These changed the most files: {files}."))
+        found.append(f"These changed the most files: {files}.")
     if data.open:
         names = listed([part.id for part in data.open], MOST)
-        found.append(Paragraph(f"Not everything landed: {names}. The table below says why."))
-    found.append(
-        Paragraph("No person has read the code that is proposed here, unless they say so in this conversation.")
-    )
+        found.append(f"Not everything landed: {names}. The table below says why.")
+    found.append("No person has read the code that is proposed here, unless they say so in this conversation.")
     return found
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.report.document import document
-from dashboards.report.page import page as written
+from dashboards.report.drawing import page as written
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.read.report_data import report_data
@@ -35,7 +34,7 @@ def report(tmp_path: Path) -> Path:
     data = report_data(story.facts, story.now, alive=False)
     assert data is not None
     path = tmp_path / "report.html"
-    path.write_text(written(document(data)), encoding="utf-8")
+    path.write_text(written(data), encoding="utf-8")
     return path
 
 
@@ -60,7 +59,7 @@ async def test_it_is_light_dark_or_on_paper_as_its_reader_prefers(report: Path, 
         for name, dark, paper in (("light", False, False), ("dark", True, False), ("paper", True, True)):
             await page.looks(width=1000, dark=dark, paper=paper)
             seen[name] = await colour(page, "body")
-        assert seen == {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 22, 28)", "paper": "rgb(255, 255, 255)"}
+        assert seen == {"light": "rgb(251, 252, 253)", "dark": "rgb(16, 20, 26)", "paper": "rgb(255, 255, 255)"}
         assert await page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
         printed = await page.call("Page.printToPDF", preferCSSPageSize=True)
         assert base64.b64decode(printed["data"]).startswith(b"%PDF")

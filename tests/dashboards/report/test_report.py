@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.report.blocks import Bar, Bars, Chart, Code, Document, Section, Table
-from dashboards.report.document import document
-from dashboards.report.page import FOLDED, OPEN, SHOWN, markdown, page
-from dashboards.report.pictures import MOST_POINTS, bars, chart, columns, thinned
+from dashboards.charts import MOST_POINTS, Span, chart, columns, spans, thinned
+from dashboards.report.drawing import FOLDED, OPEN, SHOWN, markdown, page
 from dashboards.text.formats import sparkline
+from fleet.core.base.ids import SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.read.report_data import ReportData, report_data
@@ -57,7 +56,7 @@ def test_lines_hold_what_was_true_and_when(story: Story) -> None:
 
 def test_a_simulated_model_and_a_missing_sandbox_are_stated_first(story: Story) -> None:
     data = dataclasses.replace(report_of(story), simulated=True, sandbox="none")
-    for text in (markdown(document(data)), page(document(data))):
+    for text in (markdown(data), page(data)):
         assert text.index("simulated") < text.index("Goal and outcome</h2>" if "<h2>" in text else "## Goal")
         assert "WITHOUT A SANDBOX" in text
 
@@ -122,8 +121,8 @@ MARKUP = (
 @pytest.mark.parametrize("text", ELEMENTS)
 def test_hostile_text_makes_no_element(text: str) -> None:
     plain, reader = Reader(), Reader()
-    plain.feed(page(document(hostile_report("two\nlines"))))
-    reader.feed(page(document(hostile_report(text))))
+    plain.feed(page(hostile_report("two\nlines")))
+    reader.feed(page(hostile_report(text)))
     assert reader.tags - plain.tags == set()
     assert reader.open == plain.open == []
     assert reader.handlers == []
@@ -132,7 +131,7 @@ def test_hostile_text_makes_no_element(text: str) -> None:
 
 @pytest.mark.parametrize("text", MARKUP)
 def test_hostile_text_makes_no_markup_of_markdown(text: str) -> None:
-    whole = markdown(document(hostile_report(text)))
+    whole = markdown(hostile_report(text))
     fenced = re.findall(r"^```text\n(.*?)^```$", whole, flags=re.DOTALL | re.MULTILINE)
     assert 2 * len(fenced) == len(re.findall(r"^```", whole, flags=re.MULTILINE)) > 0
     assert not any("`" in inside for inside in fenced), "text between fences can't close them"
@@ -142,7 +141,7 @@ def test_hostile_text_makes_no_markup_of_markdown(text: str) -> None:
     assert "://" not in written
     assert "@" not in written
     rows = [line for line in written.splitlines() if line.startswith("| `")]
-    plain = markdown(document(hostile_report("plain")))
+    plain = markdown(hostile_report("plain"))
     bars_in = [len(re.findall(r"(?<!\\)\|", row)) for row in rows]
     assert bars_in == [len(re.findall(r"(?<!\\)\|", row)) for row in plain.splitlines() if row.startswith("| `")]
 
@@ -152,10 +151,10 @@ def test_hostile_text_makes_no_markup_of_markdown(text: str) -> None:
 def test_any_text_leaves_a_report_well_formed(text: str) -> None:
     data = hostile_report(text)
     reader = Reader()
-    written = page(document(data))
+    written = page(data)
     reader.feed(written)
     assert reader.open == []
-    assert "\x1b" not in written + markdown(document(data))
+    assert "\x1b" not in written + markdown(data)
     json.dumps(dataclasses.asdict(data))
 
 
@@ -173,7 +172,7 @@ def test_the_numbers_of_any_run_add_up(seed: int) -> None:
     assert sum(kind.opened for kind in data.kinds) == len(data.incidents)
     assert max((value for _, value in data.timeline.agents), default=0) <= data.workers
     assert data.timeline.landed[-1][1] == data.commits
-    for written in (page(document(data)), markdown(document(data))):
+    for written in (page(data), markdown(data)):
         assert data.run in written
 
 
@@ -199,20 +198,21 @@ def test_a_sparkline_holds_its_value_until_the_next() -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, 0.4, 59.0, 86_400.0, 4e6])
 def test_a_chart_of_any_length_has_a_few_ticks(seconds: float) -> None:
-    drawn = chart(Chart("c", "says", {"one": [(0, 0), (seconds, 3)]}, seconds), 1)
+    drawn = chart("c", "says", {"one": [(0, 0), (seconds, 3)]}, seconds).drawn
     assert 2 <= drawn.count("<text") <= 14
     assert "nan" not in drawn
-    spans = bars(Bars("b", "says", [Bar("x", 0, None, None)], seconds), 2)
-    assert 'class="open"' in spans
+    assert 'class="open"' in spans("b", "says", [("x", [Span("open", 0, None)])], seconds).drawn
 
 
-def test_the_report_of_a_wide_run_folds_what_is_beyond_the_first_rows() -> None:
-    table = Table("Subtasks", ("subtask", "title"), [[Code(f"s{n}"), HOSTILE] for n in range(SHOWN + 2 * FOLDED)])
-    html = page(Document("Run r", (), (Section("landed", "What landed", [table]),)))
+def test_the_report_of_a_wide_run_folds_what_is_beyond_the_first_rows(story: Story) -> None:
+    data = report_of(story)
+    [one, *_] = data.incidents
+    many = [dataclasses.replace(one, subtask=SubtaskId(f"s{n}"), summary=HOSTILE) for n in range(SHOWN + 2 * FOLDED)]
+    html = page(dataclasses.replace(data, incidents=many, stories=()))
+    html = html[html.index('<section id="recovery"') : html.index('<section id="cost"')]
     assert html.count("<details>") == html.count("</details>") == 3
     _, shown, first, last = html.split("<details>")
     assert [part.count('<th scope="row">') for part in (shown, first, last)] == [SHOWN, FOLDED, FOLDED]
-    assert f"Subtasks: rows {SHOWN + 1:,} to {SHOWN + FOLDED:,} of {SHOWN + 2 * FOLDED:,}" in first
-    assert f"<summary>Subtasks: {len(table.rows):,} rows</summary>" in shown
-    short = Table("Subtasks", ("subtask", "title"), table.rows[:OPEN])
-    assert "<details>" not in page(Document("Run r", (), (Section("landed", "What landed", [short]),)))
+    assert f"Incidents: rows {SHOWN + 1:,} to {SHOWN + FOLDED:,} of {SHOWN + 2 * FOLDED:,}" in first
+    assert f"<summary>Incidents: {len(many):,} rows</summary>" in shown
+    assert "<details>" not in page(dataclasses.replace(data, incidents=many[:OPEN], stories=()))

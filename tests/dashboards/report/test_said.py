@@ -1,7 +1,6 @@
 """What agents said is in the report: the last of it, in few words, and as text whatever it is."""
 
-from dashboards.report.document import TEXT, document
-from dashboards.report.page import markdown, page
+from dashboards.report.drawing import TEXT, markdown, page
 from fleet.core.base.usage import Usage
 from fleet.core.facts import facts as f
 from fleet.read.report_data import LAST, MOST_AGENTS, ReportData, report_data
@@ -28,11 +27,11 @@ def test_what_a_worker_and_the_planner_say_is_in_the_report() -> None:
     story.planner_plans("a")
     story.time_passes(90)
     says(story, "The test wants a newline.")
-    text = markdown(document(report_of(story)))
+    text = markdown(report_of(story))
     assert "## What agents said" in text
     assert "the run: planner, call 1, m" in text
     assert "1 min 30 s  The test wants a newline." in text
-    assert "<details" in page(document(report_of(story)))
+    assert "<details" in page(report_of(story))
 
 
 def test_only_the_last_of_many_sayings_are_shown_and_the_others_counted() -> None:
@@ -43,7 +42,7 @@ def test_only_the_last_of_many_sayings_are_shown_and_the_others_counted() -> Non
     [talk] = report_of(story).talks
     assert [saying.text for saying in talk.sayings] == [f"thought {turn}" for turn in range(3, LAST + 3)]
     assert talk.earlier == 3
-    assert "… 3 before" in markdown(document(report_of(story)))
+    assert "… 3 before" in markdown(report_of(story))
 
 
 def test_of_very_many_agents_the_others_are_counted() -> None:
@@ -53,14 +52,14 @@ def test_of_very_many_agents_the_others_are_counted() -> None:
         says(story, "hm, hm", subtask=None, call=call)
     data = report_of(story)
     assert (len(data.talks), data.talks_left_out) == (MOST_AGENTS, 2)
-    assert "2 more agents said something" in markdown(document(data))
+    assert "2 more agents said something" in markdown(data)
 
 
 def test_what_is_said_is_text_whatever_it_is() -> None:
     story = Story(plan=plan_of("a"))
     says(story, f"</pre></details><script>x</script> ``` {HOSTILE} {'long ' * 200}", model=f"m{HOSTILE}<video>")
     data = report_of(story)
-    html, text = page(document(data)), markdown(document(data))
+    html, text = page(data), markdown(data)
     assert "<script>x" not in html
     assert "<video>" not in html
     assert "</pre></details><script>" not in html
@@ -73,7 +72,7 @@ def test_what_is_said_is_text_whatever_it_is() -> None:
 def test_where_no_one_said_anything_there_is_no_such_part() -> None:
     story = Story(plan=plan_of("a"))
     story.model_is_called("a")
-    assert "What agents said" not in markdown(document(report_of(story)))
+    assert "What agents said" not in markdown(report_of(story))
 
 
 def test_a_journal_without_facts_has_no_report() -> None:

@@ -10,8 +10,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from dashboards.report.blocks import Document
-from dashboards.report.document import document
+from dashboards.report.drawing import page as report_page
 from dashboards.web.run_page import MOST_LINES, diff_files
 from fleet.core.facts import facts as f
 from fleet.core.facts.facts import Fact
@@ -152,12 +151,12 @@ async def test_a_report_leads_back_to_its_run_and_holds_up_no_other_page(
 ) -> None:
     begun, answered = threading.Event(), threading.Event()
 
-    def slow(data: ReportData) -> Document:
+    def slow(data: ReportData, *, back: str) -> str:
         begun.set()
         assert answered.wait(30), "the board is not answered while a report is made"
-        return document(data)
+        return report_page(data, back=back)
 
-    monkeypatch.setattr("dashboards.web.site.document", slow)
+    monkeypatch.setattr("dashboards.web.site.report_page", slow)
     pages: list[str] = []
     async with site(tmp_path, MemoryFeed(story().facts)) as server, client(server) as someone:
 
