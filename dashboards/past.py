@@ -7,10 +7,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
-from dashboards.run_follower import FactFeed, Feed, WatchedRun
+from dashboards.text.event_text import events_of
 from fleet.core.facts import facts as f
 from fleet.core.facts.facts import Fact
-from fleet.read.run_reader import Step
+from fleet.read.follow import FactFeed, Feed, FollowedRun, Step
 
 LONGEST_GAP_S = 15.0
 SLOWEST, FASTEST = 0.125, 1024.0
@@ -137,8 +137,9 @@ class Past:
         """Never less than the one before, whatever the clock of a machine did."""
         self._events: list[int] = []
         """The places of the facts that are events."""
-        self._reader = _Reader(feed, self)
-        self._copies: list[WatchedRun] = [self._reader.fork(feed, _no_time)]
+        self._events_read = 0
+        self._reader = FollowedRun(feed, _no_time, facts=_Until(feed, None), tell=events_of, take=self._took)
+        self._copies: list[FollowedRun] = [self._reader.fork(feed, _no_time)]
         self.loaded = False
 
     def __len__(self) -> int:
@@ -155,12 +156,12 @@ class Past:
             if self._reader.seq - self._copies[-1].seq >= self._apart:
                 self._copies.append(self._reader.fork(self._feed, _no_time))
 
-    def at(self, place: int) -> WatchedRun:
+    def at(self, place: int) -> FollowedRun:
         """The run after the fact at a place."""
         seq, now = self._seqs[place - 1], self._times[place - 1]
         nearest = self._copies[bisect_right(self._copies, seq, key=lambda copy: copy.seq) - 1]
         run = nearest.fork(_Until(self._feed, seq), lambda: now)
-        run.catch_up(float("inf"))
+        run.catch_up()
         run.alive = run.state is not None and run.state.engine_since is not None
         return run
 
@@ -180,25 +181,13 @@ class Past:
         found = bisect_right(self._events, place)
         return self._events[found] if found < len(self._events) else len(self)
 
-    def took(self, seq: int, at: float, *, is_event: bool) -> None:
-        """Called for each fact that is read."""
-        self._seqs.append(seq)
+    def _took(self, step: Step) -> None:
+        at, count = step.fact.at, self._reader.event_count
+        self._seqs.append(self._reader.seq)
         self._times.append(max(at, self._times[-1] if self._times else at))
-        if is_event:
+        if count > self._events_read:
             self._events.append(len(self._seqs))
-
-
-class _Reader(WatchedRun):
-    """Reads all facts, and notes where and when each of them is."""
-
-    def __init__(self, feed: Feed, past: Past) -> None:
-        super().__init__(feed, _no_time, facts=_Until(feed, None))
-        self._past = past
-
-    def _take(self, step: Step) -> None:
-        count = self._event_count
-        super()._take(step)
-        self._past.took(self.seq, step.fact.at, is_event=self._event_count > count)
+        self._events_read = count
 
 
 class _Until:

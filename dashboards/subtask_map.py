@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dashboards.run_follower import FollowedRun
 from dashboards.text.formats import counted
 from dashboards.text.incident_text import ends_text
 from dashboards.text.safe import safe
+from fleet.read.follow import FollowedRun
 from fleet.read.question_view import Approval, Needed, QuestionView
 from fleet.read.run import RunSnapshot
 from fleet.read.run_view import RunStatus

@@ -28,9 +28,9 @@ from fleet.app.fleet import Fleet, Measures
 from fleet.cli.verbosity import show_note
 from fleet.errors import FleetError
 from fleet.ports.agents import CallGauges
+from fleet.read.follow import Step
 from fleet.read.run import RunSnapshot
-from fleet.read.run_reader import Step
-from fleet.runs.follow import RunsFollower, free_bytes
+from fleet.runs.counted import CountedRuns, free_bytes
 from fleet.runs.run_folder import RunFolder, all_runs
 
 # ---- collector -------------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class Exporter:
 
     def __init__(self, folders: Callable[[], Iterable[RunFolder]], state_dir: Path) -> None:
         (self._tally, counted), self._state_dir = kept_metrics(state_dir), state_dir
-        self._runs = RunsFollower(
+        self._runs = CountedRuns(
             lambda: [folder for folder in folders() if not was_counted(folder, counted)],
             lambda before, fact, after: self._tally.take(Step(before, fact, after)),
         )

@@ -23,7 +23,7 @@ from fleet.core.base.output import parse_json
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import Follower
 from fleet.errors import FleetError
-from fleet.read.run_reader import ClosedIncident, EndedAttempt, Step
+from fleet.read.follow import ClosedIncident, EndedAttempt, Step
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 

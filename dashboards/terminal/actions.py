@@ -15,7 +15,6 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from dashboards.past import Replay
-from dashboards.run_follower import WatchedRun
 from dashboards.terminal.base_screen import BaseScreen, subtask_of
 from dashboards.terminal.lines import wrapped
 from dashboards.text.incident_text import question_lines
@@ -26,6 +25,7 @@ from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Drop, Revision, revision_between
 from fleet.core.policy.requests import Request
+from fleet.read.follow import FollowedRun
 from fleet.read.run import RunSnapshot
 
 # ---- dialogs ---------------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Actions(App[None]):
     """How to run this program."""
     shell_command: Sequence[str]
     program: Callable[[Sequence[str], Path | None], int]
-    watched: WatchedRun
+    watched: FollowedRun
     replay: Replay | None
     marked: frozenset[SubtaskId]
     """The subtasks that the next action is about, if there are any."""

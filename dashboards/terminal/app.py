@@ -14,7 +14,6 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from dashboards.past import Replay
-from dashboards.run_follower import FollowedRun, Library, OtherRuns, WatchedRun
 from dashboards.subtask_map import needs
 from dashboards.terminal.actions import SubtaskActions, TextDialog, text_width
 from dashboards.terminal.base_screen import BaseScreen
@@ -22,7 +21,9 @@ from dashboards.terminal.lines import DARK, DARK_16, LIGHT, LIGHT_16, LOOKS, PLA
 from dashboards.terminal.main_screen import OVERVIEW, RUNS, TITLES, MainScreen
 from dashboards.terminal.pages.landing_page import story_text
 from dashboards.terminal.subtask_screen import SubtaskScreen
+from dashboards.text.event_text import events_of
 from fleet.core.base.ids import SubtaskId
+from fleet.read.follow import FollowedRun, FollowedRuns, Library
 
 # ---- keys ------------------------------------------------------------------------------------------------------------
 # Every key, in one place: the help, the command palette and docs/terminal.md show these tables.
@@ -195,7 +196,7 @@ class FleetApp(SubtaskActions):
         self.theme = self._looks[light].theme.name
         self.replay = Replay(library.open(run), clock, speed) if speed is not None else None
         self.watched = self._watch(run)
-        self._others = OtherRuns(library, clock)
+        self._others = FollowedRuns(library, clock)
         self.marked = frozenset()
         self.in_need: Sequence[str] = ()
         """Other runs that need a person; none in a replay, which shows another time."""
@@ -204,9 +205,9 @@ class FleetApp(SubtaskActions):
 
     # ---- what is watched
 
-    def _watch(self, run: str) -> WatchedRun:
+    def _watch(self, run: str) -> FollowedRun:
         clock = self.replay.now if self.replay is not None else self.clock
-        return WatchedRun(self.library.open(run), clock, facts=self.replay)
+        return FollowedRun(self.library.open(run), clock, facts=self.replay, tell=events_of)
 
     def _rewatch(self, run: str) -> None:
         before, self.watched = self.watched, self._watch(run)

@@ -16,7 +16,6 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 from dashboards.past import Replay
-from dashboards.run_follower import WatchedRun
 from dashboards.subtask_map import Need, Span, age, marked, needs_at
 from dashboards.terminal.lines import Line, Page, PageOptions, Painted, bar, clipped, fit, joined, line_width
 from dashboards.terminal.listing import Listing
@@ -24,6 +23,7 @@ from dashboards.text.formats import figure_text, money, rate, sparkline
 from dashboards.text.safe import safe, safe_goal
 from fleet.core.base.ids import SubtaskId
 from fleet.read.figures import RunFigures
+from fleet.read.follow import FollowedRun
 from fleet.read.run import RunSnapshot
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class BaseScreen(Screen[None]):
     def keys(self, snapshot: RunSnapshot) -> Sequence[Button]:
         raise NotImplementedError
 
-    def page(self, run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
+    def page(self, run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
         raise NotImplementedError
 
     def has_news(self) -> bool:
@@ -272,7 +272,7 @@ CLOCKS_S = 10.0  # the time at work and the time since the start may differ so m
 
 
 def header_lines(
-    run: WatchedRun, snapshot: RunSnapshot, width: int, *, others: Sequence[str] = (), replay: Replay | None = None
+    run: FollowedRun, snapshot: RunSnapshot, width: int, *, others: Sequence[str] = (), replay: Replay | None = None
 ) -> list[Line]:
     """Four lines of at most `width` cells. `others` are the other runs that need a person. A replay has a bar."""
     note = "" if replay is None else str(replay)
@@ -327,7 +327,7 @@ def _first(snapshot: RunSnapshot, width: int, note: str) -> Line:
     return (*left, (" " * max(2, width - line_width(left) - line_width(right)), ""), *right)
 
 
-def _progress(run: WatchedRun, snapshot: RunSnapshot, width: int) -> Line:
+def _progress(run: FollowedRun, snapshot: RunSnapshot, width: int) -> Line:
     figures, left = snapshot.figures, snapshot.remaining
     landed, incidents = figures.landed, figures.recovered
     size = 24 if width >= 120 else 12 if width >= 100 else 6  # noqa: PLR2004 - sizes of terminals

@@ -15,10 +15,10 @@ from textual.strip import Strip
 from textual.theme import BUILTIN_THEMES, Theme
 from textual.widget import Widget
 
-from dashboards.run_follower import Event, WatchedRun
 from dashboards.subtask_map import Span
 from dashboards.text.formats import Started, clock_in, counted
 from fleet.read.agent_rows import AgentOrder
+from fleet.read.follow import Event, FollowedRun
 from fleet.read.run import RunSnapshot
 
 Line = tuple[Span, ...]
@@ -518,7 +518,7 @@ def event_line(run: Started, event: Event, *, more: bool = False) -> Line:
     return ((f"{clock_in(run, event.at)}  ", "dim"), (event.text, event.tone), *rest)
 
 
-def events_page(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
+def events_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
     """All events, the newest at the end."""
     events = list(run.events)
     if options.needle:

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from dashboards.run_follower import WatchedRun
 from dashboards.terminal.base_screen import END, BaseScreen, Button
 from dashboards.terminal.lines import Page, PageOptions, events_page
 from dashboards.terminal.listing import Listing
@@ -16,12 +15,13 @@ from dashboards.terminal.pages.landing_page import incidents_page, landing_page
 from dashboards.terminal.pages.overview_page import overview_page, runs_page
 from dashboards.terminal.pages.plan_page import plan_page
 from fleet.read.agent_rows import ORDERS, AgentOrder
+from fleet.read.follow import FollowedRun
 from fleet.read.run import RunSnapshot
 
 MOST_VISITED = 100  # pages that Backspace leads back to
 ROOMY = 100  # cells: from this width on the tabs have numbers
 RUNS, OVERVIEW, AGENTS, PLAN, LANDING, INCIDENTS, EVENTS, COST, NODES = range(9)
-PAGES: dict[int, Callable[[WatchedRun, RunSnapshot, PageOptions], Page]] = {
+PAGES: dict[int, Callable[[FollowedRun, RunSnapshot, PageOptions], Page]] = {
     OVERVIEW: overview_page,
     AGENTS: agents_page,
     PLAN: plan_page,
@@ -67,7 +67,7 @@ class MainScreen(BaseScreen):
 
     # ---- pages
 
-    def page(self, run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
+    def page(self, run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
         if self.number == RUNS:
             return runs_page(self.fleet.all_runs(), options)
         return PAGES[self.number](

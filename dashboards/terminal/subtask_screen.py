@@ -8,13 +8,13 @@ from typing import ClassVar
 from textual import work
 from textual.binding import Binding, BindingType
 
-from dashboards.run_follower import WatchedRun
 from dashboards.terminal.base_screen import END, BaseScreen, Button
 from dashboards.terminal.lines import Page, PageOptions, text_page
 from dashboards.terminal.pages.story_page import TranscriptTail, check_lines, planner_lines, story_lines
 from dashboards.terminal.patch import patch_page
 from dashboards.text.safe import safe
 from fleet.core.base.ids import Sha, SubtaskId
+from fleet.read.follow import FollowedRun
 from fleet.read.run import RunSnapshot
 from fleet.read.subtask_view import AttemptView
 
@@ -74,7 +74,7 @@ class SubtaskScreen(BaseScreen):
 
     # ---- pages
 
-    def page(self, run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
+    def page(self, run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
         attempt = self._attempt(snapshot)
         if self.number == CONVERSATION:
             return self._conversation_page(run, snapshot)
@@ -86,7 +86,7 @@ class SubtaskScreen(BaseScreen):
         lines = planner_lines(snapshot) if self.is_planner else story_lines(run, snapshot, self.subtask)
         return text_page(lines)
 
-    def _conversation_page(self, run: WatchedRun, snapshot: RunSnapshot) -> Page:
+    def _conversation_page(self, run: FollowedRun, snapshot: RunSnapshot) -> Page:
         number = self._attempt_number(snapshot)
         if self._conversation is None or self._conversation[0] != number:
             self._conversation = number, TranscriptTail(run.feed.transcript(self.subtask, number))
@@ -96,7 +96,7 @@ class SubtaskScreen(BaseScreen):
     def has_news(self) -> bool:
         return self.number == CONVERSATION and self._conversation is not None and self._conversation[1].catch_up()
 
-    def _diff_page(self, run: WatchedRun, attempt: AttemptView | None, options: PageOptions) -> Page:
+    def _diff_page(self, run: FollowedRun, attempt: AttemptView | None, options: PageOptions) -> Page:
         if attempt is None or attempt.commit is None:
             return text_page((), empty="No commit yet.")
         if self._patch is None or self._patch[0] != attempt.commit:
@@ -110,7 +110,7 @@ class SubtaskScreen(BaseScreen):
         return self._diff[1]
 
     @work(exclusive=True, group="patch")
-    async def _read_patch(self, run: WatchedRun, base: Sha, commit: Sha) -> None:
+    async def _read_patch(self, run: FollowedRun, base: Sha, commit: Sha) -> None:
         patch = await run.feed.diff(base, commit)
         self._patch = commit, MISSING if patch is None else patch
         self.refresh_view()

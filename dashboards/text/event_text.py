@@ -15,8 +15,11 @@ from fleet.core.facts.failures import how
 from fleet.core.plans.parameters import is_flat
 from fleet.core.plans.plan import PLANNER
 from fleet.core.policy.budget import outage_text
+from fleet.read.follow import Event
 
 if TYPE_CHECKING:
+    from fleet.core.base.ids import SubtaskId
+    from fleet.read.follow import Step
     from fleet.read.question_view import QuestionLine
     from fleet.read.run import RunSnapshot
 
@@ -426,3 +429,51 @@ def _text(value: object) -> str:
 
 def _message_lines(text: str) -> Iterator[str]:
     yield from (f"     {line}" for line in safe_block(text, lines=LINES).splitlines())
+
+
+# ---- events ----------------------------------------------------------------------------------------------------------
+
+
+def events_of(step: Step, number: int) -> list[Event]:
+    """The events of a fact, each a line; the first one has this number."""
+    fact = step.fact
+    about = getattr(fact, "subtask", None) or getattr(fact, "about", None)
+    lines = (event_text(step.run, fact) or "").splitlines()
+    return [
+        Event(
+            step.at,
+            line,
+            _tone(fact, line),
+            about,
+            f"e{number + place}:{about if step.has_subtask(about) else ''}",
+            place > 0 or _is_routine(fact),
+            _members(fact),
+            0 if place else len(lines) - 1,
+        )
+        for place, line in enumerate(lines)
+    ]
+
+
+def _members(fact: f.Fact) -> tuple[SubtaskId, ...]:
+    """The subtasks that a batch landed or sent back."""
+    if not isinstance(fact, f.BatchTested):
+        return ()
+    return (*(each.subtask for each in fact.landed), *(each.subtask for each in fact.ejected))
+
+
+def _is_routine(fact: f.Fact) -> bool:
+    return isinstance(fact, f.AttemptCommitted) or (isinstance(fact, f.AttemptStarted) and fact.strategy == "first")
+
+
+def _tone(fact: f.Fact, line: str) -> str:
+    match fact:
+        case f.AttemptFailed() | f.PlannerFailed() | f.PublishFailed() | f.EngineStopped():
+            return "bad"
+        case f.BatchTested():
+            return "good" if fact.landed and line.startswith("landed") else "bad"
+        case f.RunEnded():
+            return "good" if fact.ending == "landed" else "bad"
+        case f.QuestionAsked():
+            return "attention"
+        case _:
+            return "attention" if line.startswith("QUESTION") else ""

@@ -1,6 +1,6 @@
 """The runs as all pages see them: each journal is read once, however many browsers look at it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -9,63 +9,32 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from dashboards.past import Past
-from dashboards.run_follower import FollowedRun, Library, WatchedRun
 from dashboards.subtask_map import needs
+from dashboards.text.event_text import events_of
 from dashboards.web.access import note_bug
 from fleet.core.base.ids import Sha
-from fleet.errors import FleetError
+from fleet.read.follow import FollowedRun, FollowedRuns, Library
 
-LATEST = 30  # runs on the board; older ones have their pages all the same
 DIFFS = 32  # that are kept
 PASTS = 4  # runs whose replays are kept
 SLICE_S = 0.05  # of reading, before a request may be answered
 
 
-class FollowedRuns:
+class WebRuns(FollowedRuns):
     """Runs of a state directory. Those with a page of their own also keep their events."""
 
     def __init__(self, library: Library, clock: Callable[[], float]) -> None:
-        self.clock = clock
-        self._library = library
-        self._runs: dict[str, FollowedRun | None] = {}
-        """None for a run that can't be read."""
-        self._turn = 0
+        super().__init__(library, clock, note_bug=note_bug)
         self._diffs: dict[tuple[str, str, str], str] = {}
         self._pasts: dict[str, Past] = {}
 
-    def latest(self) -> Sequence[FollowedRun]:
-        """The latest runs that can be read, the latest first."""
-        found = (self._follow(name) for name in self._library.names()[:LATEST])
-        return [run for run in found if run is not None]
-
-    def watched(self, name: str) -> WatchedRun | None:
+    def watched(self, name: str) -> FollowedRun | None:
         """A run with its events; None if there is none with this name that can be read."""
-        run = self._runs.get(name)
-        if isinstance(run, WatchedRun):
-            return run
-        if name not in self._library.names():
-            return None
-        try:
-            opened = WatchedRun(self._library.open(name), self.clock)
-        except FleetError:
-            return None
-        if run is not None:
-            run.feed.close()
-        self._runs[name] = opened
-        return opened
+        return self.told(name, events_of)
 
-    def look(self, seconds: float) -> set[str]:
-        """Read what is new for about so long, in turn; return the runs about which there is something new."""
-        self.latest()
-        until, names, changed = perf_counter() + seconds, list(self._runs), set[str]()
-        for _ in names:
-            name = names[self._turn % len(names)]
-            self._turn += 1
-            if self._read(name, max(0.0, until - perf_counter())):
-                changed.add(name)
-            if perf_counter() >= until:
-                break
-        return changed
+    def _forget(self, name: str) -> None:
+        self._pasts.pop(name, None)
+        super()._forget(name)
 
     async def load(self, run: FollowedRun, seconds: float) -> None:
         """Read a run to its end, if that takes no longer than so long."""
@@ -103,31 +72,6 @@ class FollowedRuns:
                 del self._diffs[next(iter(self._diffs))]
         return self._diffs[key]
 
-    def _follow(self, name: str) -> FollowedRun | None:
-        if name not in self._runs:
-            try:
-                self._runs[name] = FollowedRun(self._library.open(name), self.clock)
-            except FleetError:
-                self._runs[name] = None
-        return self._runs[name]
-
-    def _read(self, name: str, seconds: float) -> bool:
-        run = self._runs[name]
-        if run is None:
-            return False
-        try:
-            was_alive = run.alive
-            run.look()
-            return run.catch_up(seconds) or run.alive != was_alive
-        except FleetError:
-            pass
-        except Exception as bug:  # noqa: BLE001 - one run that can't be followed takes no other with it
-            note_bug(bug)
-        run.feed.close()
-        self._runs[name] = None
-        self._pasts.pop(name, None)
-        return True
-
 
 # ---- page ------------------------------------------------------------------------------------------------------------
 # What a page is made of, and what all pages know.
@@ -152,7 +96,7 @@ class Shown:
 class Reader:
     """What pages are made from, for one reader."""
 
-    runs: FollowedRuns
+    runs: WebRuns
     templates: Environment
     may_decide: bool
     query: Mapping[str, str]
@@ -188,7 +132,7 @@ PAST_S = 1.0  # a longer journal is read further each time that a page of its pa
 NUMBER = 9  # digits
 
 
-async def opened(reader: Reader, name: str) -> WatchedRun:
+async def opened(reader: Reader, name: str) -> FollowedRun:
     """The run with a name, as far as it can be read at once. Raises `NoSuchPageError`."""
     run = reader.runs.watched(name)
     if run is None:
@@ -197,7 +141,7 @@ async def opened(reader: Reader, name: str) -> WatchedRun:
     return run
 
 
-async def opened_then(reader: Reader, name: str) -> tuple[Reader, WatchedRun]:
+async def opened_then(reader: Reader, name: str) -> tuple[Reader, FollowedRun]:
     """The run at the fact `at` of the query, and a reader whose links stay there and who decides nothing."""
     run = await opened(reader, name)
     if "at" not in reader.query:
@@ -209,7 +153,7 @@ async def opened_then(reader: Reader, name: str) -> tuple[Reader, WatchedRun]:
     return replace(reader, at=at, may_decide=False), past.at(at)
 
 
-async def read_past(reader: Reader, run: WatchedRun) -> Past:
+async def read_past(reader: Reader, run: FollowedRun) -> Past:
     past = reader.runs.past(run)
     await reader.runs.read_past(past, PAST_S)
     return past

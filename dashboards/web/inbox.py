@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from dashboards.run_follower import FollowedRun, WatchedRun
 from dashboards.subtask_map import Need, needs_at
 from dashboards.web.followed import Reader, Shown, repository_name
 from fleet.core.base.ids import QuestionId, SubtaskId
@@ -17,6 +16,7 @@ from fleet.core.plans.plan import Plan, Subtask
 from fleet.core.plans.revision import Drop, Revision, revision_between
 from fleet.core.policy.requests import REQUEST, Request
 from fleet.read.figures import RunFigures
+from fleet.read.follow import FollowedRun
 from fleet.read.question_view import QuestionView
 from fleet.read.run import RunSnapshot
 
@@ -177,7 +177,7 @@ class Comments(BaseModel):
     text: str = Field(default="", max_length=LONGEST_COMMENT)
 
 
-def decide(run: WatchedRun, snapshot: RunSnapshot, kind: str, given: Mapping[str, Any], by: str) -> str | None:
+def decide(run: FollowedRun, snapshot: RunSnapshot, kind: str, given: Mapping[str, Any], by: str) -> str | None:
     """Make a request of what a browser sent, and send it; return what is wrong with it."""
     if kind == "resume":
         return "the run is running already" if run.alive else run.feed.resume()
@@ -199,7 +199,7 @@ def decide(run: WatchedRun, snapshot: RunSnapshot, kind: str, given: Mapping[str
     return _send(run, snapshot, request)
 
 
-def comment(run: WatchedRun, snapshot: RunSnapshot, subtask: SubtaskId, given: Any, by: str) -> str | None:
+def comment(run: FollowedRun, snapshot: RunSnapshot, subtask: SubtaskId, given: Any, by: str) -> str | None:
     """Send comments on lines: to the attempt under way, or with another one; return what is wrong with them."""
     try:
         sent = Comments.model_validate(given)
@@ -221,21 +221,21 @@ def comment(run: WatchedRun, snapshot: RunSnapshot, subtask: SubtaskId, given: A
     return _send(run, snapshot, f.InstructionGiven(at=run.clock(), subtask=subtask, text=said, by=by))
 
 
-def _send(run: WatchedRun, snapshot: RunSnapshot, request: Request) -> str | None:
+def _send(run: FollowedRun, snapshot: RunSnapshot, request: Request) -> str | None:
     problem = snapshot.problem_of(request)
     if problem is None:
         run.feed.ask(request)
     return problem
 
 
-def _drop(run: WatchedRun, snapshot: RunSnapshot, subtask: SubtaskId, why: str, by: str) -> str | None:
+def _drop(run: FollowedRun, snapshot: RunSnapshot, subtask: SubtaskId, why: str, by: str) -> str | None:
     if not why.strip():
         return "give a reason: it is recorded in the plan"
     revision = Revision(assessment=f"dropped by {by}: {why.strip()}", drop=(Drop(id=subtask, why=why.strip()),))
     return _send(run, snapshot, f.PlanRevised(at=run.clock(), call=None, by=by, revision=revision))
 
 
-def _edit(run: WatchedRun, snapshot: RunSnapshot, text: str, version: object, by: str) -> str | None:
+def _edit(run: FollowedRun, snapshot: RunSnapshot, text: str, version: object, by: str) -> str | None:
     if str(version) != str(snapshot.plan.version):
         return f"the plan is at version {snapshot.plan.version} now, not {version}; your text is based on an older one"
     with TemporaryDirectory(prefix="fleet-plan-") as folder:
@@ -252,7 +252,7 @@ def _edit(run: WatchedRun, snapshot: RunSnapshot, text: str, version: object, by
     return _send(run, snapshot, f.PlanRevised(at=run.clock(), call=None, by=by, revision=revision))
 
 
-def plan_text(run: WatchedRun, snapshot: RunSnapshot) -> str:
+def plan_text(run: FollowedRun, snapshot: RunSnapshot) -> str:
     """The plan as its file."""
     with TemporaryDirectory(prefix="fleet-plan-") as folder:
         path = Path(folder) / "plan.toml"

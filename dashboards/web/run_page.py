@@ -15,7 +15,6 @@ from markupsafe import Markup
 
 from dashboards.charts import DRAWN, plan_graph, wave_graph
 from dashboards.past import Past
-from dashboards.run_follower import WatchedRun
 from dashboards.text.event_text import transcript_lines
 from dashboards.text.formats import figure_text
 from dashboards.text.plan_review import estimate_rows
@@ -33,6 +32,7 @@ from dashboards.web.inbox import items_of
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
 from fleet.core.facts.facts import CheckRun
+from fleet.read.follow import FollowedRun
 from fleet.read.plan_graph import State
 from fleet.read.report_data import PlanNode
 from fleet.read.run import RunSnapshot
@@ -72,7 +72,7 @@ async def run_page(reader: Reader, name: str) -> Shown:
     return Shown(f"{name}: {snapshot.word}", dict(run_parts(reader, run, snapshot)))
 
 
-def numbers_of(run: WatchedRun, snapshot: RunSnapshot) -> dict[str, object]:
+def numbers_of(run: FollowedRun, snapshot: RunSnapshot) -> dict[str, object]:
     """What the figures of a run are drawn from."""
     view, shown = snapshot.status, snapshot.shown("web")
     return {
@@ -84,7 +84,7 @@ def numbers_of(run: WatchedRun, snapshot: RunSnapshot) -> dict[str, object]:
     }
 
 
-def run_parts(reader: Reader, run: WatchedRun, snapshot: RunSnapshot) -> Iterator[tuple[str, Markup]]:
+def run_parts(reader: Reader, run: FollowedRun, snapshot: RunSnapshot) -> Iterator[tuple[str, Markup]]:
     """The parts of the page, also of a run as it was."""
     name, now, view = run.feed.run, snapshot.now, snapshot.status
     head = {"view": view, "figures": snapshot.figures, "repository": repository_name(run), "loaded": run.loaded}
@@ -117,14 +117,14 @@ def _is_wide(snapshot: RunSnapshot) -> bool:
     return snapshot.figures.subtasks > DRAWN and not snapshot.has_areas
 
 
-def _wave_counts(run: WatchedRun, snapshot: RunSnapshot) -> list[Counter[str]]:
+def _wave_counts(run: FollowedRun, snapshot: RunSnapshot) -> list[Counter[str]]:
     """How many subtasks of each wave have each tone, without a look at any of them."""
     order, sets = run.derive("sets", snapshot.plan, snapshot.wave_sets), snapshot.state_sets
     tones = {tone: reduce(or_, (sets[name] for name in names)) for tone, names in TONE_OF_STATES.items()}
     return [Counter({tone: (wave & chosen).bit_count() for tone, chosen in tones.items()}) for wave in order]
 
 
-def graph_part(reader: Reader, run: WatchedRun, snapshot: RunSnapshot) -> Markup:
+def graph_part(reader: Reader, run: FollowedRun, snapshot: RunSnapshot) -> Markup:
     """The plan as a graph; nothing where no subtask needs another."""
     if _is_wide(snapshot):
         return reader.part("graph", graph=wave_graph(_wave_counts(run, snapshot)), run=run.feed.run)
@@ -136,7 +136,7 @@ def graph_part(reader: Reader, run: WatchedRun, snapshot: RunSnapshot) -> Markup
     return reader.part("graph", graph=picture, run=name)
 
 
-def _map(reader: Reader, run: WatchedRun, snapshot: RunSnapshot) -> Markup:
+def _map(reader: Reader, run: FollowedRun, snapshot: RunSnapshot) -> Markup:
     counts, name, total = _ordered(snapshot.status.subtasks), run.feed.run, snapshot.figures.subtasks
     if total > MOST_CELLS:
         small = snapshot.subtask_map(MOST_SIGNS)
@@ -266,7 +266,7 @@ def _attempt(attempts: Sequence[AttemptView], number: str) -> AttemptView | None
     return chosen[0] if chosen else attempts[-1] if attempts else None
 
 
-def _conversation(run: WatchedRun, id_: str, attempt: AttemptView | None) -> Sequence[str]:
+def _conversation(run: FollowedRun, id_: str, attempt: AttemptView | None) -> Sequence[str]:
     if attempt is None:
         return ()
     entries = []
@@ -289,7 +289,7 @@ def _tail(path: Path) -> str:
         return ""
 
 
-def _checks(run: WatchedRun, attempt: AttemptView | None) -> list[tuple[CheckRun, str]]:
+def _checks(run: FollowedRun, attempt: AttemptView | None) -> list[tuple[CheckRun, str]]:
     """Each check with its output: its log, or the end of the output where no log was kept."""
     checks = attempt.checks if attempt is not None else ()
     return [(check, (_beginning(run.feed.log(check.log)) if check.log else "") or check.output) for check in checks]
@@ -303,7 +303,7 @@ def _beginning(path: Path) -> str:
         return ""
 
 
-async def _diff(reader: Reader, run: WatchedRun, attempt: AttemptView | None, common: Mapping[str, object]) -> Markup:
+async def _diff(reader: Reader, run: FollowedRun, attempt: AttemptView | None, common: Mapping[str, object]) -> Markup:
     if attempt is None or attempt.commit is None:
         return reader.part("diff", files=[], left_out=0, why="No commit yet.", **common)
     patch = await reader.runs.diff(run, attempt.base, attempt.commit)

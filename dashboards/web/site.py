@@ -19,7 +19,6 @@ from markupsafe import Markup
 from dashboards.address import Address, AllowedHosts
 from dashboards.rendering import SHARED, environment
 from dashboards.report.drawing import page as report_page
-from dashboards.run_follower import Library, WatchedRun
 from dashboards.web import inbox
 from dashboards.web.access import (
     HEADERS,
@@ -34,12 +33,13 @@ from dashboards.web.access import (
     note_bug,
     refusal,
 )
-from dashboards.web.followed import FollowedRuns, NoSuchPageError, Reader, Shown, opened
+from dashboards.web.followed import NoSuchPageError, Reader, Shown, WebRuns, opened
 from dashboards.web.inbox import board_page, inbox_page
 from dashboards.web.run_page import graph_part, replay_page, run_page, subtask_page, subtasks_page
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
 from fleet.errors import FleetError
+from fleet.read.follow import FollowedRun, Library
 from fleet.read.report_data import report_data
 from fleet.read.run import RunSnapshot
 
@@ -53,7 +53,7 @@ ENTER = (
     '<!doctype html><meta http-equiv="refresh" content="0;url={page}"><title>fleet</title><a href="{page}">Continue</a>'
 )
 """A page, and not a redirect: where a page elsewhere held the link, a browser would redirect without the new cookie."""
-Change = Callable[[WatchedRun, RunSnapshot, str], str | None]
+Change = Callable[[FollowedRun, RunSnapshot, str], str | None]
 """Sends a request to a run, or returns what is wrong with it."""
 Scrape = Callable[[str], tuple[bytes, str]]
 """The metrics in the format that an Accept header asks for, and its content type. It reads journals, and blocks."""
@@ -84,7 +84,7 @@ class Site:
     ) -> None:
         self._access, self._user, self._read_only, self._scrape = access, user, read_only, scrape
         self.guard = Guard(access, hosts, "fleet")
-        self._runs = FollowedRuns(library, clock)
+        self._runs = WebRuns(library, clock)
         self.live = Live(self._runs)
         self._templates = environment(HERE / "templates")
         self._one_report = anyio.CapacityLimiter(1)
@@ -389,7 +389,7 @@ class OpenPage:
 class Live:
     """The pages that are open."""
 
-    def __init__(self, runs: FollowedRuns) -> None:
+    def __init__(self, runs: WebRuns) -> None:
         self._runs = runs
         self._pages: dict[str, OpenPage] = {}
         self._drawn = anyio.Event()

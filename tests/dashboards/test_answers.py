@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboards.report.drawing import markdown
-from dashboards.run_follower import WatchedRun
 from dashboards.terminal.lines import PageOptions
 from dashboards.terminal.pages.landing_page import landing_page
 from dashboards.text import event_text
-from dashboards.text.event_text import transcript_lines
+from dashboards.text.event_text import events_of, transcript_lines
 from dashboards.text.formats import count, duration, money
 from dashboards.text.summary import summary_lines
 from dashboards.text.tables import runs_lines, status_lines, subtask_lines
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.read.base_view import dump_view
+from fleet.read.follow import FollowedRun
 from fleet.read.report_data import report_data
 from fleet.read.run import RunSnapshot, just_after, status_view
 from fleet.read.subtask_view import subtask_view
@@ -65,7 +65,7 @@ def test_commits_that_were_not_tested_by_themselves_are_counted_in_every_view_of
     story.is_published()
     data = report_data(story.facts, story.now, alive=False)
     assert data is not None
-    watched = WatchedRun(MemoryFeed(story.facts, alive=True), lambda: story.now)
+    watched = FollowedRun(MemoryFeed(story.facts, alive=True), lambda: story.now, tell=events_of)
     page = landing_page(watched, RunSnapshot(story.state, story.now, alive=True), PageOptions())
     places = {
         "status": "\n".join(status_lines(status_view(story.state, story.now, alive=True))),

@@ -3,10 +3,11 @@
 import pytest
 
 from dashboards.past import Past
-from dashboards.run_follower import WatchedRun
+from dashboards.text.event_text import events_of
 from fleet.core.history.evolve import SLICE, evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.state.state import RunState
+from fleet.read.follow import FollowedRun
 from tests.dashboards.feeds import MemoryFeed
 from tests.fleet.core.story import Story, plan_of
 
@@ -50,7 +51,7 @@ def test_every_moment_is_what_was_then_forwards_and_backwards() -> None:
 
 def test_events_and_figures_are_those_of_then(feed: MemoryFeed) -> None:
     made = read(feed)
-    whole = WatchedRun(feed, lambda: 0.0)
+    whole = FollowedRun(feed, lambda: 0.0, tell=events_of)
     whole.catch_up(1.0)
     assert [event.text for event in made.at(len(made)).events] == [event.text for event in whole.events]
     half = made.at(len(made) // 2)

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import pytest
 
 from dashboards.past import LONGEST_GAP_S, Replay
-from dashboards.run_follower import WatchedRun
+from dashboards.text.event_text import events_of
 from fleet.core.facts import facts as f
 from fleet.core.facts.facts import Fact
+from fleet.read.follow import FollowedRun
 from tests.dashboards.feeds import MemoryFeed
 from tests.fleet.core.pretend import started
 
@@ -83,7 +84,7 @@ def test_speed_changes_what_comes_not_what_was(replay: Replay, clock: Hands) -> 
 
 def test_after_going_back_facts_are_played_again(replay: Replay, clock: Hands) -> None:
     clock.now += 2
-    watched = WatchedRun(MemoryFeed([]), replay.now, facts=replay)
+    watched = FollowedRun(MemoryFeed([]), replay.now, facts=replay, tell=events_of)
     watched.catch_up(1)
     assert watched._follower.seq == 3
     replay.jump(-3.5)

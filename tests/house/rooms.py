@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.features.nodes.cluster": ("fleet.engine.internal_errors", "fleet.features.nodes"),
     "fleet.features.traces": EVERYTHING,
     "fleet.ports": ("fleet.core",),
-    "fleet.read": ("fleet.core",),
+    "fleet.read": ("fleet.core", "fleet.errors"),
     "fleet.runs": ("fleet.core", "fleet.errors"),
     "agents": ("agents", "fleet.core", "fleet.ports"),
     "agents.acp": (
@@ -101,7 +101,6 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "dashboards.report": ("dashboards.charts", "dashboards.rendering", "dashboards.text", "fleet.core", "fleet.read"),
     "dashboards.terminal": (
         "dashboards.past",
-        "dashboards.run_follower",
         "dashboards.subtask_map",
         "dashboards.terminal",
         "dashboards.text",
@@ -109,7 +108,6 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
         "fleet.read",
     ),
     "dashboards.terminal.pages": (
-        "dashboards.run_follower",
         "dashboards.subtask_map",
         "dashboards.terminal",
         "dashboards.text",
@@ -122,7 +120,6 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
         "dashboards.past",
         "dashboards.rendering",
         "dashboards.report",
-        "dashboards.run_follower",
         "dashboards.subtask_map",
         "dashboards.text",
         "fleet.core",

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from dashboards.run_follower import WatchedRun
 from dashboards.subtask_map import Span, age, marked, model_name
 from dashboards.terminal.lines import (
     BLANK,
@@ -18,6 +17,7 @@ from dashboards.terminal.lines import (
 from dashboards.text.formats import activity_of, count, money
 from dashboards.text.safe import safe
 from fleet.read.agent_rows import AgentRow, NodeStatus, NodeUseView
+from fleet.read.follow import FollowedRun
 from fleet.read.run import RunSnapshot
 
 COLUMNS = (
@@ -50,7 +50,7 @@ def _words(row: AgentRow) -> Sequence[str]:
     return row.subtask, row.doing, row.model, row.phase, row.worker, row.node
 
 
-def agents_page(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
+def agents_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
     del run
     rows = agents(snapshot, options)
     return table_page(
@@ -129,7 +129,7 @@ MARKS: dict[NodeStatus, Span] = {
 NONE = "No nodes: `fleet nodes add NAME` lets a machine of [nodes.NAME] join."
 
 
-def nodes_page(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
+def nodes_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
     del run
     views = [
         view

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from operator import itemgetter
 
-from dashboards.run_follower import WatchedRun
 from dashboards.subtask_map import model_name
 from dashboards.terminal.lines import (
     BLANK,
@@ -24,6 +23,7 @@ from dashboards.text.safe import safe
 from dashboards.text.summary import ROLES
 from fleet.core.base.usage import Spend
 from fleet.read.costs import Amounts, CostBook, CostlySubtask, CostView
+from fleet.read.follow import FollowedRun
 from fleet.read.run import RunSnapshot
 
 COLUMNS = (
@@ -39,7 +39,7 @@ COLUMNS = (
 MOST = 10  # subtasks
 
 
-def cost_page(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
+def cost_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
     width, book = options.width, run.derive("costs", snapshot.figures.run, CostBook)
     costs = snapshot.costs(book, most=MOST)
     roles = [(ROLES[role], amounts) for role, amounts in costs.roles.items()]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from dashboards.run_follower import WatchedRun
 from dashboards.subtask_map import Span, age
 from dashboards.terminal.lines import (
     BLANK,
@@ -20,6 +19,7 @@ from dashboards.terminal.lines import (
 from dashboards.text.formats import clock_in, counted, rate, untested
 from dashboards.text.incident_text import STRATEGIES, outcome, story_lines
 from dashboards.text.safe import safe
+from fleet.read.follow import FollowedRun
 from fleet.read.incident_view import IncidentRow, RateCounts
 from fleet.read.queue import OpenBatch, PastBatch, QueueEntry, ResultBranch
 from fleet.read.run import RunSnapshot
@@ -27,7 +27,7 @@ from fleet.read.run import RunSnapshot
 NAMES = 6
 
 
-def landing_page(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
+def landing_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
     queue = snapshot.queue
     rows: list[tuple[str, Line]] = [("", _summary(snapshot.result)), BLANK]
     rows.append(("", heading(f"TESTING {len(queue.testing)}", "merged onto the tip of the branch, all checks")))
@@ -115,7 +115,7 @@ COLUMNS = (
 )
 
 
-def incidents_page(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
+def incidents_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
     del run
     incidents = [
         incident

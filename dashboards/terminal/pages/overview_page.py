@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from pathlib import PurePath
 
-from dashboards.run_follower import Event, FollowedRun, WatchedRun
 from dashboards.subtask_map import MARKS, Span, age, marked, needs_at
 from dashboards.terminal.lines import (
     BLANK,
@@ -28,6 +27,7 @@ from dashboards.terminal.pages.agents_page import agent_cells, agent_key, agents
 from dashboards.text.formats import count, counted, money
 from dashboards.text.safe import safe, safe_goal
 from dashboards.text.summary import next_commands, total_lines
+from fleet.read.follow import Event, FollowedRun
 from fleet.read.plan_graph import SubtaskMap
 from fleet.read.queue import MergeQueue
 from fleet.read.run import RunSnapshot
@@ -37,7 +37,7 @@ LEAST = 3  # agents, and events
 WIDE = 150  # cells: from this width on, agents and events are side by side
 
 
-def overview_page(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
+def overview_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
     rows: list[tuple[str, Line]] = []
     needed, ending = needs_at(run, snapshot), snapshot.ending
     for need in needed[: max(1, options.height // 6)]:
@@ -61,7 +61,7 @@ def overview_page(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) 
 
 
 def _side_by_side(
-    run: WatchedRun, snapshot: RunSnapshot, options: PageOptions, height: int, events: Sequence[Event]
+    run: FollowedRun, snapshot: RunSnapshot, options: PageOptions, height: int, events: Sequence[Event]
 ) -> Rows:
     """On a wide screen: agents at the left, events at the right."""
     height, width = max(2 * LEAST, height), options.width * 3 // 5
@@ -75,7 +75,7 @@ def _side_by_side(
     ]
 
 
-def _agents(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions, most: int, width: int) -> Rows:
+def _agents(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions, most: int, width: int) -> Rows:
     busy, figures = agents(snapshot, options), snapshot.figures
     more = f"{len(busy) - most} more rows: press 2" if len(busy) > most else ""
     title = ("", heading(f"AGENTS {figures.working} of {figures.workers}", more))
@@ -86,7 +86,7 @@ def _agents(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions, most: 
     return [title, ("", table_head(columns, width)), *rows]
 
 
-def _idle(run: WatchedRun, snapshot: RunSnapshot) -> str:
+def _idle(run: FollowedRun, snapshot: RunSnapshot) -> str:
     """Why no agent is at work, and what to do about it."""
     if snapshot.ending is not None:
         return "The run has ended."

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
-from dashboards.run_follower import WatchedRun
 from dashboards.subtask_map import Span, marked
 from dashboards.terminal.lines import (
     BLANK,
@@ -21,6 +20,7 @@ from dashboards.terminal.lines import (
 from dashboards.text.formats import clock_in, counted
 from dashboards.text.safe import safe
 from fleet.core.plans.plan import Subtask
+from fleet.read.follow import FollowedRun
 from fleet.read.plan_graph import Node, PlanVersion, Standing, Waiting
 from fleet.read.run import RunSnapshot
 
@@ -56,7 +56,7 @@ def drawn(nodes: Iterable[Node]) -> Iterator[Drawn]:
         indents += [deeper] * bool(node.depth)
 
 
-def plan_page(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
+def plan_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
     rows = run.derive("graph", snapshot.plan, lambda: list(drawn(snapshot.graph())))
     if options.needle:
         rows = [row for row in rows if _is_wanted(snapshot, row.node.spec, options.needle)]
@@ -95,7 +95,7 @@ def _cells(row: Drawn, standing: Standing, held: Waiting) -> Sequence[Span]:
     )
 
 
-def _versions(run: WatchedRun, snapshot: RunSnapshot, options: PageOptions) -> Page | None:
+def _versions(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page | None:
     """The versions of the plan, the latest first; an opened one shows its whole reason."""
     versions = run.derive("versions", snapshot.versions_key, snapshot.versions)
     if not versions:

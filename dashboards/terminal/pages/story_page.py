@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from dashboards.run_follower import WatchedRun
 from dashboards.subtask_map import marked
 from dashboards.terminal.lines import Line, Page, event_line, heading, text_page
 from dashboards.text.event_text import transcript_lines
@@ -14,13 +13,14 @@ from dashboards.text.tables import subtask_lines
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
 from fleet.core.facts.facts import CheckRun
+from fleet.read.follow import FollowedRun
 from fleet.read.run import RunSnapshot
 
 LOG_BYTES = 400_000
 LOG_LINES = 400
 
 
-def story_lines(run: WatchedRun, snapshot: RunSnapshot, id_: SubtaskId) -> list[Line]:
+def story_lines(run: FollowedRun, snapshot: RunSnapshot, id_: SubtaskId) -> list[Line]:
     """The subtask, every attempt with its checks, its incidents, and its events."""
     view, question = snapshot.subtask(id_), snapshot.question_about(id_)
     lines: list[Line] = [(marked(view.status),)]
@@ -51,7 +51,7 @@ def _tone(line: str) -> str:
     return {"FAILED": "bad", "failure": "bad", "passed": "good", "FLAKY": "bold"}.get(first, "")
 
 
-def check_lines(run: WatchedRun, checks: Sequence[CheckRun]) -> list[Line]:
+def check_lines(run: FollowedRun, checks: Sequence[CheckRun]) -> list[Line]:
     """Each check with its output: its log, or the end of the output where no log was kept."""
     lines: list[Line] = []
     for check in checks:

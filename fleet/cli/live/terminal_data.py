@@ -16,13 +16,11 @@ from fleet.app.input_files import dump_plan, load_plan
 from fleet.cli.common import configuration_of, send_requests
 from fleet.cli.live.engine import Background
 from fleet.config.environment import current
-from fleet.core.base.ids import RunId, Sha, is_slug
-from fleet.core.facts.facts import Fact
+from fleet.core.base.ids import Sha, is_slug
 from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
 from fleet.errors import FleetError
-from fleet.runs.journal import Journal
-from fleet.runs.run_folder import RunFolder, all_runs, find_run
+from fleet.runs.run_folder import JournalFeed, RunFolder, all_runs, find_run
 from worktrees.leases.gc import stored_copy, stored_diff
 
 MakeFleet = Callable[[RunFolder], Fleet]
@@ -34,40 +32,19 @@ def read_only(folder: RunFolder) -> Fleet:
     raise FleetError(f"{folder.run} is open read-only")
 
 
-class FolderFeed:
-    """One run on disk."""
+class FolderFeed(JournalFeed):
+    """One run on disk, with its files and its inbox."""
 
     def __init__(
         self, state_dir: Path, folder: RunFolder, fleet: MakeFleet, background: Background | None = None
     ) -> None:
-        self._state_dir, self._folder, self._fleet = state_dir, folder, fleet
+        super().__init__(folder)
+        self._state_dir, self._fleet = state_dir, fleet
         self._background = background or Background(folder)
-        self._journal = Journal(folder.journal)
-        self.closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._journal.close()
-        self.closed = True
-
-    @property
-    def run(self) -> RunId:
-        return self._folder.run
 
     @property
     def alive(self) -> bool:
         return self._folder.alive or self._background.at_work
-
-    def facts(self, after: int, limit: int) -> Sequence[tuple[int, Fact]]:
-        return self._journal.facts(after, limit)
-
-    def changed(self) -> bool:
-        return self._journal.changed()
 
     def ask(self, request: Request) -> None:
         send_requests(self._folder, request)  # through another connection: `changed` ignores changes by this one

@@ -11,7 +11,6 @@ import typer
 
 from dashboards.address import parse_address
 from dashboards.past import Replay
-from dashboards.run_follower import FactFeed
 from dashboards.text.event_text import event_lines
 from dashboards.text.summary import summary_lines
 from dashboards.text.tables import status_lines
@@ -19,15 +18,14 @@ from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName
 from fleet.cli.live.display import Plain, has_full_screen, open_full_screen
 from fleet.cli.live.pages import access_of, scrape_of
-from fleet.cli.live.terminal_data import FolderFeed, FolderLibrary, library_of, read_only
+from fleet.cli.live.terminal_data import FolderLibrary, library_of
 from fleet.cli.verbosity import show_note
 from fleet.config import environment
-from fleet.core.facts.facts import Fact
-from fleet.core.history.evolve import Follower
 from fleet.errors import UsageError
 from fleet.read.base_view import WebView
-from fleet.read.run import RunSnapshot, just_after
-from fleet.runs.run_folder import RunFolder
+from fleet.read.follow import RunFollower, Step
+from fleet.read.run import RunSnapshot
+from fleet.runs.run_folder import JournalFeed, RunFolder
 
 TICK_S = 0.25
 
@@ -67,33 +65,28 @@ def watch(
 
 async def _print_events(folder: RunFolder, *, speed: float | None, as_json: bool) -> None:
     """Print all facts, and new ones as they come, until the run ends or no engine runs it."""
-    with FolderFeed(folder.path.parent.parent, folder, read_only) as feed:
-        await _print_feed(feed if speed is None else Replay(feed, time.time, speed), as_json=as_json)
-
-
-async def _print_feed(feed: FactFeed, *, as_json: bool) -> None:
-    printed = _print_json if as_json else _print_event
-    follower = Follower(lambda _, fact, after: printed(fact, just_after(after)))
-    while True:
-        alive = feed.alive  # before reading, so that everything written until then is printed
-        follower.catch_up(feed)
-        sys.stdout.flush()
-        state = follower.state
-        if not alive or (state is not None and state.ended and not isinstance(feed, Replay)):
-            break
-        await anyio.sleep(TICK_S)
-    if state is not None and not as_json:
-        run = RunSnapshot(state, time.time(), alive=False)
-        closing = summary_lines(run) if run.ending is not None else status_lines(run.status)
+    with JournalFeed(folder) as feed:
+        replay = Replay(feed, time.time, speed) if speed is not None else None
+        run = RunFollower(replay or feed, time.time, take=_print_json if as_json else _print_event)
+        while True:
+            run.look()  # before reading, so that everything written until then is printed
+            run.catch_up()
+            sys.stdout.flush()
+            if not run.alive or (replay is None and run.is_over):
+                break
+            await anyio.sleep(TICK_S)
+    if run.state is not None and not as_json:
+        snapshot = RunSnapshot(run.state, time.time(), alive=False)
+        closing = summary_lines(snapshot) if snapshot.ending is not None else status_lines(snapshot.status)
         common.show(["", *closing])
 
 
-def _print_json(fact: Fact, _: RunSnapshot) -> None:
-    sys.stdout.write(fact.model_dump_json() + "\n")
+def _print_json(step: Step) -> None:
+    sys.stdout.write(step.fact.model_dump_json() + "\n")
 
 
-def _print_event(fact: Fact, run: RunSnapshot) -> None:
-    common.show(event_lines(run, fact))
+def _print_event(step: Step) -> None:
+    common.show(event_lines(step.run, step.fact))
 
 
 # ---- web -------------------------------------------------------------------------------------------------------------

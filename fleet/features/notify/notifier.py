@@ -22,15 +22,14 @@ import typer
 from fleet.cli.common import send_requests
 from fleet.config.environment import current
 from fleet.core.facts.facts import WarningNoted
-from fleet.core.history.evolve import Follower
 from fleet.errors import FleetError, first_error
 from fleet.features.notify.causes import Cause, causes
 from fleet.features.notify.courier import courier_of, routes_of
 from fleet.features.notify.outbox import Outbox, sending
 from fleet.features.notify.settings import Notify
+from fleet.read.follow import RunFollower
 from fleet.read.run import RunSnapshot
-from fleet.runs.journal import Journal
-from fleet.runs.run_folder import RunFolder
+from fleet.runs.run_folder import JournalFeed, RunFolder
 
 if TYPE_CHECKING:
     from fleet.app.fleet import Fleet
@@ -49,46 +48,42 @@ async def send_notifications(
     with sending(folder.path) as is_ours:
         if not is_ours:
             return
-        with Outbox(folder.path) as outbox, Journal(folder.journal) as journal:
+        with Outbox(folder.path) as outbox, JournalFeed(folder) as feed:
             courier = courier_of(notify, environ, folder.run, outbox, lambda text: note_given_up(folder, text))
-            watched, again, due, began = _Watched(folder, journal), 0.0, tuple[Cause, ...](), time.time()
+            watched, again, due, began = _Watched(feed, time.time), 0.0, tuple[Cause, ...](), time.time()
             while True:
                 now = time.time()
-                if watched.look() or now >= again:
+                if watched.has_news() or now >= again:
                     due = watched.causes(now, notify.incident_minutes * 60)
                     again = now + IDLE_S
                 is_all_sent = await courier.deliver(due, now)
                 if once and not courier.has_due(due, now):
                     return
-                if is_all_sent and not watched.alive and (watched.is_over or now > began + START_S):
+                has_begun = watched.was_alive or watched.is_over or now > began + START_S  # else it may still start
+                if is_all_sent and not watched.alive and has_begun:
                     return
                 await anyio.sleep(0 if once else POLL_S)
 
 
-class _Watched:
+class _Watched(RunFollower):
     """A run as its notifier sees it."""
 
-    def __init__(self, folder: RunFolder, journal: Journal) -> None:
-        self._folder, self._journal, self._follower = folder, journal, Follower()
-        self.alive = self._was_alive = False
+    was_alive = False
 
-    def look(self) -> bool:
+    def has_news(self) -> bool:
         """Whether anything changed. An engine that stops or starts while it is read does not look dead."""
-        before, alive = self.alive, self._folder.alive
-        has_news = self._follower.catch_up(self._journal)
-        self.alive = alive or self._folder.alive
-        self._was_alive |= self.alive
+        before = self.alive
+        self.look()
+        alive = self.alive
+        has_news = self.catch_up()
+        self.look()
+        self.alive |= alive
+        self.was_alive |= self.alive
         return has_news or self.alive != before
 
-    @property
-    def is_over(self) -> bool:
-        """Whether an engine worked on it, for all that can be seen: one that has not begun yet may still start."""
-        state = self._follower.state
-        return self._was_alive or (state is not None and state.ended)
-
     def causes(self, now: float, incident_s: float) -> tuple[Cause, ...]:
-        state = self._follower.state
-        return causes(RunSnapshot(state, now, self.alive), incident_s=incident_s) if state is not None else ()
+        run = self.state
+        return causes(RunSnapshot(run, now, self.alive), incident_s=incident_s) if run is not None else ()
 
 
 def note_given_up(folder: RunFolder, text: str) -> None:

@@ -57,10 +57,9 @@ from fleet.features.serve_acp.shown import (
 )
 from fleet.features.serve_acp.slash_commands import by, parsed
 from fleet.ports.worktrees import EffectError
+from fleet.read.follow import RunFollower, Step
 from fleet.read.run import RunSnapshot, just_after
-from fleet.read.run_reader import RunReader, Step
-from fleet.runs.journal import Journal
-from fleet.runs.run_folder import FirstFact, RunFolder, git_folder, root_of, runs_by_start
+from fleet.runs.run_folder import FirstFact, JournalFeed, RunFolder, git_folder, root_of, runs_by_start
 
 # ---- turn ------------------------------------------------------------------------------------------------------------
 # One turn of an editor's session: a run followed until it ends, or until only another prompt can continue it.
@@ -90,13 +89,14 @@ class Turn:
 
     async def follow(self) -> None:
         """Show what happens, ask what a person has to decide, and say how it ended."""
-        reader = RunReader(self._note)
-        with Journal(self.folder.journal) as journal:
+        with JournalFeed(self.folder) as feed:
+            follower = RunFollower(feed, time.time, take=self._note)
             async with anyio.create_task_group() as tasks:
                 while self._closing is None:
-                    reader.read(journal, lambda: False)
-                    run = reader.snapshot_at(time.time(), alive=self.folder.alive)
-                    if not reader.loaded or run is None:
+                    follower.look()
+                    follower.catch_up(0)
+                    run = follower.snapshot
+                    if not follower.loaded or run is None:
                         await anyio.lowlevel.checkpoint()
                         continue
                     await self._show(run)
@@ -105,8 +105,9 @@ class Turn:
                     await self._ask_next(run, tasks)
                     await anyio.sleep(POLL_S)
                 tasks.cancel_scope.cancel()
-            reader.read(journal, lambda: True)
-        if (run := reader.snapshot_at(time.time(), alive=self.folder.alive)) is not None:
+            follower.catch_up()
+            follower.look()
+        if (run := follower.snapshot) is not None:
             await self._show(run)
             await self.say(self._closing or ending_text(run))
 

@@ -24,12 +24,11 @@ from fleet.core.policy.requests import waiting_for_approval
 from fleet.errors import UsageError
 from fleet.features.serve_mcp import arguments as a
 from fleet.read.base_view import View, dump_view
+from fleet.read.follow import RunFollower
 from fleet.read.plan_views import RunPlanView
 from fleet.read.question_view import RequestView, review_view
 from fleet.read.run import RunSnapshot, just_after
-from fleet.read.run_reader import RunReader
-from fleet.runs.journal import Journal
-from fleet.runs.run_folder import RunFolder, git_folder, runs_by_start
+from fleet.runs.run_folder import JournalFeed, RunFolder, git_folder, runs_by_start
 
 POLL_S = 0.2
 Data = dict[str, Any]
@@ -120,15 +119,15 @@ class Desk:
     async def wait(self, given: a.Wait) -> Data:
         """Follow the journal until there is something to do, or the time is over."""
         folder = await to_thread.run_sync(self._find, given.run)
-        with anyio.move_on_after(given.seconds), Journal(folder.journal) as journal:
-            reader = RunReader()
+        with anyio.move_on_after(given.seconds), JournalFeed(folder) as feed:
+            follower = RunFollower(feed, time.time)
             while True:
-                reader.read(journal, lambda: False)  # slice by slice: other calls are answered meanwhile
-                if not reader.loaded:
+                follower.look()
+                follower.catch_up(0)  # slice by slice: other calls are answered meanwhile
+                if not follower.loaded:
                     await anyio.lowlevel.checkpoint()
                     continue
-                run = reader.snapshot_at(time.time(), alive=folder.alive)
-                if run is not None and _has_news(run, given):
+                if (run := follower.snapshot) is not None and _has_news(run, given):
                     break
                 await anyio.sleep(POLL_S)
         return await self.status(a.OfRun(run=folder.run))

@@ -17,8 +17,8 @@ from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.state.state import RunState
 from fleet.ports.agents import CallGauges, RemainingQuota
+from fleet.read.follow import Step
 from fleet.read.run import RunSnapshot
-from fleet.read.run_reader import Step
 from fleet.read.run_view import RunStatus
 from tests.fleet.core.pretend import Pretend
 from tests.fleet.core.story import Story, connected, plan_of

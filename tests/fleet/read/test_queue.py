@@ -1,8 +1,9 @@
 """The merge queue: what waits and is tested, and what batches came to."""
 
-from dashboards.run_follower import WatchedRun
+from dashboards.text.event_text import events_of
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
+from fleet.read.follow import FollowedRun
 from fleet.read.queue import PastBatch, merge_queue, past_batch, result_branch
 from tests.dashboards.feeds import MemoryFeed
 from tests.fleet.core.story import Story, plan_of
@@ -36,7 +37,7 @@ def test_a_past_batch_knows_its_members_and_what_became_of_them() -> None:
 def test_a_follower_keeps_the_batches_that_were_tested() -> None:
     story = Story(plan=plan_of("a", "b", "c"))
     story.landed("a", "b", "c")
-    watched = WatchedRun(MemoryFeed(story.facts), lambda: story.now)
+    watched = FollowedRun(MemoryFeed(story.facts), lambda: story.now, tell=events_of)
     watched.catch_up(10)
     assert all(isinstance(batch, PastBatch) for batch in watched.batches)
     assert {id_ for batch in watched.batches for id_ in batch.landed} == {"a", "b", "c"}

@@ -6,7 +6,6 @@ import pytest
 from rich.cells import cell_len
 
 from dashboards.past import Replay
-from dashboards.run_follower import WatchedRun
 from dashboards.terminal.base_screen import header_lines
 from dashboards.terminal.lines import Line, Page, PageOptions, bar, events_page, fit, matches
 from dashboards.terminal.pages.agents_page import agents_page, nodes_page
@@ -16,9 +15,11 @@ from dashboards.terminal.pages.overview_page import overview_page, runs_page
 from dashboards.terminal.pages.plan_page import drawn as drawn_graph
 from dashboards.terminal.pages.plan_page import plan_page
 from dashboards.terminal.pages.story_page import check_lines, planner_lines, story_lines
+from dashboards.text.event_text import events_of
 from dashboards.text.formats import sparkline
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
+from fleet.read.follow import FollowedRun
 from fleet.read.plan_graph import graph
 from fleet.read.run import RunSnapshot
 from tests.dashboards.feeds import MemoryFeed
@@ -27,7 +28,7 @@ from tests.dashboards.stories import nodes_story
 from tests.fleet.core.pretend import started
 from tests.fleet.core.story import Story, plan_of
 
-PAGES: dict[str, Callable[[WatchedRun, RunSnapshot, PageOptions], Page]] = {
+PAGES: dict[str, Callable[[FollowedRun, RunSnapshot, PageOptions], Page]] = {
     "overview": overview_page,
     "agents": agents_page,
     "plan": plan_page,
@@ -41,8 +42,8 @@ PAGES: dict[str, Callable[[WatchedRun, RunSnapshot, PageOptions], Page]] = {
 SIZES = (40, 80, 120, 200)
 
 
-def watch(facts: list[f.Fact], *, now: float = 60.0, alive: bool = True) -> tuple[WatchedRun, RunSnapshot]:
-    watched = WatchedRun(MemoryFeed(facts, alive=alive), lambda: now)
+def watch(facts: list[f.Fact], *, now: float = 60.0, alive: bool = True) -> tuple[FollowedRun, RunSnapshot]:
+    watched = FollowedRun(MemoryFeed(facts, alive=alive), lambda: now, tell=events_of)
     watched.look()
     watched.catch_up(10)
     snapshot = watched.snapshot
@@ -130,7 +131,7 @@ def test_pages_that_were_drawn_all_along_are_those_of_a_fresh_start() -> None:
     story.landed("docs", "login")
     for facts in (story.facts, [fact for _, fact in hostile_story()]):
         feed = MemoryFeed([])
-        kept = WatchedRun(feed, lambda: 60.0)
+        kept = FollowedRun(feed, lambda: 60.0, tell=events_of)
         kept.look()
         for end in range(1, len(facts) + 1):
             feed.recorded = facts[:end]

@@ -1,4 +1,4 @@
-"""Follows the journals of all runs for metrics: each new fact is counted once, with the state before and after it.
+"""Counts the facts of all runs for metrics: each new one once, with the state before and after it.
 
 A journal is opened only if its files have changed, so a thousand ended runs cost a thousand `stat` calls.
 """
@@ -39,7 +39,7 @@ class EndedRun:
 
 
 @dataclass(slots=True)
-class FollowedRun:
+class CountedRun:
     """One run, as far as its journal was read."""
 
     folder: RunFolder
@@ -57,7 +57,7 @@ class FollowedRun:
 
 
 @dataclass(slots=True)
-class RunsFollower:
+class CountedRuns:
     """The runs that `folders` lists, kept up to date by `refresh`."""
 
     folders: Callable[[], Iterable[RunFolder]]
@@ -65,16 +65,16 @@ class RunsFollower:
     clock: Callable[[], float] = time.time
     lag_s: float = 0.0
     """The age of the latest fact when it was read."""
-    _runs: dict[Path, FollowedRun] = field(default_factory=dict)
+    _runs: dict[Path, CountedRun] = field(default_factory=dict)
 
     def refresh(self) -> None:
         """Read the new facts of all journals. A run whose folder was removed is dropped."""
         folders = {folder.path: folder for folder in self.folders()}
         self._runs = {path: run for path, run in self._runs.items() if path in folders}
         for path, folder in folders.items():
-            self._read(self._runs.setdefault(path, FollowedRun(folder)))
+            self._read(self._runs.setdefault(path, CountedRun(folder)))
 
-    def _read(self, run: FollowedRun) -> None:
+    def _read(self, run: CountedRun) -> None:
         """Count the new facts of a run. An ended run that was reopened is read from the beginning."""
         stamps = _stamps(run.folder.journal)
         if stamps == run.stamps:

@@ -6,7 +6,7 @@ import pytest
 
 from fleet.core.facts import facts as f
 from fleet.core.state.state import RunState
-from fleet.runs.follow import RunsFollower
+from fleet.runs.counted import CountedRuns
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, all_runs
 from tests.fleet.core.story import Story, plan_of
@@ -39,11 +39,11 @@ def seen() -> Seen:
 
 
 @pytest.fixture
-def runs(tmp_path: Path, seen: Seen) -> RunsFollower:
-    return RunsFollower(lambda: all_runs(tmp_path), seen.take, clock=lambda: 100.0)
+def runs(tmp_path: Path, seen: Seen) -> CountedRuns:
+    return CountedRuns(lambda: all_runs(tmp_path), seen.take, clock=lambda: 100.0)
 
 
-def test_new_facts_are_seen_once_in_their_order(tmp_path: Path, runs: RunsFollower, seen: Seen) -> None:
+def test_new_facts_are_seen_once_in_their_order(tmp_path: Path, runs: CountedRuns, seen: Seen) -> None:
     story = Story(plan=plan_of("api"))
     write(tmp_path, "a", story.facts)
     runs.refresh()
@@ -57,7 +57,7 @@ def test_new_facts_are_seen_once_in_their_order(tmp_path: Path, runs: RunsFollow
     assert runs.lag_s == 100.0
 
 
-def test_an_ended_run_that_is_reopened_continues_where_it_was(tmp_path: Path, runs: RunsFollower, seen: Seen) -> None:
+def test_an_ended_run_that_is_reopened_continues_where_it_was(tmp_path: Path, runs: CountedRuns, seen: Seen) -> None:
     story = Story(plan=plan_of("api"))
     story.happens(f.CancelRequested(at=0, by="ada"))
     write(tmp_path, "a", story.facts)
@@ -73,7 +73,7 @@ def test_an_ended_run_that_is_reopened_continues_where_it_was(tmp_path: Path, ru
     assert (state.run, alive) == ("r", False)
 
 
-def test_a_run_that_is_gone_is_forgotten_and_stays_counted(tmp_path: Path, runs: RunsFollower, seen: Seen) -> None:
+def test_a_run_that_is_gone_is_forgotten_and_stays_counted(tmp_path: Path, runs: CountedRuns, seen: Seen) -> None:
     folder = write(tmp_path, "a", Story(plan=plan_of("api")).facts)
     runs.refresh()
     count = len(seen.kinds)
@@ -83,7 +83,7 @@ def test_a_run_that_is_gone_is_forgotten_and_stays_counted(tmp_path: Path, runs:
     assert len(seen.kinds) == count
 
 
-def test_a_damaged_journal_hides_no_other(tmp_path: Path, runs: RunsFollower) -> None:
+def test_a_damaged_journal_hides_no_other(tmp_path: Path, runs: CountedRuns) -> None:
     bad = write(tmp_path, "a", Story(plan=plan_of("api")).facts)
     bad.journal.write_bytes(b"this is not a database at all" * 200)
     write(tmp_path, "b", Story(plan=plan_of("api")).facts)
