@@ -3,7 +3,7 @@
 The contents, their order and their texts are the same in both: `blocks.html` and `blocks.md` have the same macros.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -30,9 +30,10 @@ from dashboards.text.incident_text import (
 from dashboards.text.plan_review import estimate_rows
 from dashboards.text.safe import safe, safe_block
 from fleet.core.base.ids import SubtaskId
+from fleet.core.facts.facts import Fact
 from fleet.core.plans.limits import Reviewing
 from fleet.read.question_view import InstructionView
-from fleet.read.report_data import OpenSubtask, Point, ReportData, Talk
+from fleet.read.report_data import OpenSubtask, Point, ReportData, Talk, report_data
 from fleet.read.run_view import RunStatus
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -77,6 +78,12 @@ def page(data: ReportData, *, back: str = "") -> str:
     style = (SHARED / "style.css").read_text(encoding="utf-8")
     parts = {"style": Markup(style), "policy": POLICY, "back": back}  # noqa: S704 - ours
     return _drawn(_templates(), "report.html", data, SECTIONS, title=f"Run {data.run}", lead=_lead(data), **parts)
+
+
+def run_page(facts: Iterable[Fact], now: float, *, alive: bool, back: str) -> str | None:
+    """The page for a server; None for a run that has not started."""
+    data = report_data(facts, now, alive=alive)
+    return page(data, back=back) if data is not None else None
 
 
 def markdown(data: ReportData) -> str:

@@ -1,6 +1,6 @@
 """The runs as all pages see them: each journal is read once, however many browsers look at it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -100,6 +100,8 @@ class Reader:
     templates: Environment
     may_decide: bool
     query: Mapping[str, str]
+    pages: Sequence[str] = ()
+    """What features add to the pages of a run."""
     at: int | None = None
     """The place of the fact at which a run is shown; None: as it is now."""
 

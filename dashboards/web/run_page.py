@@ -87,7 +87,13 @@ def numbers_of(run: FollowedRun, snapshot: RunSnapshot) -> dict[str, object]:
 def run_parts(reader: Reader, run: FollowedRun, snapshot: RunSnapshot) -> Iterator[tuple[str, Markup]]:
     """The parts of the page, also of a run as it was."""
     name, now, view = run.feed.run, snapshot.now, snapshot.status
-    head = {"view": view, "figures": snapshot.figures, "repository": repository_name(run), "loaded": run.loaded}
+    head = {
+        "view": view,
+        "figures": snapshot.figures,
+        "repository": repository_name(run),
+        "loaded": run.loaded,
+        "pages": reader.pages,
+    }
     yield "head", reader.part("run_head", **head)
     yield "needs", reader.part("needs", items=items_of(run), with_run=False, empty="")
     yield "numbers", reader.part("numbers", **numbers_of(run, snapshot))

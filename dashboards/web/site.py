@@ -4,10 +4,11 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, quote, urlsplit
 from zlib import crc32
 
@@ -18,7 +19,6 @@ from markupsafe import Markup
 
 from dashboards.address import Address, AllowedHosts
 from dashboards.rendering import SHARED, environment
-from dashboards.report.drawing import page as report_page
 from dashboards.web import inbox
 from dashboards.web.access import (
     HEADERS,
@@ -39,8 +39,9 @@ from dashboards.web.run_page import graph_part, replay_page, run_page, subtask_p
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
 from fleet.errors import FleetError
+from fleet.features.parts import load_part
+from fleet.features.table import FEATURES
 from fleet.read.follow import FollowedRun, Library
-from fleet.read.report_data import report_data
 from fleet.read.run import RunSnapshot
 
 LARGEST_BODY = 4 * 1024 * 1024  # a plan of 10,000 subtasks fits
@@ -57,6 +58,8 @@ Change = Callable[[FollowedRun, RunSnapshot, str], str | None]
 """Sends a request to a run, or returns what is wrong with it."""
 Scrape = Callable[[str], tuple[bytes, str]]
 """The metrics in the format that an Accept header asks for, and its content type. It reads journals, and blocks."""
+RunPage = Callable[..., str | None]
+"""A page of a run that a feature adds: see `Feature.pages`. It may take seconds."""
 Page = Callable[[Reader, Mapping[str, str]], Awaitable[Shown]]
 PAGES: Mapping[str, Page] = {
     "/": lambda reader, _: board_page(reader),
@@ -81,7 +84,9 @@ class Site:
         *,
         read_only: bool,
         scrape: Scrape | None = None,
+        pages: Mapping[str, RunPage] | None = None,
     ) -> None:
+        self._pages = pages if pages is not None else feature_pages()
         self._access, self._user, self._read_only, self._scrape = access, user, read_only, scrape
         self.guard = Guard(access, hosts, "fleet")
         self._runs = WebRuns(library, clock)
@@ -97,7 +102,8 @@ class Site:
         app.router.add_get("/live", self._stream)
         app.router.add_get(METRICS, self._metrics)
         app.router.add_get("/static/{name}", self._static)
-        app.router.add_get("/runs/{run}/report", self._report)
+        for name, draw in self._pages.items():
+            app.router.add_get(f"/runs/{{run}}/{name}", partial(self._feature_page, draw))
         app.router.add_get("/runs/{run}/plan", self._plan)
         app.router.add_get("/access", self._access_page)
         app.router.add_get("/{path:.*}", self._missing)
@@ -157,7 +163,7 @@ class Site:
         path, content_type = STATIC[request.match_info["name"]]
         return web.Response(body=path.read_bytes(), content_type=content_type, charset="utf-8")
 
-    async def _report(self, request: web.Request) -> web.Response:
+    async def _feature_page(self, draw: RunPage, request: web.Request) -> web.Response:
         run = self._runs.watched(request.match_info["run"])
         if run is None:
             return self._not_found(request, "There is no such run.")
@@ -167,11 +173,7 @@ class Site:
             after = more[-1][0]
             await anyio.lowlevel.checkpoint()
         now, alive, back = self._runs.clock(), run.feed.alive, f"/runs/{quote(run.feed.run, safe='')}"
-
-        def drawn() -> str | None:
-            data = report_data(iter(facts), now, alive=alive)
-            return report_page(data, back=back) if data is not None else None
-
+        drawn = partial(draw, iter(facts), now, alive=alive, back=back)
         text = await to_thread.run_sync(drawn, limiter=self._one_report)  # seconds for a wide run
         if text is None:
             return self._not_found(request, "The run is empty: it was stopped before it started.")
@@ -254,7 +256,7 @@ class Site:
 
     def _reader(self, request: web.Request, query: Mapping[str, str]) -> Reader:
         may_decide = request[SESSION].role == "decide" and not self._read_only
-        return Reader(self._runs, self._templates, may_decide, dict(query))
+        return Reader(self._runs, self._templates, may_decide, dict(query), pages=tuple(self._pages))
 
     def _html(self, request: web.Request, shown: Shown, status: int = 200) -> web.Response:
         reader = self._reader(request, request.query)
@@ -264,6 +266,15 @@ class Site:
             live=request.path_qs if shown.is_live and status == 200 else "", mark=MARK,  # noqa: PLR2004 - OK
         )  # fmt: skip
         return web.Response(text=text, content_type="text/html", status=status)
+
+
+def feature_pages() -> dict[str, RunPage]:
+    """What features add to the pages of a run, by the last step of its address. Loaded at the first one."""
+
+    def lazily(place: str) -> RunPage:
+        return lambda *arguments, **options: cast("str | None", load_part(place)(*arguments, **options))
+
+    return {name: lazily(place) for feature in FEATURES.values() for name, place in feature.pages.items()}
 
 
 def _match(path: str) -> tuple[Page, dict[str, str]] | None:
@@ -324,12 +335,17 @@ async def serving(
     hosts: Collection[str] = (),
     read_only: bool = False,
     scrape: Scrape | None = None,
+    pages: Mapping[str, RunPage] | None = None,
 ) -> AsyncIterator[WebServer]:
     """Serve the pages, and metrics if there is a `scrape`, while the block lasts; port 0 chooses a free one.
 
+    `pages` are those that features add to each run, unless it says otherwise.
+
     Raises `FleetError`.
     """
-    site = Site(library, access, AllowedHosts(address, hosts), clock, user, read_only=read_only, scrape=scrape)
+    site = Site(
+        library, access, AllowedHosts(address, hosts), clock, user, read_only=read_only, scrape=scrape, pages=pages
+    )
     runner = web.AppRunner(site.app(), access_log=None, shutdown_timeout=STOP_S)
     await runner.setup()
     try:

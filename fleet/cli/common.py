@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from types import FrameType
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import anyio
 import typer
@@ -46,6 +46,9 @@ from fleet.runs.run_folder import (
     without_collections,
 )
 from worktrees.base.process import end_descendants
+
+if TYPE_CHECKING:
+    from fleet.read.report_data import ReportData
 
 Result = TypeVar("Result")
 AnyView = TypeVar("AnyView", bound=View)
@@ -447,6 +450,17 @@ def reading(folder: RunFolder, journal: Journal) -> Iterator[Iterator[tuple[int,
     total = journal.last
     with _shown(ReadingProgress(folder.run)) as show, without_collections():
         yield facts()
+
+
+def report_of(folder: RunFolder) -> "ReportData":
+    """The data of a run's report. Raises `FleetError` for a run without any fact."""
+    from fleet.read.report_data import report_data  # noqa: PLC0415 - only for reports
+
+    with Journal(folder.journal) as journal, reading(folder, journal) as facts:
+        data = report_data((fact for _, fact in facts), time.time(), alive=folder.alive)
+    if data is None:
+        raise FleetError(f"{folder.run} is empty: it was stopped before it started", hint="`fleet clean` removes it")
+    return data
 
 
 # ---- clock -----------------------------------------------------------------------------------------------------------

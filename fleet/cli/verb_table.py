@@ -13,7 +13,6 @@ KERNEL: dict[str, dict[str, Verb]] = {
     },
     "Look": {
         "watch": Verb("watch:watch", "run", "Watch a run, and act on it."),
-        "web": Verb("watch:web", "machine", "Show all runs in a browser, and decide there."),
         "runs": Verb("look:runs", "repository", "List the runs of a repository, the latest last."),
         "status": Verb("look:status", "run", "Show how a run is doing."),
         "show": Verb("look:show_subtask", "part", "Show a subtask, or the incidents of a run."),
@@ -27,9 +26,7 @@ KERNEL: dict[str, dict[str, Verb]] = {
         "tell": Verb("review:tell", "part", "Tell an agent what to do, while it works.", changes=True),
         "retry": Verb("review:retry", "part", "Retry a failed subtask, with your guidance.", changes=True),
     },
-    "Result": {
-        "report": Verb("result:report", "run", "Write the report of a run."),
-    },
+    "Result": {},
     "Plans and settings": {
         "plans": Verb("plans:plans", "repository", "Show, check, compare, draw, edit and save plans."),
         "config": Verb("configure:config", "repository", "Show the configuration and where each value comes from."),
@@ -46,6 +43,7 @@ KERNEL: dict[str, dict[str, Verb]] = {
 }
 
 ORDER = (
+    *("watch", "web", "runs", "status", "show", "logs", "diff"),
     *("plan", "run", "rehearse", "resume", "limits", "pause", "cancel"),
     *("merge", "tend", "pr", "report", "trace", "audit", "commits"),
     *("plans", "try", "init", "config", "explain-policy"),

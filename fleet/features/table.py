@@ -68,6 +68,15 @@ class Feature:
     """What it keeps of a run that is about to be deleted: a function of the run's folder and the state directory."""
     scrape: str = ""
     """What the pages in a browser answer at /metrics: a function of the state directory that returns a `Scrape`."""
+    shows: str = ""
+    """What shows a run in a browser while it is at work, with `--web`: a function of the run's folder."""
+    pages: Mapping[str, str] = field(default_factory=dict)
+    """What it adds to the pages of a run in a browser, by the last step of their addresses: a function of the run's
+    facts, the time, whether a process runs it (`alive`) and the address of the run (`back`) that returns HTML, or None
+    for a run that has not started."""
+    proposes: str = ""
+    """What writes sections of a run's report for a pull request, as Markdown: a function of a `ReportData`, the lines
+    at its head (`lead`), what to look at first (`first`) and the names of the sections (`parts`)."""
     findings: str = ""
     """What the doctor finds about it: a function of the fleet that returns an async iterator of `Finding`s. Of what is
     not configured there is none."""
@@ -210,6 +219,19 @@ FEATURES: dict[str, Feature] = {
         beside="dashboards.metrics.server:exporting_beside",
         keeps="dashboards.metrics.tally:keep_metrics",
         scrape="dashboards.metrics.server:scrape_of",
+    ),
+    "report": Feature(
+        verbs={"Result": {"report": Verb("dashboards.report.verbs:report", "run", "Write the report of a run.")}},
+        pages={"report": "dashboards.report.drawing:run_page"},
+        proposes="dashboards.report.drawing:proposal",
+    ),
+    "web": Feature(
+        verbs={
+            "Look": {
+                "web": Verb("dashboards.web.verbs:web", "machine", "Show all runs in a browser, and decide there.")
+            }
+        },
+        shows="dashboards.web.beside:start_pages",
     ),
     "traces": Feature(
         verbs={"Result": {"trace": Verb("traces.verbs:trace", "run", "Turn a run into a trace of OpenTelemetry.")}},

@@ -16,7 +16,7 @@ from dashboards.address import AllowedHosts, parse_address
 from dashboards.web import access, inbox
 from dashboards.web.access import Access, Session
 from dashboards.web.site import WebServer
-from fleet.cli.verbs.watch import web
+from dashboards.web.verbs import web
 from fleet.core.facts import facts as f
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.web.site import DECIDES, client, site, story

@@ -98,7 +98,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     ),
     "dashboards.text": ("fleet.core", "fleet.read"),
     "dashboards.metrics": EVERYTHING,
-    "dashboards.report": ("dashboards.charts", "dashboards.rendering", "dashboards.text", "fleet.core", "fleet.read"),
+    "dashboards.report": EVERYTHING,
     "dashboards.terminal": (
         "dashboards.past",
         "dashboards.subtask_map",
@@ -114,16 +114,5 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
         "fleet.core",
         "fleet.read",
     ),
-    "dashboards.web": (
-        "dashboards.address",
-        "dashboards.charts",
-        "dashboards.past",
-        "dashboards.rendering",
-        "dashboards.report",
-        "dashboards.subtask_map",
-        "dashboards.text",
-        "fleet.core",
-        "fleet.errors",
-        "fleet.read",
-    ),
+    "dashboards.web": EVERYTHING,
 }

@@ -21,7 +21,7 @@ TABLE = "fleet/features/table.py"
 PACKAGES = ("fleet", "agents", "worktrees", "dashboards")
 KEPT = (*PACKAGES, "tests", "scripts", "examples", "pyproject.toml", "config.toml")
 KERNEL = ("tests/fleet/core", "tests/fleet/engine", "tests/fleet/config", "tests/fleet/read")
-ELSEWHERE = {"metrics": "dashboards/metrics"}
+ELSEWHERE = {name: f"dashboards/{name}" for name in ("metrics", "report", "web")}
 """The folders of features that are not in `fleet/features`."""
 QUICK = "audit"
 """The feature that `make test` deletes."""
@@ -198,7 +198,7 @@ ASKED = "from agents.tools.registry import PLANNER_TOOLS; print(PLANNER_TOOLS['h
 SHOWN = """
 from dashboards.metrics.gauges import RunsSnapshot, samples
 from dashboards.metrics.tally import Tally
-from dashboards.run_follower import WatchedRun
+from fleet.read.follow import FollowedRun
 from dashboards.terminal.base_screen import header_lines
 from dashboards.text.tables import status_lines
 from dashboards.web.rendering import environment
@@ -209,7 +209,7 @@ from tests.dashboards.feeds import MemoryFeed
 from tests.fleet.core.story import Story, plan_of
 
 story = Story(plan=plan_of("api"))
-run = WatchedRun(MemoryFeed(story.facts), lambda: story.now)
+run = FollowedRun(MemoryFeed(story.facts), lambda: story.now)
 run.catch_up(9)
 it = RunSnapshot(story.state, story.now, alive=True)
 print(dump_view(it.status)["hello"])

@@ -54,7 +54,6 @@ PATCHES: dict[str, int] = {
     "tests/scripts/test_frame.py": 1,
     "tests/e2e/test_mcp.py": 1,  # a constant of the SDK
     "tests/fleet/cli/verbs/test_resume.py": 1,  # the engine behind two verbs
-    "tests/dashboards/web/test_pages.py": 1,  # a report that takes as long as the test wants
 }
 
 _UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import select
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
@@ -20,6 +17,8 @@ from fleet.core.base.ids import Sha, is_slug
 from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
 from fleet.errors import FleetError
+from fleet.features.parts import load_part
+from fleet.features.table import FEATURES
 from fleet.runs.run_folder import JournalFeed, RunFolder, all_runs, find_run
 from worktrees.leases.gc import stored_copy, stored_diff
 
@@ -129,31 +128,10 @@ def library_of(state_dir: Path, *, background: Background | None = None, run: st
     )
 
 
-# ---- pages beside a run ----------------------------------------------------------------------------------------------
-
-
-LOG = "pages.log"
-START_S = 30.0  # how long the pages, or the engine, may take to begin
-
-
 def start_pages(folder: RunFolder) -> None:
-    """Serve the pages while a run is at work, and print the link. A run does not stop because they can't be served."""
-    command = [sys.executable, "-P", "-m", "fleet.cli.live.pages", str(folder.path)]
-    try:
-        with (folder.path / LOG).open("wb") as log:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True, cwd="/"
-            )
-    except OSError as error:
-        typer.echo(f"{folder.run}: no pages: {error.strerror}", err=True)
-        return
-    link = ""
-    if process.stdout is not None:
-        with process.stdout as out:
-            if select.select([out], [], [], START_S)[0]:
-                link = out.readline().decode().strip()
-    if link:
-        typer.echo(f"{folder.run}: pages until the run stops, for one browser: {link}", err=True)
+    """Have a feature show a run in a browser while it is at work."""
+    places = [feature.shows for feature in FEATURES.values() if feature.shows]
+    if places:
+        load_part(places[0])(folder)
     else:
-        why = (folder.path / LOG).read_text(encoding="utf-8", errors="replace").strip()[-500:]
-        typer.echo(f"{folder.run}: no pages: {why or 'they did not start in time'}", err=True)
+        typer.echo(f"{folder.run}: no pages: fleet web is not part of this fleet", err=True)

@@ -1,15 +1,12 @@
 """The verb that watches a run: on the full screen, or as lines for screen readers, pipes and logs."""
 
-import signal
 import sys
 import time
-import webbrowser
 from typing import Annotated
 
 import anyio
 import typer
 
-from dashboards.address import parse_address
 from dashboards.past import Replay
 from dashboards.text.event_text import event_lines
 from dashboards.text.summary import summary_lines
@@ -17,12 +14,7 @@ from dashboards.text.tables import status_lines
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName
 from fleet.cli.live.display import Plain, has_full_screen, open_full_screen
-from fleet.cli.live.pages import access_of, scrape_of
-from fleet.cli.live.terminal_data import FolderLibrary, library_of
-from fleet.cli.verbosity import show_note
-from fleet.config import environment
 from fleet.errors import UsageError
-from fleet.read.base_view import WebView
 from fleet.read.follow import RunFollower, Step
 from fleet.read.run import RunSnapshot
 from fleet.runs.run_folder import JournalFeed, RunFolder
@@ -87,59 +79,3 @@ def _print_json(step: Step) -> None:
 
 def _print_event(step: Step) -> None:
     common.show(event_lines(step.run, step.fact))
-
-
-# ---- web -------------------------------------------------------------------------------------------------------------
-# The verb that serves the runs to a browser.
-
-
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-def web(
-    listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 chooses a free one.")
-    ] = "127.0.0.1:0",
-    host: Annotated[
-        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="Answer requests for this host name, too.")
-    ] = None,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open the link in a browser.")] = False,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Take no decisions, from anybody.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show all runs in a browser, and decide there.
-
-    Runs of this machine, live and ended: what waits for you, subtasks, conversations, diffs, answers. It prints a link
-    that signs one browser in. It listens on this machine only; for others, name an address, and put TLS in front of it.
-
-    \b
-    Examples:
-      fleet web --open
-      fleet web --read-only
-      fleet web --listen 0.0.0.0:8080 --allow-host fleet.example
-    """
-    from dashboards.web.site import serving  # noqa: PLC0415 - aiohttp and Jinja2 are slow to import
-
-    address, state_dir = parse_address(listen), common.state_dir()
-    access = access_of(state_dir)
-
-    async def serve(library: FolderLibrary) -> None:
-        user, hosts, scrape = environment.user(), host or (), scrape_of(state_dir)
-        pages = serving(library, access, address, time.time, user, hosts=hosts, read_only=read_only, scrape=scrape)
-        async with pages as server:
-            link = server.link("read" if read_only else "decide")
-            if as_json:
-                common.show_json(WebView(f"http://{server.address}/", link))
-                sys.stdout.flush()
-            else:
-                typer.echo(f"open {link}")
-            note = "" if address.is_loopback else "; without TLS in front of it, others can read along"
-            show_note(f"runs in {state_dir} at http://{server.address}/; Ctrl-C stops, and no run notices{note}")
-            if open_browser:
-                webbrowser.open(link)
-            with anyio.open_signal_receiver(*STOPS) as signals:
-                async for _ in signals:
-                    break
-
-    with library_of(state_dir) as library:
-        common.run_async(lambda: serve(library))

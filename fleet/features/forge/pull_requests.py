@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
-from dashboards.report.drawing import proposal
 from dashboards.text.formats import listed
 from dashboards.text.safe import safe
 from fleet.core.base.forges import ForgeKind
@@ -22,6 +22,8 @@ from fleet.errors import FleetError, UsageError
 from fleet.features.forge.forge import PREFIXES, Draft, Forge, Place, Pull, issue_reference, place_of_remote
 from fleet.features.forge.program import ForgeError, open_forge, redact
 from fleet.features.forge.pulls_view import Done, PullsView, PullView
+from fleet.features.parts import load_part
+from fleet.features.table import FEATURES, Feature
 from fleet.read.report_data import LandedSubtask, ReportData, report_data
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal
@@ -75,10 +77,19 @@ def pull_title(data: ReportData, issue: IssueSource | None, layer: Layer) -> str
 def pull_body(data: ReportData, issue: IssueSource | None, place: Place, layer: Layer) -> str:
     """The text between the marks, with them."""
     data = _of_layer(data, layer)
-    text = redact(proposal(data, lead=_lead(data, issue, layer), first=_first(data, layer), parts=PARTS))
+    lead, first = _lead(data, issue, layer), _first(data, layer)
+    text = redact(find_proposal()(data, lead=lead, first=first, parts=PARTS))
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]}\n\n… The rest is in the report: `fleet report {data.run}`."
     return "\n\n".join(filter(None, (BEGIN, _closing(data, issue, place, layer), text, END)))
+
+
+def find_proposal(features: Mapping[str, Feature] = FEATURES) -> Callable[..., str]:
+    """What writes parts of a run's report as Markdown, which is a feature of its own."""
+    for feature in features.values():
+        if feature.proposes:
+            return cast("Callable[..., str]", load_part(feature.proposes))
+    raise FleetError("fleet pr needs fleet report, which is not part of this fleet")
 
 
 def with_body(existing: str, body: str) -> str:

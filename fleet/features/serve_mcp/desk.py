@@ -15,7 +15,6 @@ from fleet.cli import common
 from fleet.cli.common import flags, limits_of
 from fleet.cli.live.engine import Background
 from fleet.cli.verbs.look import change_of
-from fleet.cli.verbs.result import report_of
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded
 from fleet.core.facts.facts import Paused, PlanApproved, QuestionAnswered
@@ -114,7 +113,7 @@ class Desk:
 
     async def report(self, given: a.OfRun) -> Data:
         folder = await to_thread.run_sync(self._find, given.run)
-        return dump_view(await to_thread.run_sync(report_of, folder))
+        return dump_view(await to_thread.run_sync(common.report_of, folder))
 
     async def wait(self, given: a.Wait) -> Data:
         """Follow the journal until there is something to do, or the time is over."""

@@ -11,7 +11,7 @@ import aiohttp
 
 from dashboards.address import Address
 from dashboards.web.access import Access, Role
-from dashboards.web.site import WebServer, serving
+from dashboards.web.site import RunPage, WebServer, serving
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from tests.dashboards.feeds import MemoryFeed, MemoryLibrary
@@ -93,6 +93,7 @@ async def site(
     port: int = 0,
     address: Address | None = None,
     kind: type[Access] = Access,
+    pages: Mapping[str, RunPage] | None = None,
 ) -> AsyncIterator[WebServer]:
     access = kind(folder / "sessions.json", lambda: now)
     serves = serving(
@@ -104,6 +105,7 @@ async def site(
         read_only=read_only,
         hosts=hosts,
         scrape=lambda accept: (f"fleet_runs 1 for {accept}".encode(), "text/plain; version=1"),
+        pages=pages,
     )
     async with serves as server:
         yield server

@@ -3,19 +3,18 @@
 import html
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import anyio
 import pytest
 from anyio import to_thread
 
-from dashboards.report.drawing import page as report_page
+from dashboards.report.drawing import run_page
 from dashboards.web.run_page import MOST_LINES, diff_files
 from fleet.core.facts import facts as f
 from fleet.core.facts.facts import Fact
 from fleet.core.plans.limits import Policy
-from fleet.read.report_data import ReportData
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.hostile import hostile_story, problems
 from tests.dashboards.web.site import PATCH, client, site, story, unapproved
@@ -147,18 +146,18 @@ async def test_links_of_a_replay_keep_its_moment(tmp_path: Path) -> None:
 
 
 async def test_a_report_leads_back_to_its_run_and_holds_up_no_other_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     begun, answered = threading.Event(), threading.Event()
 
-    def slow(data: ReportData, *, back: str) -> str:
+    def slow(facts: Iterable[Fact], now: float, *, alive: bool, back: str) -> str | None:
         begun.set()
         assert answered.wait(30), "the board is not answered while a report is made"
-        return report_page(data, back=back)
+        return run_page(facts, now, alive=alive, back=back)
 
-    monkeypatch.setattr("dashboards.web.site.report_page", slow)
     pages: list[str] = []
-    async with site(tmp_path, MemoryFeed(story().facts)) as server, client(server) as someone:
+    slowly = site(tmp_path, MemoryFeed(story().facts), pages={"report": slow})
+    async with slowly as server, client(server) as someone:
 
         async def report() -> None:
             pages.append((await someone.get("/runs/r/report"))[2])

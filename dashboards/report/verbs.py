@@ -1,7 +1,6 @@
-"""Verbs that read the result of a run: report, commits, audit."""
+"""The verb that writes the report of a run."""
 
 import json
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -10,13 +9,10 @@ import typer
 from dashboards.report.drawing import markdown as as_markdown
 from dashboards.report.drawing import page
 from fleet.cli import common
-from fleet.cli.common import HERE, AsJson, Force, Repo, RunArgument, RunName, reading
+from fleet.cli.common import HERE, AsJson, Force, Repo, RunArgument, RunName
 from fleet.cli.verbosity import show_note
-from fleet.errors import FleetError, UsageError
+from fleet.errors import UsageError
 from fleet.read.base_view import dump_view
-from fleet.read.report_data import ReportData, report_data
-from fleet.runs.journal import Journal
-from fleet.runs.run_folder import RunFolder
 
 FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json"}
 
@@ -48,7 +44,7 @@ def report(
     format_ = _report_format([name for name, is_set in flags.items() if is_set], output)
     if output is not None:
         common.check_output(output, force=force)
-    data = report_of(common.run_to_read(run, named, repo))
+    data = common.report_of(common.run_to_read(run, named, repo))
     match format_:
         case "html":
             text = page(data)
@@ -61,15 +57,6 @@ def report(
     else:
         common.write_file(output, text)
         show_note(f"wrote {output}")
-
-
-def report_of(folder: RunFolder) -> ReportData:
-    """The data of a run's report. Raises `FleetError` for a run without any fact."""
-    with Journal(folder.journal) as journal, reading(folder, journal) as facts:
-        data = report_data((fact for _, fact in facts), time.time(), alive=folder.alive)
-    if data is None:
-        raise FleetError(f"{folder.run} is empty: it was stopped before it started", hint="`fleet clean` removes it")
-    return data
 
 
 def _report_format(flags: list[str], output: Path | None) -> str:

@@ -1,31 +1,32 @@
 """The pages of a run in a browser, beside its engine: a process of its own, so that no run notices when it breaks.
 
-python -m fleet.cli.live.pages RUN-FOLDER     prints the link as its first line; ends when the run is no longer at work
+python -m dashboards.web.beside RUN-FOLDER     prints the link as its first line; ends when the run is no longer at work
 """
 
-from __future__ import annotations
-
+import select
+import subprocess
 import sys
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import anyio
+import typer
 
 from dashboards.address import Address
+from dashboards.web.access import Access
+from dashboards.web.site import Scrape, serving
 from fleet.cli.common import Pause, run_async
-from fleet.cli.live.terminal_data import START_S, library_of
+from fleet.cli.live.terminal_data import library_of
 from fleet.config.environment import user
 from fleet.errors import FleetError
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES
 from fleet.runs.run_folder import RunFolder
 
-if TYPE_CHECKING:
-    from dashboards.web.access import Access
-    from dashboards.web.site import Scrape
-
+LOG = "pages.log"
+START_S = 30.0  # how long the pages, or the engine, may take to begin
 SESSIONS = "web-sessions.json"
 POLL_S = 0.25
 LAST_S = 2.0  # so long after its end, open pages have shown how it ended
@@ -33,8 +34,6 @@ LAST_S = 2.0  # so long after its end, open pages have shown how it ended
 
 def access_of(state_dir: Path) -> Access:
     """Who may open the pages: the same browsers whichever process serves them."""
-    from dashboards.web.access import Access  # noqa: PLC0415 - aiohttp is slow to import
-
     return Access(state_dir / SESSIONS, time.time)
 
 
@@ -49,12 +48,33 @@ def scrape_of(state_dir: Path) -> Scrape | None:
     return scrape if places else None
 
 
+def start_pages(folder: RunFolder) -> None:
+    """Serve the pages while a run is at work, and print the link. A run does not stop because they can't be served."""
+    command = [sys.executable, "-P", "-m", "dashboards.web.beside", str(folder.path)]
+    try:
+        with (folder.path / LOG).open("wb") as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True, cwd="/"
+            )
+    except OSError as error:
+        typer.echo(f"{folder.run}: no pages: {error.strerror}", err=True)
+        return
+    link = ""
+    if process.stdout is not None:
+        with process.stdout as out:
+            if select.select([out], [], [], START_S)[0]:
+                link = out.readline().decode().strip()
+    if link:
+        typer.echo(f"{folder.run}: pages until the run stops, for one browser: {link}", err=True)
+    else:
+        why = (folder.path / LOG).read_text(encoding="utf-8", errors="replace").strip()[-500:]
+        typer.echo(f"{folder.run}: no pages: {why or 'they did not start in time'}", err=True)
+
+
 # ---- the process ----------------------------------------------------------------------------------------------------
 
 
 async def serve(folder: RunFolder) -> None:
-    from dashboards.web.site import serving  # noqa: PLC0415 - aiohttp and Jinja2 are slow to import
-
     state_dir = folder.path.parent.parent
     access, scrape = access_of(state_dir), scrape_of(state_dir)
     with library_of(state_dir) as library:
