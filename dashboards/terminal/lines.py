@@ -16,7 +16,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 from textual.widget import Widget
 
 from dashboards.subtask_map import Span
-from dashboards.text.formats import Started, clock_in, counted
+from dashboards.text.formats import clock_in, counted
 from fleet.read.agent_rows import AgentOrder
 from fleet.read.follow import Event, FollowedRun
 from fleet.read.run import RunSnapshot
@@ -512,7 +512,7 @@ class Painted(Widget):
 # What happened, a line for each event.
 
 
-def event_line(run: Started, event: Event, *, more: bool = False) -> Line:
+def event_line(run: RunSnapshot, event: Event, *, more: bool = False) -> Line:
     """An event; with `more`, how many lines of it are left out."""
     rest: Line = ((f"  (+{counted(event.more, 'line')}: press 6)", "dim"),) if more and event.more else ()
     return ((f"{clock_in(run, event.at)}  ", "dim"), (event.text, event.tone), *rest)

@@ -16,6 +16,7 @@ from fleet.core.plans.parameters import is_flat
 from fleet.core.plans.plan import PLANNER
 from fleet.core.policy.budget import outage_text
 from fleet.read.follow import Event
+from fleet.read.question_view import reply_command
 
 if TYPE_CHECKING:
     from fleet.core.base.ids import SubtaskId
@@ -189,7 +190,7 @@ def _revision(run: RunSnapshot, fact: f.PlanRevised) -> str | None:
 
 def _question(question: QuestionLine) -> str:
     about = f" about {safe(question.about)}" if question.about else ""
-    return f"QUESTION {question.id}{about}: {safe(question.question, limit=TEXT)}  →  {safe(question.command)}"
+    return f"QUESTION {question.id}{about}: {safe(question.text, limit=TEXT)}  →  {safe(reply_command(question))}"
 
 
 def _setup(_: RunSnapshot, fact: f.SetupRan) -> str:

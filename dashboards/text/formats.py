@@ -8,7 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from fleet.read.agent_rows import AgentRow
     from fleet.read.figures import Figure, Value
+    from fleet.read.run import RunSnapshot
+    from fleet.read.run_view import TokensView
 
 
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -25,42 +28,6 @@ class Kind(Protocol):
 
     @property
     def for_real(self) -> bool: ...
-
-
-class Started(Protocol):
-    """What knows when its run started."""
-
-    @property
-    def started_at(self) -> float: ...
-
-
-class Agent(Protocol):
-    """An agent, as its last call left it."""
-
-    @property
-    def doing(self) -> str: ...
-
-    @property
-    def said(self) -> str: ...
-
-
-class Tokens(Protocol):
-    """Calls and their tokens."""
-
-    @property
-    def calls(self) -> int: ...
-
-    @property
-    def input(self) -> int: ...
-
-    @property
-    def output(self) -> int: ...
-
-    @property
-    def cache_read(self) -> int: ...
-
-    @property
-    def cache_write(self) -> int: ...
 
 
 def kind_mark(run: Kind) -> str:
@@ -80,7 +47,7 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
-def clock_in(run: Started, at: float) -> str:
+def clock_in(run: RunSnapshot, at: float) -> str:
     """When in the run something happened: minutes and seconds since it started."""
     minutes, seconds = divmod(int(max(0.0, at - run.started_at)), 60)
     hours, minutes = divmod(minutes, 60)
@@ -148,7 +115,7 @@ def untested(commits: int, tested: int) -> str:
     return f"; {count(rest)} of them tested only together with the next" if rest > 0 else ""
 
 
-def tokens(used: Tokens) -> str:
+def tokens(used: TokensView) -> str:
     read = used.input + used.cache_read + used.cache_write
     cached = f", {used.cache_read / read:.0%} from cache" if read else ""
     return f"{count(read)} in{cached}, {count(used.output)} out, {count(used.calls)} calls"
@@ -159,7 +126,7 @@ def tool_call(doing: str) -> str:
     return doing.replace("str_replace_based_edit_tool", "edit")
 
 
-def activity_of(agent: Agent) -> str:
+def activity_of(agent: AgentRow) -> str:
     """What an agent is doing, and what it said about it."""
     return f"{tool_call(agent.doing)}  {agent.said}".strip() if agent.doing else ""
 

@@ -25,7 +25,8 @@ from dashboards.text.incident_text import base_lines, outcome, refusal_commands,
 from dashboards.text.safe import safe, safe_goal
 from dashboards.text.tables import figure_rows
 from fleet.core.facts.facts import Role
-from fleet.read.incident_view import IncidentRow
+from fleet.read.incident_view import IncidentRow, summaries_of
+from fleet.read.question_view import reply_command
 from fleet.read.run import RunSnapshot
 from fleet.read.run_view import StatusView, SubtaskLine
 
@@ -76,7 +77,7 @@ def _subtask_lines(rows: Sequence[SubtaskLine]) -> Iterator[str]:
 
 
 def _incident_line(incident: IncidentRow) -> str:
-    first, *others = incident.summaries
+    first, *others = summaries_of(incident)
     more = f" (+{len(others)} more)" if others else ""
     sign = "·" if incident.recovered is None else "✔" if incident.recovered else "✘"
     what, how = safe(first, limit=60), outcome(incident.recovered, incident.strategy)
@@ -192,7 +193,7 @@ class LiveScreen:
         rows: list[RenderableType] = [head, bar, Text(_totals(run)), *self._agents(run)]
         rows += [Text(f"! {waiting_line(out.said, out.seconds)}", style="bold yellow") for out in run.outages]
         for q in run.question_lines()[:QUESTIONS]:
-            text = f"? {q.id}: {safe(q.question, limit=240)}  →  {safe(q.command)}"
+            text = f"? {q.id}: {safe(q.text, limit=240)}  →  {safe(reply_command(q))}"
             rows.append(Text(text, style="bold yellow"))
         return Group(*rows)
 

@@ -24,6 +24,8 @@ from fleet.core.state.subtasks import Attempt
 EVIDENCE = 1_500  # characters of an attempt's evidence: its end, where programs usually report what is wrong
 PARTS = 100  # attempts at the parts of a split, at most
 
+IncidentRow = Incident
+"""An incident in short. Its texts are untrusted."""
 Outcome = Literal["failed", "landed", "done, nothing changed", "stopped", "under way"]
 
 
@@ -56,23 +58,6 @@ class IncidentCounts(RateCounts):
     """By the class of their first failure."""
     by_strategy: Mapping[Strategy, RateCounts]
     """By each strategy that was chosen for them."""
-
-
-@dataclass(frozen=True, slots=True)
-class IncidentRow:
-    """An incident in short. Its texts are untrusted."""
-
-    number: int
-    subtask: SubtaskId
-    kind: FailureKind
-    opened_at: float
-    closed_at: float | None
-    recovered: bool | None
-    """Null while it is open."""
-    strategy: Strategy | None
-    """What recovered it, or `human` if it was handed over."""
-    summaries: tuple[str, ...]
-    """What happened, the first failure first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,20 +183,12 @@ def incident_view(state: RunState, incident: Incident, now: float) -> IncidentVi
 
 def incident_rows(state: RunState) -> list[IncidentRow]:
     """Open ones first, and then the latest."""
-    incidents = sorted(state.incidents, key=lambda each: (each.closed_at is not None, -each.opened_at))
-    return [
-        IncidentRow(
-            number=each.number,
-            subtask=each.subtask,
-            kind=each.kind,
-            opened_at=each.opened_at,
-            closed_at=each.closed_at,
-            recovered=each.recovered,
-            strategy=each.strategy,
-            summaries=tuple(trouble.summary for trouble in each.troubles),
-        )
-        for each in incidents
-    ]
+    return sorted(state.incidents, key=lambda each: (each.closed_at is not None, -each.opened_at))
+
+
+def summaries_of(incident: IncidentRow) -> list[str]:
+    """What happened, the first failure first."""
+    return [trouble.summary for trouble in incident.troubles]
 
 
 def rate_of(incidents: Iterable[Incident]) -> RateCounts:

@@ -22,6 +22,8 @@ from fleet.core.state.status import phase
 from fleet.core.state.subtasks import Attempt, Mark, SubtaskState
 
 PATHS = 12
+QuestionLine = Question
+"""A question to a human, in short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +38,6 @@ class TriedView:
     """The class of its failure; null if it did not fail."""
     summary: str
     """What failed; empty if nothing did."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionLine:
-    """A question to a human, in short."""
-
-    id: QuestionId
-    about: SubtaskId | None
-    question: str
-    command: str
-    """What to type; `TEXT` stands for the answer."""
-    answer: str | None
-    """None while it is open."""
-    answered_by: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +102,6 @@ def question_view(state: RunState, question: Question, now: float, *, alive: boo
         paths=attempts[-1].paths[:PATHS] if attempts else (),
         evidence=question.evidence or _evidence(state, question),
     )
-
-
-def question_line(question: Question) -> QuestionLine:
-    answer = question.answer, question.answered_by
-    return QuestionLine(question.id, question.about, question.text, reply_command(question), *answer)
 
 
 def ends_in(state: RunState, now: float) -> float | None:

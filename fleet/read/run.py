@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fleet.core.base.ids import QuestionId, RunId, SubtaskId
-from fleet.core.base.usage import Spend
-from fleet.core.facts.facts import Failure, FailureKind, Relanding
+from fleet.core.base.usage import Cost, Spend
+from fleet.core.facts.fact_parts import SubtaskEstimate
+from fleet.core.facts.facts import Failure, FailureKind, Relanding, Role
 from fleet.core.plans.parameters import is_flat
 from fleet.core.plans.plan import PLANNER, Plan, Subtask, waves
-from fleet.core.policy.budget import run_budgets
+from fleet.core.policy.budget import Budget, run_budgets
 from fleet.core.policy.landing import is_full
 from fleet.core.policy.planner_view import ROUNDED
 from fleet.core.policy.requests import (
@@ -50,7 +51,7 @@ from fleet.read.agent_rows import (
     node_views,
     waiting_for_machines,
 )
-from fleet.read.costs import CostBook, CostView, cost_view, remaining_view, run_estimates, spend_by_role
+from fleet.read.costs import AttemptCosts, attempt_costs, remaining_view, run_estimates, spend_by_role
 from fleet.read.figures import Face, Figure, RunFigures, Value, figure_values, figures_of, run_figures
 from fleet.read.incident_view import (
     IncidentCounts,
@@ -86,7 +87,6 @@ from fleet.read.question_view import (
     ends_in,
     kinds_of,
     needed,
-    question_line,
     question_view,
     reviews_view,
     when_read,
@@ -298,15 +298,15 @@ class RunSnapshot:
 
     def question_lines(self) -> list[QuestionLine]:
         """The open questions in short."""
-        return [question_line(question) for question in self.state.open_questions()]
+        return list(self.state.open_questions())
 
     def answered_questions(self) -> list[QuestionLine]:
         """The answered questions in short, in the order in which they were asked."""
-        return [question_line(each) for each in self.state.questions.values() if each.answer is not None]
+        return [each for each in self.state.questions.values() if each.answer is not None]
 
     def latest_question(self) -> QuestionLine:
         """The question that was asked last."""
-        return question_line(list(self.state.questions.values())[-1])
+        return list(self.state.questions.values())[-1]
 
     def _question(self, id_: QuestionId) -> QuestionView:
         return question_view(self.state, self.state.questions[id_], self.now, alive=self.alive)
@@ -525,9 +525,34 @@ class RunSnapshot:
         found = next(each for each in self.state.incidents if each.number == number)
         return incident_view(self.state, found, self.now)
 
-    def costs(self, book: CostBook, *, most: int) -> CostView:
-        """Its costs, with a book that is kept from one moment to the next; at most so many subtasks are named."""
-        return cost_view(self.state, self.now, book, alive=self.alive, most=most)
+    @property
+    def costs_key(self) -> object:
+        """The same value as long as no attempt has cost more."""
+        return self.state.subtasks
+
+    def attempt_costs(self, most: int) -> AttemptCosts:
+        """What its attempts cost; at most so many subtasks are named."""
+        return attempt_costs(self.state, most)
+
+    @property
+    def spends(self) -> Mapping[Role, Spend]:
+        """What it cost by role."""
+        return spend_by_role(self.state)
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        """Its limits that are set, with what is used of them."""
+        return tuple(run_budgets(self.state, self.now))
+
+    @property
+    def in_doubt(self) -> Cost:
+        """What interrupted calls may have cost in addition, at most."""
+        return self.state.doubt
+
+    @property
+    def estimates(self) -> tuple[SubtaskEstimate, ...]:
+        """What comparable subtasks cost and took, for its open ones."""
+        return run_estimates(self.state)
 
 
 def at_moment(run: RunSnapshot, now: float) -> RunSnapshot:
@@ -546,7 +571,7 @@ def status_view(state: RunState, now: float, *, alive: bool) -> StatusView:
 
 def _status(run: RunSnapshot) -> StatusView:
     state, now, alive = run.state, run.now, run.alive
-    spending, base = spend_by_role(state), run.base_check
+    spending, base = run.spends, run.base_check
     return StatusView(
         run=state.run,
         state=run.word,
@@ -569,10 +594,10 @@ def _status(run: RunSnapshot) -> StatusView:
         tokens={role: tokens_view(spend) for role, spend in spending.items()},
         cost_dollars=state.spent.dollars,
         cost_by_role={role: spend.dollars for role, spend in spending.items()},
-        cost_in_doubt=state.doubt,
+        cost_in_doubt=run.in_doubt,
         budget={
             budget.unit: BudgetView(limit=budget.limit, left=round(budget.remaining, ROUNDED[budget.unit]))
-            for budget in run_budgets(state, now)
+            for budget in run.budgets
         },
         simulated=state.simulated,
         rehearsal=state.rehearsal is not None,
@@ -598,7 +623,7 @@ def _status(run: RunSnapshot) -> StatusView:
         nodes=run.nodes,
         waiting_for_machines=run.waiting_for_machines,
         planner=_planner_health(state, now),
-        estimates=run_estimates(state),
+        estimates=run.estimates,
         remaining=run.remaining,
     )
 

@@ -121,9 +121,9 @@ NOT_VIEWS = frozenset(
             agent_rows.AgentRow,
         ),
         *(plan_views.SavedPlan, plan_views.PlanReview, plan_views.PendingSubtask, causes.Cause),
-        *(run_view.RunEnding, incident_view.IncidentRow, question_view.Needed, question_view.Approval),
-        *(costs.Amounts, costs.CostlySubtask, costs.CostView),
-        *(question_view.QuestionLine, run_view.SubtaskLine),
+        *(run_view.RunEnding, question_view.Needed, question_view.Approval),
+        costs.AttemptCosts,
+        run_view.SubtaskLine,
     }
 )
 ERRORS = frozenset({question_view.ErrorView, question_view.FailedView})

@@ -21,8 +21,9 @@ from dashboards.text.formats import count, counted, money
 from dashboards.text.plan_review import estimate_rows
 from dashboards.text.safe import safe
 from dashboards.text.summary import ROLES
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Spend
-from fleet.read.costs import Amounts, CostBook, CostlySubtask, CostView
+from fleet.read.costs import AttemptCosts
 from fleet.read.follow import FollowedRun
 from fleet.read.run import RunSnapshot
 
@@ -40,63 +41,65 @@ MOST = 10  # subtasks
 
 
 def cost_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
-    width, book = options.width, run.derive("costs", snapshot.figures.run, CostBook)
-    costs = snapshot.costs(book, most=MOST)
-    roles = [(ROLES[role], amounts) for role, amounts in costs.roles.items()]
-    models = sorted(((model_name(name), amounts) for name, amounts in costs.models.items()), key=itemgetter(0))
-    rows: list[tuple[str, Line]] = [("", line) for line in _totals(costs)]
-    rows += [BLANK, *_table("BY ROLE", roles, costs.spent, width)]
+    width, whole = options.width, snapshot.figures.spent
+    costs = run.derive("costs", snapshot.costs_key, lambda: snapshot.attempt_costs(MOST))
+    roles = [(ROLES[role], spend) for role, spend in snapshot.spends.items()]
+    models = sorted(((model_name(name), spend) for name, spend in costs.models.items()), key=itemgetter(0))
+    rows: list[tuple[str, Line]] = [("", line) for line in _totals(snapshot, costs)]
+    rows += [BLANK, *_table("BY ROLE", roles, whole, width)]
     if models:
-        rows += [BLANK, *_table("BY MODEL, WORKERS", models, costs.spent, width)]
+        rows += [BLANK, *_table("BY MODEL, WORKERS", models, whole, width)]
     if costs.costliest:
         rows += [BLANK, ("", heading("THE MOST EXPENSIVE SUBTASKS", "Enter opens one"))]
-        rows += [(f"s:{each.id}", _costly(each)) for each in costs.costliest]
+        rows += [(f"s:{id_}", _costly(snapshot, id_)) for id_ in costs.costliest]
     return page_of(rows, empty="No model was called yet.")
 
 
-def _costly(each: CostlySubtask) -> Line:
-    tries = counted(each.attempts, "attempt")
-    return ((f"  {money(each.dollars):>9}  ", "bold"), (safe(each.id), ""), (f"  {tries}", "dim"))
+def _costly(snapshot: RunSnapshot, id_: SubtaskId) -> Line:
+    dollars, tries = snapshot.spend_of(id_).priced_dollars, counted(snapshot.attempts_at(id_), "attempt")
+    return ((f"  {money(dollars):>9}  ", "bold"), (safe(id_), ""), (f"  {tries}", "dim"))
 
 
-def _totals(costs: CostView) -> list[Line]:
-    lines: list[Line] = [(("spent      ", "dim"), (money(costs.spent.dollars), "bold"))]
-    if costs.in_all is not None:
-        lines[0] += (("   in all, as it goes, about ", "dim"), (money(costs.in_all), "bold"))
-    if costs.per_landed is not None:
-        lines[0] += (("   for each landed subtask ", "dim"), (money(costs.per_landed), "bold"))
-    for budget in costs.budgets:
+def _totals(snapshot: RunSnapshot, costs: AttemptCosts) -> list[Line]:
+    spent, left, landed = snapshot.figures.spent, snapshot.remaining, snapshot.result.commits
+    lines: list[Line] = [(("spent      ", "dim"), (money(spent.dollars), "bold"))]
+    if left is not None and left.dollars is not None:
+        lines[0] += (("   in all, as it goes, about ", "dim"), (money(left.dollars), "bold"))
+    if landed and spent.dollars is not None:
+        lines[0] += (("   for each landed subtask ", "dim"), (money(spent.dollars / landed), "bold"))
+    for budget in snapshot.budgets:
         used = budget.used / budget.limit if budget.limit else 1.0
         share = (f"{used:.0%} of {budget.limit:,.10g} {budget.unit}", "bad" if used >= 1 else "bold")
         lines.append((("budget     ", "dim"), share))
     if costs.failures:
-        share_of = f" ({costs.failed_share:.0%})" if costs.failed_share is not None else ""
-        text = f"{money(costs.failed_dollars)}{share_of} for {counted(costs.failures, 'attempt')} that failed"
+        failed = costs.failed.priced_dollars
+        share_of = f" ({failed / spent.priced_dollars:.0%})" if spent.priced_dollars else ""
+        text = f"{money(failed)}{share_of} for {counted(costs.failures, 'attempt')} that failed"
         lines.append((("failures   ", "dim"), (text, "")))
-    if costs.in_doubt.calls:
-        text = f"up to {money(costs.in_doubt.dollars)} more for {counted(costs.in_doubt.calls, 'interrupted call')}"
+    if (doubt := snapshot.in_doubt).calls:
+        text = f"up to {money(doubt.dollars)} more for {counted(doubt.calls, 'interrupted call')}"
         lines.append((("in doubt   ", "dim"), (text, "")))
-    if costs.estimates:
-        lines += [(("estimate   ", "dim"), (row, "")) for row in estimate_rows(costs.estimates)]
-    if costs.simulated:
+    if estimates := snapshot.estimates:
+        lines += [(("estimate   ", "dim"), (row, "")) for row in estimate_rows(estimates)]
+    if snapshot.figures.simulated:
         lines.append((("simulated model: priced as if it were real", "dim"),))
     return lines
 
 
-def _table(title: str, spends: Iterable[tuple[str, Amounts]], whole: Spend, width: int) -> Rows:
+def _table(title: str, spends: Iterable[tuple[str, Spend]], whole: Spend, width: int) -> Rows:
     rows: list[tuple[str, Line]] = [("", heading(title)), ("", table_head(COLUMNS, width))]
-    for name, amounts in spends:
-        read, dollars = amounts.read, amounts.dollars
+    for name, spend in spends:
+        usage, dollars = spend.usage, spend.priced_dollars
         share = dollars / whole.priced_dollars if whole.priced_dollars else 0.0
         cells = (
             (f"  {safe(name, limit=60)}", ""),
             (money(dollars), "bold"),
             (f"{share:.0%}", ""),
             (bar(round(100 * share), 100, 12), "busy"),
-            (count(amounts.calls), "dim"),
-            (count(read), "dim"),
-            (f"{amounts.cached / read:.0%}" if read else "-", ""),
-            (count(amounts.written), "dim"),
+            (count(spend.calls), "dim"),
+            (count(usage.prompt), "dim"),
+            (f"{usage.cache_read / usage.prompt:.0%}" if usage.prompt else "-", ""),
+            (count(usage.output), "dim"),
         )
         rows.append(("", table_row(COLUMNS, width, cells)))
     return rows

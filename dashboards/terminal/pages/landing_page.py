@@ -20,7 +20,7 @@ from dashboards.text.formats import clock_in, counted, rate, untested
 from dashboards.text.incident_text import STRATEGIES, outcome, story_lines
 from dashboards.text.safe import safe
 from fleet.read.follow import FollowedRun
-from fleet.read.incident_view import IncidentRow, RateCounts
+from fleet.read.incident_view import IncidentRow, RateCounts, summaries_of
 from fleet.read.queue import OpenBatch, PastBatch, QueueEntry, ResultBranch
 from fleet.read.run import RunSnapshot
 
@@ -120,7 +120,7 @@ def incidents_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions
     incidents = [
         incident
         for incident in snapshot.incidents()
-        if matches(options.needle, incident.subtask, incident.kind, *incident.summaries)
+        if matches(options.needle, incident.subtask, incident.kind, *summaries_of(incident))
     ]
     return table_page(
         COLUMNS,
@@ -148,7 +148,8 @@ def _rates(snapshot: RunSnapshot, width: int) -> Rows:
 
 
 def _cells(snapshot: RunSnapshot, incident: IncidentRow) -> Sequence[Span]:
-    earlier = len(incident.summaries) - 1
+    summaries = summaries_of(incident)
+    earlier = len(summaries) - 1
     more = f" (+{earlier} before)" if earlier else ""
     if incident.closed_at is None:
         mark, how = ("✘ open", "bad"), f"now {snapshot.status_of(incident.subtask)}"
@@ -160,7 +161,7 @@ def _cells(snapshot: RunSnapshot, incident: IncidentRow) -> Sequence[Span]:
         (clock_in(snapshot, incident.opened_at), "dim"),
         (safe(incident.subtask), ""),
         (incident.kind, ""),
-        (safe(incident.summaries[-1], limit=300) + more, ""),
+        (safe(summaries[-1], limit=300) + more, ""),
         (how, "dim"),
         (age((incident.closed_at or snapshot.now) - incident.opened_at), "dim"),
     )

@@ -52,7 +52,7 @@ def _open(run: RunSnapshot, incident_s: float) -> Iterator[Cause]:
     for incident in sorted(run.incidents(), key=lambda each: each.number):
         if incident.closed_at is None and run.now - incident.opened_at >= incident_s:
             title = f"incident {incident.number} at {incident.subtask} is still open"
-            why, command = incident.summaries[-1], f"fleet show {name} --incident {incident.number}"
+            why, command = incident.troubles[-1].summary, f"fleet show {name} --incident {incident.number}"
             yield Cause(f"incident:{incident.number}", "incident", title, why, command, incident.opened_at)
     if low := run.low_budget:
         key = f"budget:{sha256(low.encode()).hexdigest()[:12]}"
