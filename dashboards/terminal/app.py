@@ -17,9 +17,9 @@ from dashboards.past import Replay
 from dashboards.subtask_map import needs
 from dashboards.terminal.actions import SubtaskActions, TextDialog, text_width
 from dashboards.terminal.base_screen import BaseScreen
+from dashboards.terminal.landing_page import story_text
 from dashboards.terminal.lines import DARK, DARK_16, LIGHT, LIGHT_16, LOOKS, PLAIN, Painted, Palette
 from dashboards.terminal.main_screen import OVERVIEW, RUNS, TITLES, MainScreen
-from dashboards.terminal.pages.landing_page import story_text
 from dashboards.terminal.subtask_screen import SubtaskScreen
 from dashboards.text.event_text import events_of
 from fleet.core.base.ids import SubtaskId

@@ -6,14 +6,14 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
+from dashboards.terminal.agents_page import agents_page, nodes_page
 from dashboards.terminal.base_screen import END, BaseScreen, Button
+from dashboards.terminal.cost_page import cost_page
+from dashboards.terminal.landing_page import incidents_page, landing_page
 from dashboards.terminal.lines import Page, PageOptions, events_page
 from dashboards.terminal.listing import Listing
-from dashboards.terminal.pages.agents_page import agents_page, nodes_page
-from dashboards.terminal.pages.cost_page import cost_page
-from dashboards.terminal.pages.landing_page import incidents_page, landing_page
-from dashboards.terminal.pages.overview_page import overview_page, runs_page
-from dashboards.terminal.pages.plan_page import plan_page
+from dashboards.terminal.overview_page import overview_page, runs_page
+from dashboards.terminal.plan_page import plan_page
 from fleet.read.agent_rows import ORDERS, AgentOrder
 from fleet.read.follow import FollowedRun
 from fleet.read.run import RunSnapshot

@@ -10,8 +10,8 @@ from textual.binding import Binding, BindingType
 
 from dashboards.terminal.base_screen import END, BaseScreen, Button
 from dashboards.terminal.lines import Page, PageOptions, text_page
-from dashboards.terminal.pages.story_page import TranscriptTail, check_lines, planner_lines, story_lines
 from dashboards.terminal.patch import patch_page
+from dashboards.terminal.story_page import TranscriptTail, check_lines, planner_lines, story_lines
 from dashboards.text.safe import safe
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.read.follow import FollowedRun

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboards.report.drawing import markdown
+from dashboards.terminal.landing_page import landing_page
 from dashboards.terminal.lines import PageOptions
-from dashboards.terminal.pages.landing_page import landing_page
 from dashboards.text import event_text
 from dashboards.text.event_text import events_of, transcript_lines
 from dashboards.text.formats import count, duration, money

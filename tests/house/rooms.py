@@ -107,12 +107,5 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
         "fleet.core",
         "fleet.read",
     ),
-    "dashboards.terminal.pages": (
-        "dashboards.subtask_map",
-        "dashboards.terminal",
-        "dashboards.text",
-        "fleet.core",
-        "fleet.read",
-    ),
     "dashboards.web": EVERYTHING,
 }

@@ -5,6 +5,7 @@ from itertools import groupby, islice
 from pathlib import PurePath
 
 from dashboards.subtask_map import MARKS, Span, age, marked, needs_at
+from dashboards.terminal.agents_page import agent_cells, agent_key, agents, columns_of
 from dashboards.terminal.lines import (
     BLANK,
     Column,
@@ -23,7 +24,6 @@ from dashboards.terminal.lines import (
     table_row,
     wrapped,
 )
-from dashboards.terminal.pages.agents_page import agent_cells, agent_key, agents, columns_of
 from dashboards.text.formats import count, counted, money
 from dashboards.text.safe import safe, safe_goal
 from dashboards.text.summary import next_commands, total_lines

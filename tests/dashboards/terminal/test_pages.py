@@ -6,15 +6,15 @@ import pytest
 from rich.cells import cell_len
 
 from dashboards.past import Replay
+from dashboards.terminal.agents_page import agents_page, nodes_page
 from dashboards.terminal.base_screen import header_lines
+from dashboards.terminal.cost_page import cost_page
+from dashboards.terminal.landing_page import incidents_page, landing_page
 from dashboards.terminal.lines import Line, Page, PageOptions, bar, events_page, fit, matches
-from dashboards.terminal.pages.agents_page import agents_page, nodes_page
-from dashboards.terminal.pages.cost_page import cost_page
-from dashboards.terminal.pages.landing_page import incidents_page, landing_page
-from dashboards.terminal.pages.overview_page import overview_page, runs_page
-from dashboards.terminal.pages.plan_page import drawn as drawn_graph
-from dashboards.terminal.pages.plan_page import plan_page
-from dashboards.terminal.pages.story_page import check_lines, planner_lines, story_lines
+from dashboards.terminal.overview_page import overview_page, runs_page
+from dashboards.terminal.plan_page import drawn as drawn_graph
+from dashboards.terminal.plan_page import plan_page
+from dashboards.terminal.story_page import check_lines, planner_lines, story_lines
 from dashboards.text.event_text import events_of
 from dashboards.text.formats import sparkline
 from fleet.core.facts import facts as f
