@@ -1,19 +1,31 @@
 """The screen of one subtask: its story, its conversation, its diff, its checks. The planner has the first two."""
 
-from collections.abc import Sequence
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby, zip_longest
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar
 
+from rich.style import Style
+from rich.syntax import Syntax, SyntaxTheme
 from textual import work
 from textual.binding import Binding, BindingType
 
+from dashboards.subtask_map import marked
 from dashboards.terminal.base_screen import END, BaseScreen, Button
-from dashboards.terminal.lines import Page, PageOptions, text_page
-from dashboards.terminal.patch import patch_page
-from dashboards.terminal.story_page import TranscriptTail, check_lines, planner_lines, story_lines
-from dashboards.text.safe import safe
+from dashboards.terminal.lines import Line, Page, PageOptions, clipped, event_line, heading, text_page
+from dashboards.text.event_text import transcript_lines
+from dashboards.text.formats import clock_in, counted
+from dashboards.text.safe import safe, safe_block
+from dashboards.text.tables import subtask_lines
 from fleet.core.base.ids import Sha, SubtaskId
+from fleet.core.base.output import parse_json
+from fleet.core.facts.facts import CheckRun
 from fleet.read.follow import FollowedRun
 from fleet.read.run import RunSnapshot
 from fleet.read.subtask_view import AttemptView
@@ -193,3 +205,329 @@ class SubtaskScreen(BaseScreen):
                 self.notify(safe(problem), severity="warning", markup=False)
                 return
             self.fleet.outside(command, Path(folder))
+
+
+# ---- story page ------------------------------------------------------------------------------------------------------
+# One subtask in lines: its goal, its attempts, the output of its checks. And the planner: its versions of the plan.
+
+
+LOG_BYTES = 400_000
+LOG_LINES = 400
+
+
+def story_lines(run: FollowedRun, snapshot: RunSnapshot, id_: SubtaskId) -> list[Line]:
+    """The subtask, every attempt with its checks, its incidents, and its events."""
+    view, question = snapshot.subtask(id_), snapshot.question_about(id_)
+    lines: list[Line] = [(marked(view.status),)]
+    if question is not None:
+        lines.append(((f"? {question.id}: {safe(question.question)}  → a answers", "attention"),))
+    lines += [((text, _tone(text)),) for text in subtask_lines(view)]
+    events = run.events_about(id_)
+    if events:
+        lines += [(), heading("EVENTS"), *(event_line(snapshot, event) for event in events)]
+    return lines
+
+
+def planner_lines(snapshot: RunSnapshot) -> list[Line]:
+    """Every version of the plan with its reason, the latest first."""
+    lines: list[Line] = [heading("PLANNER", counted(snapshot.planner_calls, "call"))]
+    for version in reversed(snapshot.versions()):
+        size = f"{counted(version.subtasks, 'subtask')}, by {safe(version.by, limit=40)}"
+        title = f"{clock_in(snapshot, version.at)}  version {version.number}, {size}"
+        lines += [(), ((title, "bold"),)]
+        lines += [((f"  {line}", ""),) for line in safe_block(version.why).split("\n")]
+    return lines
+
+
+def _tone(line: str) -> str:
+    first, *_ = line.split() or [""]
+    if line.startswith(("Attempt ", "Incident ")):
+        return "bad" if "failed:" in line else "bold"
+    return {"FAILED": "bad", "failure": "bad", "passed": "good", "FLAKY": "bold"}.get(first, "")
+
+
+def check_lines(run: FollowedRun, checks: Sequence[CheckRun]) -> list[Line]:
+    """Each check with its output: its log, or the end of the output where no log was kept."""
+    lines: list[Line] = []
+    for check in checks:
+        title = (f"{safe(check.command)}", "bold"), (f"  {check.seconds:.1f} s{_exit(check)}", "dim")
+        lines += [(_verdict(check), *title), ((f"  {safe(check.criterion)}", "dim"),)]
+        output = (_log(run.feed.log(check.log)) if check.log else "") or check.output
+        lines += [((f"    {line}", ""),) for line in safe_block(output, lines=LOG_LINES).split("\n")]
+        lines.append(())
+    return lines
+
+
+def _verdict(check: CheckRun) -> tuple[str, str]:
+    if check.passed:
+        return "✔ passed  ", "good"
+    return ("~ FLAKY  ", "bold") if check.flaky else ("✘ FAILED  ", "bad")
+
+
+def _exit(check: CheckRun) -> str:
+    if check.timed_out:
+        return ", timed out"
+    return f", exit code {check.exit_code}" if check.exit_code is not None else ""
+
+
+def _log(path: Path) -> str:
+    """The beginning of a log; empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            return file.read(LOG_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError):  # ValueError: not a file name
+        return ""
+
+
+# ---- transcript tail -------------------------------------------------------------------------------------------------
+# Follows a conversation: reads what was appended to its file, and keeps its lines.
+
+
+LINES = 20_000  # kept in memory
+BYTES = 1_000_000  # read at once
+BEGINS = ("── ", "   → ", "   ← ", "   thinks")  # what a part of a conversation begins with
+ACCOUNTING = frozenset({"request_id", "usage", "stop_reason"})  # fields of an entry that only `fleet logs` shows
+
+
+class TranscriptTail:
+    """Follows the file of one conversation."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._rest = b""
+        self._lines: deque[Line] = deque(maxlen=LINES)
+
+    def catch_up(self) -> bool:
+        """Read what is new; return whether there was anything."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read(BYTES)
+        except (OSError, ValueError):  # ValueError: not a file name
+            return False
+        self._offset += len(data)
+        *complete, self._rest = (self._rest + data).split(b"\n")
+        for line in complete:
+            self._take(line)
+        return bool(complete)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            entry = parse_json(line)
+        except ValueError:  # a line that a kill cut off
+            return
+        if isinstance(entry, dict):
+            entry = {name: value for name, value in entry.items() if name not in ACCOUNTING}
+            self._lines += (((text, _transcript_tail_tone(text)),) for text in transcript_lines([entry]))
+
+    def page(self, *, folded: bool = False) -> Page:
+        """The lines; folded, those that begin a message, a call or a result, with the first line of each."""
+        lines = list(_folded(self._lines)) if folded else list(self._lines)
+        return text_page(lines, empty="No messages yet.", tail=True)
+
+
+def _folded(lines: Iterable[Line]) -> Iterator[Line]:
+    """One line for each part of a conversation: how it begins, and the first words of it."""
+    begun: Line = ()
+    for line in lines:
+        if any(line[0][0].startswith(mark) for mark in BEGINS):
+            if begun:
+                yield begun
+            begun = line
+        elif begun:
+            yield (*begun, (f"  {line[0][0].strip()}", "dim"))
+            begun = ()
+    if begun:
+        yield begun
+
+
+def _transcript_tail_tone(text: str) -> str:
+    if text.startswith("── "):
+        return "accent"
+    if text.startswith("   ← error"):
+        return "bad"
+    return "bold" if text.startswith(("   → ", "   ← ")) else ""
+
+
+# ---- patch -----------------------------------------------------------------------------------------------------------
+# A patch as coloured lines. A line is coloured only once it is in sight, so that a long patch opens at once.
+
+
+LONGEST = 400  # characters of a line that are coloured; the rest stays plain
+PATCH_LINES = 50_000
+TONES = {
+    "Keyword": "keyword",
+    "String": "string",
+    "Comment": "comment",
+    "Number": "number",
+    "Function": "name",
+    "Class": "name",
+}
+"""The tone of a token, by the last part of its name that is listed here."""
+
+
+class Tones(SyntaxTheme):
+    """Marks tokens with our tones instead of colours: which colours those are depends on the screen."""
+
+    @classmethod
+    def get_style_for_token(cls, token_type: Sequence[str]) -> Style:
+        tone = next((TONES[part] for part in reversed(tuple(map(str, token_type))) if part in TONES), "")
+        return Style(meta={"tone": tone})
+
+    @classmethod
+    def get_background_style(cls) -> Style:
+        return Style()
+
+
+def patch_page(patch: str, *, is_split: bool = False) -> Page:
+    """A page of a unified diff, or of both sides beside each other. All of it is untrusted text."""
+    lines = safe_block(patch, lines=PATCH_LINES).split("\n")
+    files = _files(lines)
+    coloured = _colouring()
+    if is_split:
+        return side_by_side_page(lines, files, coloured)
+    return Page(
+        keys=("-",) * len(lines),
+        draw=lambda index, _: coloured(lines[index], files[index]),
+        empty="No changes.",
+        is_text=True,
+        plain=lambda index: lines[index],
+    )
+
+
+def _files(lines: Sequence[str]) -> list[str]:
+    """The file that each line belongs to; empty for the lines above a file's first hunk."""
+    names, name, in_hunk = [], "", False
+    for line in lines:
+        if line.startswith("diff --git "):
+            name, in_hunk = line.rpartition(" b/")[2], False
+        elif line.startswith("@@"):
+            in_hunk = True
+        names.append(name if in_hunk else "")
+    return names
+
+
+def _colouring() -> Callable[[str, str], Line]:
+    @lru_cache(maxsize=2_000)
+    def coloured(line: str, file: str) -> Line:
+        if line.startswith("diff --git "):
+            return ((line, "head"),)
+        if line.startswith("@@"):
+            return ((line, "hunk"),)
+        if not file:
+            return ((line, "dim"),)
+        sign, code = line[:1], line[1:]
+        tone = {"+": "added", "-": "removed"}.get(sign, "")
+        return ((f"{sign} ", tone), *_tokens(code, file, removed=sign == "-"))
+
+    return coloured
+
+
+def _tokens(code: str, file: str, *, removed: bool) -> Line:
+    syntax = _syntax(file.rpartition("/")[2])
+    if syntax is None or removed or len(code) > LONGEST:
+        return ((code, "removed" if removed else ""),)
+    text = syntax.highlight(code)
+    tones = [""] * len(code)
+    for span in text.spans:
+        if isinstance(span.style, Style) and (tone := span.style.meta.get("tone")):
+            tones[span.start : span.end] = [tone] * (min(span.end, len(code)) - span.start)
+    return tuple(
+        ("".join(char for char, _ in group), tone)
+        for tone, group in groupby(zip(code, tones, strict=True), key=itemgetter(1))
+    )
+
+
+@lru_cache(maxsize=256)
+def _syntax(name: str) -> Syntax | None:
+    """The highlighter for a file of this name; None for an unknown kind of file."""
+    lexer = Syntax.guess_lexer(name)
+    return None if lexer == "default" else Syntax("", lexer, theme=Tones(), tab_size=4)
+
+
+# ---- sbs -------------------------------------------------------------------------------------------------------------
+# A patch in two columns: the old lines with their numbers beside the new ones.
+
+
+HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)")
+NUMBER = 5  # cells of a line's number
+MIDDLE = " │ "
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A line of one side: its number, and the line with its sign."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Two lines beside each other; what belongs to both is `whole`."""
+
+    file: str
+    whole: str | None = None
+    old: Side | None = None
+    new: Side | None = None
+
+
+def side_by_side_page(lines: Sequence[str], files: Sequence[str], coloured: Callable[[str, str], Line]) -> Page:
+    """A page of the lines of a unified diff. `coloured` gives the colours of a line with its sign."""
+    rows = list(_rows(lines, files))
+
+    def draw(index: int, width: int) -> Line:
+        row = rows[index]
+        if row.whole is not None:
+            return coloured(row.whole, row.file)
+        half = (width - len(MIDDLE)) // 2
+        return (*_half(row.old, row.file, half, coloured), (MIDDLE, "dim"), *_half(row.new, row.file, half, coloured))
+
+    return Page(
+        keys=("-",) * len(rows),
+        draw=draw,
+        empty="No changes.",
+        is_text=True,
+        plain=lambda index: _plain(rows[index]),
+    )
+
+
+def _half(side: Side | None, file: str, width: int, coloured: Callable[[str, str], Line]) -> Line:
+    if side is None:
+        return ((" " * width, ""),)
+    return ((f"{side.number:>{NUMBER}} ", "dim"), *clipped(coloured(side.text, file), width - NUMBER - 1))
+
+
+def _plain(row: Row) -> str:
+    return row.whole or "\n".join(side.text for side in (row.old, row.new) if side is not None)
+
+
+def _rows(lines: Sequence[str], files: Sequence[str]) -> Iterator[Row]:
+    old = new = 0
+    removed, added, current = list[Side](), list[Side](), ""
+    for line, file in zip(lines, files, strict=True):
+        sign = line[:1] if file and not line.startswith("@@") else ""
+        if sign == "-":
+            removed.append(Side(old, line))
+            old, current = old + 1, file
+            continue
+        if sign == "+":
+            added.append(Side(new, line))
+            new, current = new + 1, file
+            continue
+        yield from _changed(removed, added, current)
+        removed, added = [], []
+        if sign == " ":
+            yield Row(file, old=Side(old, line), new=Side(new, line))
+            old, new = old + 1, new + 1
+            continue
+        if (numbers := HUNK.match(line)) is not None:
+            old, new = int(numbers[1]), int(numbers[2])
+        yield Row(file, whole=line)
+    yield from _changed(removed, added, current)
+
+
+def _changed(removed: Sequence[Side], added: Sequence[Side], file: str) -> Iterator[Row]:
+    for one, other in zip_longest(removed, added):
+        yield Row(file, old=one, new=other)

@@ -14,7 +14,7 @@ from dashboards.terminal.lines import Line, Page, PageOptions, bar, events_page,
 from dashboards.terminal.overview_page import overview_page, runs_page
 from dashboards.terminal.plan_page import drawn as drawn_graph
 from dashboards.terminal.plan_page import plan_page
-from dashboards.terminal.story_page import check_lines, planner_lines, story_lines
+from dashboards.terminal.subtask_screen import check_lines, planner_lines, story_lines
 from dashboards.text.event_text import events_of
 from dashboards.text.formats import sparkline
 from fleet.core.facts import facts as f
