@@ -35,7 +35,7 @@ from fleet.app.wiring import Wiring
 from fleet.config.load import load_config
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.plans.plan import Criterion, Subtask
-from fleet.engine.this_machine import LocalNode
+from fleet.engine.this_machine import ThisMachine
 from fleet.features.nodes.call_desk import Line
 from fleet.features.nodes.manager_side import connect
 from fleet.features.nodes.messages import PROTOCOL, Open
@@ -95,7 +95,7 @@ class Pair:
 
     base: Sha
     files: int
-    local: LocalNode
+    local: ThisMachine
     remote: RemoteNode
     own: dict[str, list[float]] = field(default_factory=dict)
     """The processor time of this process alone in each attempt, in milliseconds."""
@@ -159,7 +159,7 @@ async def _opened(project: Project) -> AsyncIterator[Pair]:
         open_agents(wiring.agents(project.folder / "transcripts")) as agents,
         _remote(project, wiring, worktrees, target.base) as remote,
     ):
-        local = LocalNode(worktrees.lease, agents.workers, wiring.command_workers)
+        local = ThisMachine(worktrees.lease, agents.workers, wiring.command_workers)
         yield Pair(target.base, project.files, local, remote)
 
 

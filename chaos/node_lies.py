@@ -19,7 +19,7 @@ from typing import Any
 from fleet.cli.entry import run_program
 from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import CheckRun
-from fleet.engine.this_machine import LocalNode
+from fleet.engine.this_machine import ThisMachine
 from fleet.features.nodes import messages, node_process
 from fleet.features.nodes.call_desk import Line
 from fleet.features.nodes.host import OrderHost
@@ -152,7 +152,7 @@ def lie_in_reports(forged: Callable[[Forge, AttemptDone], OrderReport]) -> None:
 def green_checks() -> None:
     """Bad work, and the claim that its checks pass; where there is no work yet, it says that they fail."""
     lie_in_reports(bad_work)
-    honest = LocalNode.check
+    honest = ThisMachine.check
 
     async def check(self: Any, order: ChecksOrder) -> tuple[CheckRun, ...]:
         asked = [each.run or "" for each in order.criteria]
@@ -162,7 +162,7 @@ def green_checks() -> None:
         runs = await honest(self, replace(order, criteria=tuple(exists)))
         return tuple(run.model_copy(update={"command": command}) for run, command in zip(runs, asked, strict=True))
 
-    set_(LocalNode, "check", check)
+    set_(ThisMachine, "check", check)
 
 
 def other_checks() -> None:
@@ -172,18 +172,18 @@ def other_checks() -> None:
         del self, order
         return (CheckRun(criterion="all is well", command="true", passed=True),)
 
-    set_(LocalNode, "check", check)
+    set_(ThisMachine, "check", check)
 
 
 def red_checks() -> None:
     """Its work is honest, and every check fails there: it is broken, or wants the work of others to fail."""
-    honest = LocalNode.check
+    honest = ThisMachine.check
 
     async def check(self: Any, order: ChecksOrder) -> tuple[CheckRun, ...]:
         runs = await honest(self, order)
         return tuple(run.model_copy(update={"passed": False, "exit_code": 1}) for run in runs)
 
-    set_(LocalNode, "check", check)
+    set_(ThisMachine, "check", check)
 
 
 # ---- what it sends

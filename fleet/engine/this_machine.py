@@ -24,7 +24,7 @@ def _ignore(what: str, error: Exception) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalNode:
+class ThisMachine:
     """Satisfies `Node` in this process."""
 
     open_lease: OpenLease

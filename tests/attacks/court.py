@@ -13,7 +13,7 @@ from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.perform import Performer
 from fleet.engine.commands.trust import NodeTrust
-from fleet.engine.this_machine import LocalNode
+from fleet.engine.this_machine import ThisMachine
 from fleet.ports.worktrees import Change
 from tests.fleet.core.pretend import checks_of, subtask_of
 from tests.fleet.fakes import FakePlanner
@@ -90,7 +90,7 @@ class Court:
             clock=Clock(),
             gate=Gate(criteria=(gate_check,) if gate else ()),
         )
-        trust, node = NodeTrust(book, world.clock), LocalNode(world.worktrees.lease)
+        trust, node = NodeTrust(book, world.clock), ThisMachine(world.worktrees.lease)
         checks = Checks(book, world.worktrees, world.commits, world.clock, Gate(reruns=0), node, trust)
         before = await checks.on(start, spec.acceptance)
         book.note(f.WorkerStarted(at=0.2, subtask="a", number=1, before=before))

@@ -15,7 +15,7 @@ PORTS: dict[str, tuple[str, ...]] = {
     "Journal": ("tests/contract/test_memory.py",),
     "Lease": ("tests/contract/test_worktrees.py",),
     "Meter": ("agents/conversation/guards.py:AttemptBudget", "fleet/engine/commands/reservations.py:CallMeter"),
-    "Node": ("fleet/engine/local_node.py:LocalNode", "fleet/features/nodes/placement.py:Placement"),
+    "Node": ("fleet/engine/this_machine.py:ThisMachine", "fleet/features/nodes/placement.py:Placement"),
     "Planner": ("tests/contract/test_planners.py",),
     "Recorder": ("fleet/engine/loop.py:Engine", "fleet/features/rehearse/past_tasks.py:_NoRun"),
     "Reply": ("tests/fleet/features/nodes/test_calls.py",),

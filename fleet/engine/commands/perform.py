@@ -23,7 +23,7 @@ from fleet.engine.commands.planner_calls import PlannerCalls
 from fleet.engine.commands.reservations import RunBudget
 from fleet.engine.commands.trust import NodeTrust
 from fleet.engine.internal_errors import Advice, DiskFullError, failure_of, persist, tries_after
-from fleet.engine.this_machine import LocalNode
+from fleet.engine.this_machine import ThisMachine
 from fleet.ports.agents import DrainingError
 from fleet.ports.journal import Recorder
 from fleet.ports.orders import OtherMachines
@@ -47,7 +47,7 @@ class Performer:
         self._adapters = adapters
         self._budget = RunBudget(engine, adapters.clock)
         self._advice = Advice(engine, adapters.clock)
-        self._local = LocalNode(
+        self._local = ThisMachine(
             adapters.worktrees.lease,
             adapters.workers,
             adapters.command_workers,

@@ -23,7 +23,7 @@ from fleet.config.schema import Config
 from fleet.core.base.ids import Sha
 from fleet.core.base.usage import Cost
 from fleet.core.facts.facts import CheckRun, Failure
-from fleet.engine.this_machine import LocalNode
+from fleet.engine.this_machine import ThisMachine
 from fleet.errors import FleetError
 from fleet.features.nodes.call_desk import Line
 from fleet.features.nodes.host import Records, Workshop
@@ -136,11 +136,11 @@ class NodeWorkshop:
 
     async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult:
         worker = worker_on_node(self.settings, order.worker, line)
-        node = LocalNode(self.open_lease, {order.worker: worker}, self.programs)
+        node = ThisMachine(self.open_lease, {order.worker: worker}, self.programs)
         return await node.attempt(order, LineMeter(line), tell)
 
     async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]:
-        return await LocalNode(self.open_lease).check(order)
+        return await ThisMachine(self.open_lease).check(order)
 
 
 @dataclass(frozen=True, slots=True)

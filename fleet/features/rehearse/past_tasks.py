@@ -21,7 +21,7 @@ from fleet.core.state.state import RunState
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.trust import NodeTrust
-from fleet.engine.this_machine import LocalNode
+from fleet.engine.this_machine import ThisMachine
 from fleet.errors import UsageError
 from fleet.features.rehearse.replay_plan import Described, past_subtask_id, task_plan
 from fleet.ports.journal import Clock
@@ -231,7 +231,7 @@ def _checks(worktrees: RunWorktrees, gate: Gate, clock: Clock, target: Target) -
         policy=Policy(),
     )
     run = _NoRun(evolve(None, started))
-    return Checks(run, worktrees, worktrees, clock, gate, LocalNode(worktrees.lease), NodeTrust(run, clock))
+    return Checks(run, worktrees, worktrees, clock, gate, ThisMachine(worktrees.lease), NodeTrust(run, clock))
 
 
 # ---- during the run --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from fleet.core.policy.effects import CheckBase, effects
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.trust import NodeTrust
-from fleet.engine.this_machine import LocalNode
+from fleet.engine.this_machine import ThisMachine
 from tests.fleet.core.pretend import started, subtask_of
 from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
 
@@ -87,7 +87,7 @@ async def test_on_a_red_base_that_was_allowed_the_gate_holds_nothing_back_until_
     work = Lander(
         book,
         hands,
-        Checks(book, hands, hands, Clock(), gate, LocalNode(hands.lease), NodeTrust(book, Clock())),
+        Checks(book, hands, hands, Clock(), gate, ThisMachine(hands.lease), NodeTrust(book, Clock())),
         Clock(),
     )
     await work.test_batch(book.state.landing.open_batches[0].number)

@@ -10,7 +10,7 @@ from fleet.core.plans.plan import Criterion
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.trust import NodeTrust
-from fleet.engine.this_machine import LocalNode
+from fleet.engine.this_machine import ThisMachine
 from fleet.ports.worktrees import Lease
 from tests.fleet.core.pretend import subtask_of
 from tests.fleet.hands import Clock, queued
@@ -151,7 +151,7 @@ async def test_a_bisect_on_a_real_repository_lands_the_innocent_in_order_and_eve
             bench.worktrees,
             Clock(),
             Gate(criteria=(gate,), reruns=0),
-            LocalNode(bench.worktrees.lease),
+            ThisMachine(bench.worktrees.lease),
             NodeTrust(book, Clock()),
         )
         work = Lander(book, bench.worktrees.integrator, checks, Clock())
@@ -165,7 +165,7 @@ async def test_a_bisect_on_a_real_repository_lands_the_innocent_in_order_and_eve
         names = (await store("ls-tree", "--name-only", tips[-1])).decode().split()
         assert [name for name in names if len(name) == 5] == ["a.txt", "b.txt", "c.txt", "e.txt", "f.txt"]
         for tip in dict.fromkeys(tips):
-            node, trust = LocalNode(bench.worktrees.lease), NodeTrust(book, Clock())
+            node, trust = ThisMachine(bench.worktrees.lease), NodeTrust(book, Clock())
             checks = Checks(book, bench.worktrees, bench.worktrees, Clock(), Gate(), node, trust)
             [run] = await checks.on(tip, [gate])
             assert run.passed

@@ -12,7 +12,7 @@ from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import Criterion
 from fleet.engine.commands.checks import IN_A_ROW, Checks, Gate
 from fleet.engine.commands.trust import NodeTrust
-from fleet.engine.this_machine import LocalNode
+from fleet.engine.this_machine import ThisMachine
 from fleet.ports.orders import ChecksOrder
 from fleet.ports.worktrees import SetupFailedError
 from tests.fleet.hands import BASE, Book, Clock, PaperHands, PaperLease, queued
@@ -24,7 +24,7 @@ GATE = Criterion(criterion="the gate", run="gate", fails_before=False)
 def checks(hands: PaperHands, book: Book | None = None, reruns: int = 1) -> Checks:
     book, clock = book or queued("a"), Clock()
     gate = Gate(criteria=(GATE,), reruns=reruns)
-    return Checks(book, hands, hands, clock, gate, LocalNode(hands.lease), NodeTrust(book, clock))
+    return Checks(book, hands, hands, clock, gate, ThisMachine(hands.lease), NodeTrust(book, clock))
 
 
 def red_first(_: str, __: str, time: int) -> bool:
@@ -113,14 +113,14 @@ async def test_what_ran_out_of_time_is_asked_again() -> None:
     asked = checks(hands, reruns=0)
     late = replace(hands, ran=[])
     late.ask = lambda *_: f.CheckRun(criterion="it works", command="test", passed=False, timed_out=True)  # type: ignore[method-assign]
-    asked.node = LocalNode(late.lease)
+    asked.node = ThisMachine(late.lease)
     await asked.on(BASE, [TEST])
-    asked.node = LocalNode(hands.lease)
+    asked.node = ThisMachine(hands.lease)
     [run] = await asked.on(BASE, [TEST])
     assert run.passed
 
 
-class Noting(LocalNode):
+class Noting(ThisMachine):
     """Notes which checks finished work waits for."""
 
     async def check(self, order: ChecksOrder) -> tuple[f.CheckRun, ...]:
@@ -247,12 +247,12 @@ async def test_a_success_of_pytest_without_its_report_does_not_count() -> None:
 
 async def test_a_command_that_reported_once_owes_its_report_also_after_a_crash() -> None:
     asked = checks(PaperHands(), reruns=0)
-    asked.node = LocalNode(reports(PaperHands()).lease)
+    asked.node = ThisMachine(reports(PaperHands()).lease)
     assert (await asked.on(BASE, [TEST]))[0].passed, "it has never reported, so it owes nothing"
-    asked.node = LocalNode(reports(PaperHands(), "a").lease)
+    asked.node = ThisMachine(reports(PaperHands(), "a").lease)
     [run] = await asked.on(Sha("base a"), [TEST])
     assert (run.passed, run.tests, run.ran_tests) == (True, 1, None)
-    asked.node = LocalNode(reports(PaperHands()).lease)
+    asked.node = ThisMachine(reports(PaperHands()).lease)
     assert not (await asked.on(Sha("base b"), [TEST]))[0].passed
     book = queued("a")
     book.state = evolve(book.state, f.WorkerStarted(at=2.0, subtask="a", number=1, before=(run,)))
@@ -263,7 +263,7 @@ async def test_a_command_that_reported_once_owes_its_report_also_after_a_crash()
 async def test_tests_that_ran_on_the_base_are_missed_on_a_commit() -> None:
     asked = checks(reports(PaperHands(), "t.py::t::a", "t.py::t::b"))
     await asked.before_work([PYTEST], BASE)
-    asked.node = LocalNode(reports(PaperHands(), "t.py::t::b").lease)
+    asked.node = ThisMachine(reports(PaperHands(), "t.py::t::b").lease)
     await asked.on(Sha("base a"), [PYTEST])
     assert await asked.lost(Sha("base a"), BASE, [PYTEST], changed=(), touches=()) == {"it works": ("t.py::t::a",)}
     assert await asked.lost(Sha("base a"), BASE, [PYTEST], changed=("t.py",), touches=()) == {}
@@ -327,10 +327,10 @@ async def test_what_asks_for_labels_is_checked_where_they_are_and_the_rest_anywh
     book.state = replace(book.state, plan=plan)
     hands = PaperHands()
 
-    class Orders(LocalNode):
+    class Orders(ThisMachine):
         async def check(self, order: ChecksOrder) -> tuple[f.CheckRun, ...]:
             asked_of.append(order)
-            return await LocalNode.check(self, order)
+            return await ThisMachine.check(self, order)
 
     checked = checks(hands, book)
     checked.node = Orders(hands.lease)
@@ -344,7 +344,7 @@ async def test_what_asks_for_labels_is_checked_where_they_are_and_the_rest_anywh
     }
 
 
-class Elsewhere(LocalNode):
+class Elsewhere(ThisMachine):
     """Checks that nothing lands by run on a node, which reports all of them green."""
 
     async def check(self, order: ChecksOrder) -> tuple[f.CheckRun, ...]:

@@ -13,7 +13,7 @@ from fleet.core.plans.plan import Criterion
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.landing import Lander
 from fleet.engine.commands.trust import NodeTrust
-from fleet.engine.this_machine import LocalNode
+from fleet.engine.this_machine import ThisMachine
 from fleet.ports.worktrees import EffectError
 from fleet.read.run import status_view
 from fleet.read.subtask_view import subtask_view
@@ -28,7 +28,7 @@ def lander(book: Book, hands: PaperHands) -> Lander:
     return Lander(
         book,
         hands,
-        Checks(book, hands, hands, Clock(), gate, LocalNode(hands.lease), NodeTrust(book, Clock())),
+        Checks(book, hands, hands, Clock(), gate, ThisMachine(hands.lease), NodeTrust(book, Clock())),
         Clock(),
     )
 

@@ -11,7 +11,7 @@ from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import Criterion
 from fleet.engine.commands.checks import Checks, Gate
 from fleet.engine.commands.trust import MOST_WRONG_REDS, NodeTrust
-from fleet.engine.this_machine import LocalNode
+from fleet.engine.this_machine import ThisMachine
 from fleet.ports.orders import ChecksOrder
 from fleet.ports.worktrees import SetupFailedError
 from tests.fleet.hands import BASE, Book, Clock, PaperHands, queued
@@ -40,7 +40,7 @@ def named(*names: str) -> f.RanTests:
 class Beside:
     """A node that does all checks but those whose verdict counts, which are run here."""
 
-    here: LocalNode
+    here: ThisMachine
     says: Answer
 
     async def attempt(self, *_: object) -> object:
@@ -53,7 +53,7 @@ class Beside:
 
 
 def judged(hands: PaperHands, says: Answer, *, reruns: int = 1, book: Book | None = None) -> Checks:
-    node, book, clock = Beside(LocalNode(hands.lease), says), book or queued("a"), Clock()
+    node, book, clock = Beside(ThisMachine(hands.lease), says), book or queued("a"), Clock()
     gate = Gate(criteria=(GUARD,), reruns=reruns)
     return Checks(book, hands, hands, clock, gate, node, NodeTrust(book, clock))  # type: ignore[arg-type]
 

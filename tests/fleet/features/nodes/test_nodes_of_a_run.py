@@ -16,7 +16,7 @@ from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.state.state import RunState
-from fleet.engine.this_machine import LocalNode
+from fleet.engine.this_machine import ThisMachine
 from fleet.features.nodes.manager_side import Here, open_nodes
 from fleet.features.nodes.settings import NodeSettings
 from tests.fleet.core.story import WHO, Story, plan_of
@@ -48,7 +48,7 @@ async def opened(
     here = Here(config_home, config_home, 2, cast("Any", None))
     async with open_nodes(wiring, state, worktrees, here) as opened_nodes:
         engine = Engine(state)
-        opened_nodes.beside(LocalNode(PaperHands().lease), cast("Any", engine))
+        opened_nodes.beside(ThisMachine(PaperHands().lease), cast("Any", engine))
         yield engine
     await store.close()
 
