@@ -37,9 +37,7 @@ KERNEL: dict[str, dict[str, Verb]] = {
         "help": Verb("about:help_", "machine", "Show the help of a verb."),
         "version": Verb("about:version", "machine", "Print the version."),
     },
-    "Other programs and machines": {
-        "simulate": Verb("serve:simulate", "machine", "Serve a simulated model that plays a script."),
-    },
+    "Other programs and machines": {},
 }
 
 ORDER = (

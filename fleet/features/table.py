@@ -233,6 +233,15 @@ FEATURES: dict[str, Feature] = {
         },
         shows="dashboards.web.beside:start_pages",
     ),
+    "simulated": Feature(
+        verbs={
+            "Other programs and machines": {
+                "simulate": Verb(
+                    "agents.simulated.verbs:simulate", "machine", "Serve a simulated model that plays a script."
+                )
+            }
+        }
+    ),
     "traces": Feature(
         verbs={"Result": {"trace": Verb("traces.verbs:trace", "run", "Turn a run into a trace of OpenTelemetry.")}},
         sections={"traces": "traces.settings:Traces"},

@@ -28,7 +28,14 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "tomli_w": ("fleet/config/toml.py",),
     "tomllib": ("fleet/config/toml.py", "agents/models/prices.py"),  # agents may not know fleet's
     "tree_sitter": ("agents/tools/outliner.py",),
-    "typer": ("dashboards/metrics/*", "dashboards/report/*", "dashboards/web/*", "fleet/cli/*", "fleet/features/*"),
+    "typer": (
+        "agents/simulated/verbs.py",
+        "dashboards/metrics/*",
+        "dashboards/report/*",
+        "dashboards/web/*",
+        "fleet/cli/*",
+        "fleet/features/*",
+    ),
 }
 
 NOT_LIKE_THEIR_DISTRIBUTION = {"agent-client-protocol": "acp", "gitpython": "git", "google-auth": "google"}

@@ -57,7 +57,14 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     ),
     "agents.conversation": ("agents.models", "agents.tools", "fleet.core", "fleet.ports"),
     "agents.models": ("fleet.core", "fleet.errors", "fleet.ports"),
-    "agents.simulated": ("fleet.core.base", "fleet.core.plans", "fleet.errors"),
+    "agents.simulated": (
+        "fleet.app.input_files",
+        "fleet.cli.common",
+        "fleet.core.base",
+        "fleet.core.plans",
+        "fleet.errors",
+        "fleet.read",
+    ),
     "agents.tools": ("agents.models", "fleet.core", "fleet.ports"),
     "agents.workers": (
         "agents.acp",

@@ -14,6 +14,7 @@ import pytest
 from fleet.config.layer import WHOLE
 from fleet.config.load import defaults_file
 from fleet.config.toml import read_toml
+from fleet.features.parts import BESIDE
 from fleet.features.table import FEATURES
 
 ROOT = Path(__file__).parents[2]
@@ -21,10 +22,15 @@ TABLE = "fleet/features/table.py"
 PACKAGES = ("fleet", "agents", "worktrees", "dashboards")
 KEPT = (*PACKAGES, "tests", "scripts", "examples", "pyproject.toml", "config.toml")
 KERNEL = ("tests/fleet/core", "tests/fleet/engine", "tests/fleet/config", "tests/fleet/read")
-ELSEWHERE = {name: f"dashboards/{name}" for name in ("metrics", "report", "web")}
-"""The folders of features that are not in `fleet/features`."""
 QUICK = "audit"
 """The feature that `make test` deletes."""
+
+
+def home(feature: str) -> str:
+    """The folder of a feature: of its name below `fleet/features`, or where its verb is."""
+    places = [verb.place for verbs in FEATURES[feature].verbs.values() for verb in verbs.values()]
+    first = places[0].split(".") if places else [""]
+    return "/".join(first[:2]) if first[0] in BESIDE else f"fleet/features/{feature}"
 
 
 class Copy:
@@ -38,9 +44,8 @@ class Copy:
                 (at / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, at / name)
         for feature in without:
-            folder = ELSEWHERE.get(feature, f"fleet/features/{feature}")
-            shutil.rmtree(at / folder)
-            shutil.rmtree(at / "tests" / folder, ignore_errors=True)
+            for folder in (home(feature), f"tests/{home(feature)}"):
+                shutil.rmtree(at / folder, ignore_errors=True)
         table = at / TABLE
         table.write_text(table_without(table.read_text(encoding="utf-8"), without), encoding="utf-8")
 
@@ -76,10 +81,10 @@ class Copy:
 
 
 class Model:
-    """`agents.simulated` of the copy, which belongs to no feature."""
+    """The simulated model of the copy; where that is deleted, the one of this tree."""
 
     def __init__(self, at: Path, script: Path) -> None:
-        self.at, self.script = at, script
+        self.at, self.script = at if (at / "agents" / "simulated").exists() else ROOT, script
 
     def __enter__(self) -> str:
         self._process = subprocess.Popen(
@@ -125,8 +130,10 @@ def _entries(source: str) -> Iterator[tuple[str, int, int]]:
 
 
 def test_every_feature_is_a_folder_and_every_folder_a_feature() -> None:
-    folders = {path.parent.name for path in (ROOT / "fleet" / "features").glob("*/__init__.py")}
-    assert folders | set(ELSEWHERE) == set(FEATURES)
+    folders = {f"fleet/features/{path.parent.name}" for path in (ROOT / "fleet" / "features").glob("*/__init__.py")}
+    homes = {home(feature) for feature in FEATURES}
+    assert folders == {each for each in homes if each.startswith("fleet/")}
+    assert all((ROOT / each / "__init__.py").exists() for each in homes)
 
 
 def test_every_table_of_the_defaults_is_a_section() -> None:

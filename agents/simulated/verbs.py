@@ -1,4 +1,4 @@
-"""The verb that serves a simulated model."""
+"""`fleet simulate`: serves the simulated model."""
 
 import sys
 from pathlib import Path
@@ -7,10 +7,7 @@ from typing import Annotated
 import typer
 
 from fleet.app.input_files import read_data
-from fleet.cli import common
-from fleet.cli.common import (
-    AsJson,
-)
+from fleet.cli.common import AsJson, show_json
 from fleet.read.base_view import ServerView
 
 
@@ -36,7 +33,7 @@ def simulate(
 
     def announce(url: str) -> None:
         if as_json:
-            common.show_json(ServerView(url))
+            show_json(ServerView(url))
         else:
             typer.echo(f"simulated model listening on {url}")
         sys.stdout.flush()
