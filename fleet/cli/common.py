@@ -380,7 +380,7 @@ def run_async(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     """Run to the end. An error that a person can fix is raised as a `FleetError`, whatever group it was wrapped in."""
 
     async def stoppable() -> Result:
-        with after_the_first(signal.SIGINT):
+        with hard_stop([signal.SIGINT], after=1):
             return await main()
 
     try:
@@ -591,46 +591,30 @@ EXIT_CODE = 130
 
 
 @contextmanager
-def hard_stop(stops: Sequence[signal.Signals], hint: str) -> Iterator[None]:
-    """While the block lasts, one of these signals ends the process soon, besides what it does otherwise.
+def hard_stop(stops: Sequence[signal.Signals], hint: str = "", *, after: int = 0) -> Iterator[None]:
+    """While the block lasts, a signal of these ends the process soon, besides what it does otherwise.
 
-    For the main thread. An event loop learns of a signal by itself, but only when it turns. `hint` says how to go on.
+    With `after`, not the first ones; the process then has the rest of its life to end by itself. An event loop learns
+    of a signal by itself, but only when it turns. `hint` says how to go on.
     """
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        end_soon(hint)
-        if callable(other := before.get(signal.Signals(number))):
-            other(number, frame)
-
-    before = {number: signal.getsignal(number) for number in stops}
-    for number in stops:
-        signal.signal(number, handle)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def after_the_first(number: signal.Signals) -> Iterator[None]:
-    """While the block lasts, and until the process ends, the second of these signals ends it soon."""
-    other, met = signal.getsignal(number), [0]
+    before, met = {number: signal.getsignal(number) for number in stops}, [0]
 
     def handle(number: int, frame: FrameType | None) -> None:
         met[0] += 1
-        if met[0] > 1:
-            end_soon()
-        if callable(other):
+        if met[0] > after:
+            end_soon(hint)
+        if callable(other := before[signal.Signals(number)]):
             other(number, frame)
 
     if threading.current_thread() is threading.main_thread():
-        signal.signal(number, handle)
+        for number in stops:
+            signal.signal(number, handle)
     try:
         yield
     finally:
-        if not met[0] and signal.getsignal(number) is handle:
-            signal.signal(number, other)
+        for number, other in before.items():
+            if signal.getsignal(number) is handle and not (after and met[0]):
+                signal.signal(number, other)
 
 
 def end_soon(hint: str = "") -> None:
