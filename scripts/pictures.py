@@ -21,7 +21,7 @@ from textual.widgets import Input
 
 from dashboards.report.drawing import page
 from dashboards.terminal.app import FleetApp
-from fleet.cli.live.terminal_data import FolderFeed, FolderLibrary, read_only
+from fleet.cli.terminal_data import FolderFeed, FolderLibrary, read_only
 from fleet.config import environment
 from fleet.core.facts.facts import Fact
 from fleet.core.history.evolve import evolve

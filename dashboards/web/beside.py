@@ -18,7 +18,7 @@ from dashboards.address import Address
 from dashboards.web.access import Access
 from dashboards.web.site import Scrape, serving
 from fleet.cli.common import Pause, run_async
-from fleet.cli.live.terminal_data import library_of
+from fleet.cli.terminal_data import library_of
 from fleet.config.environment import user
 from fleet.errors import FleetError
 from fleet.features.parts import load_part

@@ -14,7 +14,7 @@ from dashboards.web.beside import access_of, scrape_of
 from dashboards.web.site import serving
 from fleet.cli import common
 from fleet.cli.common import AsJson
-from fleet.cli.live.terminal_data import FolderLibrary, library_of
+from fleet.cli.terminal_data import FolderLibrary, library_of
 from fleet.cli.verbosity import show_note
 from fleet.config import environment
 from fleet.read.base_view import WebView

@@ -21,7 +21,7 @@ from textual.pilot import Pilot
 from dashboards.terminal import main_screen, subtask_screen
 from dashboards.terminal.app import FleetApp
 from fleet.cli.entry import run_program
-from fleet.cli.live.terminal_data import library_of
+from fleet.cli.terminal_data import library_of
 from fleet.core.facts.facts import FACT
 from fleet.core.history.evolve import evolve
 from fleet.core.policy.planner_view import planner_state

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from fleet.app.input_files import dump_plan
-from fleet.cli.live.terminal_data import FolderLibrary, read_only
+from fleet.cli.terminal_data import FolderLibrary, read_only
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import Plan
 from fleet.runs.journal import Journal

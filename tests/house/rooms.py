@@ -8,7 +8,6 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet": ("fleet.cli",),
     "fleet.app": EVERYTHING,
     "fleet.cli": EVERYTHING,
-    "fleet.cli.live": EVERYTHING,
     "fleet.cli.verbs": EVERYTHING,
     "fleet.config": (
         "fleet.core.base",

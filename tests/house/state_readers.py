@@ -12,7 +12,8 @@ READS_STATE = {
     # creates, resumes or lands runs, as a part of the engine
     "fleet/app/fleet.py": "creates and resumes runs",
     "fleet/app/past_runs.py": "adds up what past runs of a repository saw",
-    "fleet/app/wiring.py": "gives the engine of a run the reviews that its facts ask for",
+    "fleet/features/reviews/reviews.py": "asks for the reviews of a change, as a part of the engine",
+    "fleet/features/reviews/verdict.py": "judges a change by its reviews",
     "fleet/features/merge/relanding.py": "makes the plan of a run that lands a result again",
     "fleet/features/merge/taking.py": "creates and resumes such runs",
     "fleet/features/forge/pull_requests.py": "cuts a result into commits of their own, each with its pin",

@@ -20,7 +20,6 @@ PORTS: dict[str, tuple[str, ...]] = {
     "Recorder": ("fleet/engine/loop.py:Engine", "fleet/features/rehearse/past_tasks.py:_NoRun"),
     "Reply": ("tests/fleet/features/nodes/test_calls.py",),
     "Repository": ("tests/contract/test_repositories.py",),
-    "Reviewer": ("tests/agents/test_reviewer.py",),
     "Worker": ("tests/contract/test_workers.py",),
     "Workspace": ("tests/contract/test_workspaces.py",),
     "Worktrees": ("tests/contract/test_worktrees.py",),

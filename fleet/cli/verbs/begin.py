@@ -39,9 +39,9 @@ from fleet.cli.common import (
     reviewing_of,
     run_with_clock,
 )
-from fleet.cli.live.display import Detach, Display, NoTui, Plain, Web, work_and_show
-from fleet.cli.live.terminal_data import start_pages
+from fleet.cli.display import Detach, Display, NoTui, Plain, Web, work_and_show
 from fleet.cli.plan_editor import PlanFile, Sets, check_plan_output, load_plan_argument
+from fleet.cli.terminal_data import start_pages
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded

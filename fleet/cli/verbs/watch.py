@@ -13,7 +13,7 @@ from dashboards.text.summary import summary_lines
 from dashboards.text.tables import status_lines
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, Repo, RunArgument, RunName
-from fleet.cli.live.display import Plain, has_full_screen, open_full_screen
+from fleet.cli.display import Plain, has_full_screen, open_full_screen
 from fleet.errors import UsageError
 from fleet.read.follow import RunFollower, Step
 from fleet.read.run import RunSnapshot

@@ -12,7 +12,7 @@ from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgument, RunName, Sandbox, Yes, flags
-from fleet.cli.live.display import work_and_follow
+from fleet.cli.display import work_and_follow
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
 from fleet.core.base.forges import ForgeKind

@@ -17,7 +17,7 @@ from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet, Order
 from fleet.app.past_runs import read_evidence
 from fleet.cli.common import has_terminal, read_answer, run_async, show_view
-from fleet.cli.live.engine import RunDisplay, open_screen, run_engine
+from fleet.cli.engine import RunDisplay, open_screen, run_engine
 from fleet.cli.verbosity import show_note
 from fleet.config.load import Loaded
 from fleet.core.base.ids import Sha, did_you_mean

@@ -38,7 +38,7 @@ from fleet import __version__
 from fleet.app.fleet import Fleet, Order
 from fleet.app.input_files import checked_epic
 from fleet.cli import common
-from fleet.cli.live.engine import Background
+from fleet.cli.engine import Background
 from fleet.config.environment import current
 from fleet.config.load import Loaded
 from fleet.core.facts.facts import CancelRequested, QuestionAnswered

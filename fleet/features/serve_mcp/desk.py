@@ -13,7 +13,7 @@ from fleet.app.fleet import Fleet, Order
 from fleet.app.input_files import checked_epic
 from fleet.cli import common
 from fleet.cli.common import flags, limits_of
-from fleet.cli.live.engine import Background
+from fleet.cli.engine import Background
 from fleet.cli.verbs.look import change_of
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded

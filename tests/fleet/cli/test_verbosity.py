@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleet.cli import verbosity
-from fleet.cli.live.engine import open_screen
+from fleet.cli.engine import open_screen
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.program import fleet, left_run
 

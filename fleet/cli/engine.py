@@ -1,6 +1,6 @@
 """The engine of a run: in this process, which shows it, or in one of its own that outlives the terminal.
 
-    python -m fleet.cli.live.engine RUN-FOLDER     the configuration, as JSON, on standard input
+    python -m fleet.cli.engine RUN-FOLDER     the configuration, as JSON, on standard input
 
 Errors of the other process go to `engine.log` in the run's folder; facts go to the journal, as always.
 """
@@ -142,7 +142,7 @@ class Background:
         with Journal(self._folder.journal) as journal:
             self._recorded = journal.length
         given = EngineInput(config=loaded.config.model_dump(mode="json"), origin=loaded.origin, choices=loaded.choices)
-        command = [sys.executable, "-P", "-m", "fleet.cli.live.engine", str(self._folder.path)]
+        command = [sys.executable, "-P", "-m", "fleet.cli.engine", str(self._folder.path)]
         try:
             with (self._folder.path / LOG).open("wb") as log:
                 self._process = subprocess.Popen(

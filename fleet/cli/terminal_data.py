@@ -11,7 +11,7 @@ import typer
 from fleet.app.fleet import Fleet, withdraw_cancel
 from fleet.app.input_files import dump_plan, load_plan
 from fleet.cli.common import configuration_of, send_requests
-from fleet.cli.live.engine import Background
+from fleet.cli.engine import Background
 from fleet.config.environment import current
 from fleet.core.base.ids import Sha, is_slug
 from fleet.core.plans.plan import Plan

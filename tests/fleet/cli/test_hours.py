@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from fleet.cli.live.engine import due, keep_hours
+from fleet.cli.engine import due, keep_hours
 from fleet.core.base.hours import BY_HOURS, Hours, read_hours
 from fleet.core.facts.facts import Paused, Unpaused
 from fleet.read.run import just_after

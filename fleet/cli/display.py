@@ -13,8 +13,8 @@ from fleet.app.capacity import collect_rarely
 from fleet.app.fleet import Fleet
 from fleet.cli import verbosity
 from fleet.cli.common import has_terminal, run_async, show, show_json
-from fleet.cli.live.engine import Background, RunDisplay, open_screen, refuse_unstarted, run_engine
-from fleet.cli.live.terminal_data import library_of, start_pages
+from fleet.cli.engine import Background, RunDisplay, open_screen, refuse_unstarted, run_engine
+from fleet.cli.terminal_data import library_of, start_pages
 from fleet.cli.verbosity import is_normal, show_note
 from fleet.config import environment
 from fleet.core.facts import facts as f

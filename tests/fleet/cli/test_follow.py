@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fleet.cli.live.engine import RunDisplay, Screen
+from fleet.cli.engine import RunDisplay, Screen
 from fleet.core.facts import facts as f
 from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.run_folder import RunFolder
