@@ -15,7 +15,7 @@ from agents.models.calls import Caller
 from agents.models.client import Client, open_client
 from agents.models.transcripts import Transcripts
 from agents.planner import ClaudePlanner
-from agents.remote import CallLine, LineCalls, LineRelay, calls_of, no_calls
+from agents.remote import CallLine, LineRelay, RelayedCalls, calls_of, no_calls
 from agents.workers.command import has_acp, program_of
 from agents.workers.registry import WorkerContext, describe, make_worker, make_workers
 from agents.workers.relay import Relay
@@ -58,8 +58,9 @@ async def open_agents(settings: AgentSettings, *, chance: Random | None = None) 
             from agents.tools.servers import open_servers  # noqa: PLC0415 - few runs have any
 
             servers = await stack.enter_async_context(open_servers(settings.servers))
+        warmup = CacheWarmup(client, settings.prices, lacks=client.lacks)
         caller = Caller(
-            CacheWarmup(client, settings.prices, lacks=client.lacks),
+            warmup,
             settings.retry,
             settings.prices,
             chance=chance or SystemRandom(),
@@ -75,19 +76,16 @@ async def open_agents(settings: AgentSettings, *, chance: Random | None = None) 
             workers=make_workers(context),
             descriptions=describe(settings.workers),
             gauges=caller.service.gauges,
-            calls=calls_of(context, caller),
+            calls=calls_of(context, caller, partial(Relay, settings, caller, client, warmup=warmup)),
             models=OpenModels(settings, client, caller, transcripts),
         )
 
 
 def worker_on_node(settings: AgentSettings, name: str, line: CallLine) -> Worker:
     """A worker for one attempt, whose calls go to the manager. Raises `UsageError`."""
-    transcripts = Transcripts(settings.transcripts, secrets=())
-
-    def open_relay(*_: object) -> LineRelay:
-        return LineRelay(line)
-
-    return make_worker(name, WorkerContext(settings, LineCalls(line), transcripts, open_relay))
+    transcripts, relay = Transcripts(settings.transcripts, secrets=()), LineRelay(line)
+    calls = RelayedCalls(relay, settings.retry)
+    return make_worker(name, WorkerContext(settings, calls, transcripts, lambda *_: relay))
 
 
 def workers_lacking(settings: AgentSettings) -> list[str]:

@@ -1,46 +1,53 @@
-"""The manager's end: makes the calls of an attempt on a node, as those of attempts made here, and pays for them.
+"""Calls to models of an attempt on a node: HTTP to the relay of its manager, of agents in the box and of ours alike.
 
-The node may ask only for what its order allows: its model, its effort, answers of the usual length, so many turns. It
-sends no header of its own, and sees neither a key nor a price.
+The manager makes the calls, as those of attempts made here, and pays for them. The node may ask only for what its order
+allows. It sees neither a key nor a price, and what it sends is untrusted.
 """
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import math
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from random import Random, SystemRandom
+from typing import Annotated, Any, Literal, Protocol, TypeVar, get_args
 
 import anyio
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agents.conversation.guards import AttemptBudget
-from agents.conversation.settings import AgentSettings, WorkerSettings
-from agents.models.answer import Answer, Request, ToolCall
-from agents.models.calls import Caller, Clock, paused
+from agents.models.answer import ADAPTIVE, Answer, CallFault, Request, parameters_of
+from agents.models.calls import Caller, Clock, backoff_s, gone_meanwhile
+from agents.models.exchange import Exchange, Timeouts
 from agents.models.prices import LIFETIMES, Lifetimes, ModelLimits
+from agents.models.service import RetryPolicy
 from agents.models.transcripts import Transcript
 from agents.workers.registry import WorkerContext
-from agents.workers.relay import AgentGoneError, AgentRelay, RelayReply, RelayRequest
+from agents.workers.relay import CALL, WAITED, AgentGoneError, AgentRelay, OpenRelay, RelayReply, RelayRequest
 from fleet.core.base.output import parse_json
-from fleet.core.base.usage import Usage
+from fleet.core.base.usage import Capability
 from fleet.core.facts.facts import Failure
 from fleet.ports.agents import AttemptCalls, CallRefusedError, DrainingError, Meter, Reply
 from fleet.ports.orders import AttemptOrder, OpenCalls
 from fleet.ports.worktrees import EffectError
 
 # ---- messages --------------------------------------------------------------------------------------------------------
-# What an attempt on a node asks its manager for, and what it gets: JSON, parsed at the border on both ends.
-#
-# The manager believes nothing of a request: it has this shape, or the node is not used any more. What is the same in
-# each request of a conversation comes first, because it does not travel twice.
+# A request of HTTP as it travels: its head as one line of JSON, then its body as it is. The answer comes in parts: a
+# head, the body, and what the relay knows by then.
 
 
+LONGEST_HEAD = 16 * 1024
 LONGEST_SYSTEM = 4_000_000
 MOST_MESSAGES = 20_000
 MOST_BLOCKS = 20_000
 MOST_TOOLS = 64
 BODY = b"="
 """What a part begins with that is none of these documents, but of the body of an answer."""
+MODELS = "/v1/models/"
+HEADERS = {"anthropic-version": "2023-06-01", "content-type": "application/json"}
+"""Of every request of a conversation of ours."""
+_OK = 200
+_CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
 
 Model = Annotated[str, Field(min_length=1, max_length=200)]
 Parsed = TypeVar("Parsed", bound=BaseModel)
@@ -58,137 +65,56 @@ class _Document(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class _Message(_Document):
-    role: Literal["user", "assistant"]
-    content: Annotated[list[Any], Field(min_length=1, max_length=MOST_BLOCKS)]
-
-    @model_validator(mode="after")
-    def _has_blocks(self) -> "_Message":
-        if not all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in self.content):
-            raise ValueError("the content of a message is not made of blocks")
-        return self
-
-
-class Ask(_Document):
-    """The next answer of a conversation; or, with `warm`, only that its prompt stays in the cache."""
-
-    model: Model
-    effort: Annotated[str, Field(max_length=40)] | None
-    max_tokens: Annotated[int, Field(gt=0, le=1_000_000)]
-    system: Annotated[str, Field(max_length=LONGEST_SYSTEM)]
-    tools: Annotated[list[dict[str, Any]], Field(max_length=MOST_TOOLS)]
-    shared: Annotated[int, Field(ge=0)]
-    messages: Annotated[list[_Message], Field(min_length=1, max_length=MOST_MESSAGES)]
-    previous: Annotated[str, Field(max_length=200)] | None
-    turn: Annotated[int, Field(ge=1, le=100_000)]
-    left_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    """How long the conversation may still take."""
-    warm: bool
-
-    @model_validator(mode="after")
-    def _shares_blocks(self) -> "Ask":
-        if self.shared > len(self.messages[0].content) or self.messages[0].role != "user":
-            raise ValueError("a conversation that can't begin like this")
-        return self
-
-    @property
-    def request(self) -> Request:
-        messages = tuple(message.model_dump() for message in self.messages)
-        return Request(
-            self.model,
-            self.max_tokens,
-            self.system,
-            tuple(self.tools),
-            messages,
-            self.shared,
-            effort=self.effort,
-            previous=self.previous,
-        )
-
-
-class AskLimits(_Document):
-    """What a model accepts."""
-
-    limits_of: Model
-
-
-class AskRelay(_Document):
-    """A request of an agent in the box, which speaks HTTP."""
-
+class RequestHead(_Document):
     method: Annotated[str, Field(max_length=20)]
     target: Annotated[str, Field(max_length=2_000)]
     headers: Annotated[dict[str, str], Field(max_length=16)]
-    body: str
 
 
-class Outcome(_Document):
-    """The answer to `Ask`: one of these, and how long the conversation may still take."""
-
-    answer: dict[str, Any] | None = None
-    failure: dict[str, Any] | None = None
-    draining: bool = False
-    kept: bool = False
-    """The prompt is still in the cache."""
-    left_s: float | None = None
-    """None: its time is over."""
-    model: str = ""
-    """The model that the conversation continues with."""
-
-
-class Limits(_Document):
-    """The answer to `AskLimits`."""
-
-    limits: ModelLimits
-    touches: int
-    model: str
-    """The model to begin with instead."""
-
-
-class RelayHead(_Document):
-    """How the answer to `AskRelay` begins. Its body follows, and then `RelayEnd`."""
+class ReplyHead(_Document):
+    """How an answer begins. Its body follows, and then `ReplyEnd`."""
 
     status: int
     headers: dict[str, str]
 
 
-class RelayEnd(_Document):
-    """What the relay knows by now of how the session went."""
+class ReplyEnd(_Document):
+    """What the relay knows by now of how the session went; of a conversation of ours, how this call went."""
 
     complete: bool
-    refused: dict[str, Any] | None
-    failure: dict[str, Any] | None
+    refused: Failure | None
+    failure: Failure | None
     drained: bool
 
 
-def dump_request(request: Request, *, turn: int, left_s: float, warm: bool) -> bytes:
-    """A request as `Ask`. What changes from turn to turn is behind what only grows."""
-    return _json(
-        {
-            "model": request.model,
-            "effort": request.effort,
-            "max_tokens": max(1, request.max_tokens),
-            "system": request.system,
-            "tools": request.tools,
-            "shared": request.shared,
-            "messages": request.messages,
-            "previous": request.previous,
-            "turn": turn,
-            "left_s": left_s,
-            "warm": warm,
-        }
-    )
+class ModelNotes(_Document):
+    """The answer to a GET of `MODELS` with a model: what a conversation of ours has to know of it."""
+
+    id: Model
+    """The model to begin with instead, if the service no longer has the one that was asked for."""
+    limits: ModelLimits
+    touches: int
+    without: frozenset[Capability]
 
 
-def load_asked(data: bytes) -> Ask | AskLimits | AskRelay:
+def dump_request(request: RelayRequest) -> bytes:
+    head = RequestHead(method=request.method, target=request.target, headers=dict(request.headers))
+    return head.model_dump_json().encode() + b"\n" + request.body
+
+
+def load_request(data: bytes) -> RelayRequest:
     """What a node asks for. Raises `CallRefusedError`."""
+    line, newline, body = data.partition(b"\n")
+    if not newline or len(line) > LONGEST_HEAD:
+        raise CallRefusedError("its request has no head")
+    head = _honest(RequestHead, line)
+    return RelayRequest(head.method, head.target, head.headers, body)
+
+
+def _honest(kind: type[Parsed], data: bytes) -> Parsed:
+    """What a node sent. Raises `CallRefusedError`."""
     try:
-        document = parse_json(data)
-        if not isinstance(document, dict):
-            raise CallRefusedError("its request is not an object")
-        kind: type[Ask | AskLimits | AskRelay] = Ask
-        if "limits_of" in document or "method" in document:
-            kind = AskLimits if "limits_of" in document else AskRelay
-        return kind.model_validate(document)
+        return kind.model_validate(parse_json(data))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "request"
@@ -202,147 +128,112 @@ def load(kind: type[Parsed], data: bytes) -> Parsed:
     return kind.model_validate(parse_json(data))
 
 
-def dump(document: BaseModel) -> bytes:
-    return _json(document.model_dump())
+# ---- a conversation of ours ------------------------------------------------------------------------------------------
+# What its requests may hold. An honest node sends nothing else, so whoever does gets no work any more.
 
 
-def dump_answer(answer: Answer) -> dict[str, Any]:
-    calls = [{"id": each.id, "name": each.name, "input": each.input, "problem": each.problem} for each in answer.calls]
-    return {
-        "blocks": answer.blocks,
-        "stop_reason": answer.stop_reason,
-        "usage": answer.usage.model_dump(),
-        "model": answer.model,
-        "request_id": answer.request_id,
-        "seconds": answer.seconds,
-        "calls": calls,
-        "id": answer.id,
-        "cache_miss": answer.cache_miss,
-    }
-
-
-def load_answer(document: Mapping[str, Any]) -> Answer:
-    """Raises `ValueError`, `TypeError` or `KeyError`."""
-    return Answer(
-        **{
-            **document,
-            "blocks": tuple(document["blocks"]),
-            "usage": Usage.model_validate(document["usage"]),
-            "calls": tuple(ToolCall(**call) for call in document["calls"]),
-        }
-    )
-
-
-def dump_failure(failure: Failure) -> dict[str, Any]:
-    return failure.model_dump(mode="json")
-
-
-def _json(document: object) -> bytes:
-    """In plain characters: text of a model may hold half of one, which has no other form."""
-    return json.dumps(document, ensure_ascii=True, separators=(",", ":")).encode()
-
-
-# ---- attempt calls ---------------------------------------------------------------------------------------------------
-
-
-MOST_LIMITS = 16  # how often the limits of its model may be asked for
+MOST_NOTES = 200  # how often a conversation may ask about its model
 _TOOL_TYPES = frozenset({"", "custom", "bash_20250124", "text_editor_20250728"})
 """What the service itself would run costs money, and is no tool of a worker."""
 
 
+class _Message(_Document):
+    role: Literal["user", "assistant"]
+    content: Annotated[list[Any], Field(min_length=1, max_length=MOST_BLOCKS)]
+
+    @model_validator(mode="after")
+    def _has_blocks(self) -> "_Message":
+        if not all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in self.content):
+            raise ValueError("the content of a message is not made of blocks")
+        return self
+
+
+class _System(_Document):
+    type: Literal["text"]
+    text: Annotated[str, Field(max_length=LONGEST_SYSTEM)]
+    cache_control: dict[str, str] | None = None
+
+
+class _Effort(_Document):
+    effort: Annotated[str, Field(max_length=40)]
+
+
+class _Previous(_Document):
+    previous_message_id: Annotated[str, Field(max_length=200)] | None
+
+
+class _Body(_Document):
+    """The body of a call, as `parameters_of` makes it."""
+
+    model: Model
+    max_tokens: Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
+    stream: bool = False
+    system: Annotated[list[_System], Field(max_length=1)]
+    tools: Annotated[list[dict[str, Any]], Field(max_length=MOST_TOOLS)]
+    messages: Annotated[list[_Message], Field(min_length=1, max_length=MOST_MESSAGES)]
+    thinking: dict[str, str] | None = None
+    output_config: _Effort | None = None
+    diagnostics: _Previous | None = None
+
+
 @dataclass(slots=True)
-class ConversationCalls:
-    """Satisfies `AttemptCalls` for a conversation of ours."""
+class ConversationRules:
+    """What the order of a conversation allows to ask for."""
 
     model: str
     effort: str | None
-    settings: WorkerSettings
-    common: AgentSettings
+    max_tokens: int
+    turns: int
     caller: Caller
-    budget: AttemptBudget
-    transcript: Transcript
-    drained: bool = False
+    answered: int = 0
     _asked: int = 0
     _warmed: int = 0
-    _limits: int = 0
-    _kept: int = 0
+    _noted: int = 0
 
-    async def answer(self, request: bytes, reply: Reply) -> None:
-        match load_asked(request):
-            case AskLimits(limits_of=model):
-                await reply.send(dump(await self._limits_of(model)))
-            case Ask() as asked:
-                self._check(asked)
-                await reply.send(dump(await self._unless_dropped(asked, reply)))
-            case AskRelay():
-                raise CallRefusedError("it asks for a relay; its order is a conversation")
+    def check(self, request: RelayRequest) -> int:
+        """How many turns a request takes. Raises `CallRefusedError` for what an honest node never asks for."""
+        if (request.method, request.target, request.headers) != ("POST", CALL, HEADERS):
+            raise CallRefusedError(f"it asks for {request.method} {request.target}"[:300])
+        body = _honest(_Body, request.body)
+        self._check_model(body.model)
+        effort = body.output_config.effort if body.output_config is not None else None
+        if effort != self.effort and not (effort is None and self.caller.lacks(body.model, "effort")):
+            raise CallRefusedError(f"it asks for the effort {effort!r}; its order has {self.effort!r}")
+        if body.max_tokens > self.max_tokens:
+            raise CallRefusedError(f"it asks for an answer of {body.max_tokens} tokens")
+        if any(tool.get("type", "") not in _TOOL_TYPES for tool in body.tools) or body.thinking not in (None, ADAPTIVE):
+            raise CallRefusedError("it asks for a tool that the service runs, or for another kind of thinking")
+        turns = int(body.max_tokens > 0)
+        self._asked, self._warmed = self._asked + turns, self._warmed + 1 - turns
+        tries = self.turns * self.caller.policy.retries + len(_CAPABILITIES)
+        warmed = self.turns * self.caller.touches(body.model)
+        if self.answered + turns > self.turns or self._asked > tries or self._warmed > warmed:
+            raise CallRefusedError(f"it asks more often than in {self.turns} turns")
+        return turns
 
-    def keep(self, transcript: bytes) -> None:
-        self._kept += len(transcript)
-        if self._kept <= LONGEST_TRANSCRIPT:
-            self.transcript.append(transcript)
+    async def notes(self, model: str) -> ModelNotes:
+        """Raises `CallRefusedError`."""
+        self._noted += 1
+        self._check_model(model)
+        if self._noted > MOST_NOTES:
+            raise CallRefusedError(f"it asks about its model more than {MOST_NOTES} times")
+        instead, lacks = self.caller.available(model), self.caller.lacks
+        return ModelNotes(
+            id=instead,
+            limits=await self.caller.limits(instead),
+            touches=self.caller.touches(instead),
+            without=frozenset(each for each in _CAPABILITIES if lacks(instead, each)),
+        )
 
-    def close(self) -> None:
-        """A call under way is cancelled with its task."""
+    def _check_model(self, model: str) -> None:
+        if model not in {self.model, self.caller.available(self.model)}:
+            raise CallRefusedError(f"it asks for the model {model!r}; its order has {self.model!r}"[:300])
 
-    async def _limits_of(self, model: str) -> Limits:
-        self._limits += 1
-        if model not in self._models or self._limits > MOST_LIMITS:
-            raise CallRefusedError(f"it asks for the limits of {model!r}, {self._limits} times")
-        instead = self.caller.available(model)
-        limits = await self.caller.limits(instead)
-        return Limits(limits=limits, touches=self.caller.touches(instead), model=instead)
 
-    @property
-    def _models(self) -> set[str]:
-        return {self.model, self.caller.available(self.model)}
+# ---- the manager's end -----------------------------------------------------------------------------------------------
 
-    def _check(self, asked: Ask) -> None:
-        """Raises `CallRefusedError` for what an honest node never asks for."""
-        if asked.model not in self._models:
-            raise CallRefusedError(f"it asks for the model {asked.model!r}; its order has {self.model!r}")
-        if asked.effort != self.effort:
-            raise CallRefusedError(f"it asks for the effort {asked.effort!r}; its order has {self.effort!r}")
-        if asked.max_tokens > self.common.models.max_tokens:
-            raise CallRefusedError(f"it asks for an answer of {asked.max_tokens} tokens")
-        if any(tool.get("type", "") not in _TOOL_TYPES for tool in asked.tools):
-            raise CallRefusedError("it asks for a tool that the service runs")
-        self._asked += not asked.warm
-        self._warmed += asked.warm
-        turns = self.settings.turns
-        if self._asked > turns or self._warmed > turns * self.caller.touches(asked.model):
-            raise CallRefusedError(f"it asks more often than in {turns} turns")
 
-    async def _unless_dropped(self, asked: Ask, reply: Reply) -> Outcome:
-        """What became of a call; it is cut short when the node does not want it any more, and charged."""
-        outcome = Outcome()
-        async with anyio.create_task_group() as tasks:
-
-            async def watch() -> None:
-                await reply.wait_dropped()
-                tasks.cancel_scope.cancel()
-
-            tasks.start_soon(watch)
-            try:
-                outcome = await self._outcome(asked)
-            except DrainingError:
-                self.drained, outcome = True, Outcome(draining=True)
-            tasks.cancel_scope.cancel()
-        return outcome
-
-    async def _outcome(self, asked: Ask) -> Outcome:
-        request = asked.request
-        if asked.warm:
-            kept = await self.caller.keep_warm(request, self.budget, self.transcript, turn=asked.turn)
-            return Outcome(kept=kept)
-        with anyio.move_on_after(min(asked.left_s, self.settings.time_s)) as clock:
-            result = await self.caller.call(request, self.budget, self.transcript, turn=asked.turn, clock=clock)
-            left_s = max(0.0, clock.deadline - anyio.current_time())
-            model = self.caller.available(asked.model)
-            if isinstance(result, Answer):
-                return Outcome(answer=dump_answer(result), left_s=left_s, model=model)
-            return Outcome(failure=dump_failure(result), left_s=left_s, model=model)
-        return Outcome()
+LONGEST_TRANSCRIPT = 64 * 1024 * 1024
 
 
 class NoCalls:
@@ -368,8 +259,8 @@ def no_calls(order: AttemptOrder, meter: Meter) -> Iterator[AttemptCalls]:
     yield NoCalls()
 
 
-def calls_of(context: WorkerContext, caller: Caller) -> OpenCalls:
-    """Opens the calls of attempts that are made on nodes."""
+def calls_of(context: WorkerContext, caller: Caller, open_ours: OpenRelay) -> OpenCalls:
+    """Opens the calls of attempts that are made on nodes. `open_ours` opens the relay of a conversation of ours."""
 
     @contextmanager
     def opened(order: AttemptOrder, meter: Meter) -> Iterator[AttemptCalls]:
@@ -380,20 +271,14 @@ def calls_of(context: WorkerContext, caller: Caller) -> OpenCalls:
         usual = next(iter(settings.choices), context.settings.models.worker)
         model = brief.model or usual
         budget = AttemptBudget(meter, settings.tokens, settings.dollars)
+        is_agent = settings.kind in {"claude-code", "acp"}
+        rules = ConversationRules(model, brief.effort, context.settings.models.max_tokens, settings.turns, caller)
         with context.transcripts.open(brief.subtask.id, brief.attempt) as transcript:
-            if settings.kind in {"claude-code", "acp"}:
-                yield RelayCalls(context.open_relay(budget, transcript, model, settings.turns), transcript)
-                return
-            yield ConversationCalls(model, brief.effort, settings, context.settings, caller, budget, transcript)
+            open_relay = context.open_relay if is_agent else open_ours
+            relay = open_relay(budget, transcript, model, settings.turns)
+            yield RelayCalls(relay, transcript, None if is_agent else rules)
 
     return opened
-
-
-# ---- relay calls -----------------------------------------------------------------------------------------------------
-# The manager's end of a relay: the requests of an agent on a node, at the relay that agents here have, too.
-
-
-LONGEST_TRANSCRIPT = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -408,7 +293,7 @@ class LineReply:
         return self.reply.is_dropped
 
     async def begin(self, status: int, headers: Mapping[str, str]) -> None:
-        await self.reply.send(dump(RelayHead(status=status, headers=dict(headers))))
+        await self.reply.send(ReplyHead(status=status, headers=dict(headers)).model_dump_json().encode())
 
     async def write(self, chunk: bytes) -> None:
         if self.is_gone:
@@ -424,10 +309,12 @@ class LineReply:
 
 @dataclass(slots=True)
 class RelayCalls:
-    """Satisfies `AttemptCalls` for an agent that speaks HTTP."""
+    """Satisfies `AttemptCalls` with the relay that agents here have, too."""
 
     relay: AgentRelay
     transcript: Transcript
+    rules: ConversationRules | None = None
+    """None: its order is an agent of others, which its node does not answer for."""
     _kept: int = 0
 
     @property
@@ -435,23 +322,23 @@ class RelayCalls:
         return self.relay.drained
 
     async def answer(self, request: bytes, reply: Reply) -> None:
-        asked = load_asked(request)
-        if not isinstance(asked, AskRelay):
-            raise CallRefusedError("it asks for a call of a conversation; its order is an agent")
-        way_back = LineReply(reply)
-        body = asked.body.encode("utf-8", "replace")
+        asked, way_back, rules, relay = load_request(request), LineReply(reply), self.rules, self.relay
+        turns = 0
         try:
-            await self.relay.handle(RelayRequest(asked.method, asked.target, asked.headers, body), way_back)
+            if rules is not None and asked.method == "GET":
+                notes = await rules.notes(asked.target.removeprefix(MODELS))
+                await way_back.begin(_OK, {"content-type": HEADERS["content-type"]})
+                await way_back.write(notes.model_dump_json().encode())
+                await way_back.finish()
+            else:
+                turns = rules.check(asked) if rules is not None else 0
+                await relay.handle(asked, way_back)
         except AgentGoneError:
             return
-        relay = self.relay
-        end = RelayEnd(
-            complete=way_back.complete,
-            refused=dump_failure(relay.refused) if relay.refused is not None else None,
-            failure=dump_failure(relay.failure) if relay.failure is not None else None,
-            drained=relay.drained,
-        )
-        await reply.send(dump(end))
+        if rules is not None and way_back.complete and not relay.refused and not relay.failure:
+            rules.answered += turns
+        end = ReplyEnd(complete=way_back.complete, refused=relay.refused, failure=relay.failure, drained=relay.drained)
+        await reply.send(end.model_dump_json().encode())
 
     def keep(self, transcript: bytes) -> None:
         self._kept += len(transcript)
@@ -462,91 +349,15 @@ class RelayCalls:
         self.relay.close()
 
 
-# ---- line calls ------------------------------------------------------------------------------------------------------
-# The node's end: the calls of one attempt, asked for on its line. Nothing here knows a key, a price or a service.
-
-
-_NO_END_S = 86_400.0
-
-
-@dataclass(slots=True)
-class LineCalls:
-    """Satisfies `Calls`. The manager retries, waits, counts and pays, with a meter of its own."""
-
-    line: CallLine
-    times: Lifetimes = LIFETIMES
-    _known: dict[str, Limits] = field(default_factory=dict)
-    _instead: dict[str, str] = field(default_factory=dict)
-    """The model that the manager called instead of one that is gone."""
-
-    def available(self, model: str) -> str:
-        return self._instead.get(model, model)
-
-    def touches(self, model: str) -> int:
-        return self._known[model].touches if model in self._known else 0
-
-    async def limits(self, model: str) -> ModelLimits:
-        if model not in self._known:
-            limits = _read(Limits, await self._ask(dump(AskLimits(limits_of=model))))
-            self._known[model] = self._known[limits.model] = limits
-            self._instead[model] = limits.model
-        return self._known[model].limits
-
-    async def call(
-        self, request: Request, meter: Meter, transcript: Transcript, *, turn: int, clock: Clock = None
-    ) -> Answer | Failure:
-        """The manager's clock runs for the conversation meanwhile: it stands still while a call waits its turn."""
-        del meter, transcript
-        outcome = await self._outcome(request, turn=turn, clock=clock, warm=False)
-        if clock is not None and outcome.left_s is None:
-            clock.cancel()
-            await anyio.lowlevel.checkpoint()
-        if clock is not None and outcome.left_s is not None:
-            clock.deadline = anyio.current_time() + outcome.left_s
-        self._instead[request.model] = outcome.model or request.model
-        try:
-            if outcome.answer is not None:
-                return load_answer(outcome.answer)
-            return Failure.model_validate(outcome.failure)
-        except (ValueError, TypeError, KeyError) as error:
-            raise _unreadable() from error
-
-    async def keep_warm(self, request: Request, meter: Meter, transcript: Transcript, *, turn: int) -> bool:
-        del meter, transcript
-        return (await self._outcome(request, turn=turn, clock=None, warm=True)).kept
-
-    async def _outcome(self, request: Request, *, turn: int, clock: Clock, warm: bool) -> Outcome:
-        left_s = min(clock.deadline - anyio.current_time(), _NO_END_S) if clock is not None else _NO_END_S
-        asked = dump_request(request, turn=turn, left_s=max(0.0, left_s), warm=warm)
-        with paused(clock):
-            outcome = _read(Outcome, await self._ask(asked))
-        if outcome.draining:
-            raise DrainingError
-        return outcome
-
-    async def _ask(self, asked: bytes) -> Sequence[bytes]:
-        async with self.line.call(asked) as parts:
-            return [part async for part in parts]
-
-
-def _read(kind: type[Parsed], parts: Sequence[bytes]) -> Parsed:
-    try:
-        return load(kind, b"".join(parts))
-    except ValueError as error:
-        raise _unreadable() from error
-
-
-def _unreadable() -> EffectError:
-    summary = "the manager's answer to a call can't be read"
-    return EffectError(Failure(kind="infrastructure", summary=summary))
-
-
-# ---- line relay ------------------------------------------------------------------------------------------------------
-# The node's end of a relay: what an agent in the box asks goes to the relay of the manager, and its answer back.
+# ---- the node's end --------------------------------------------------------------------------------------------------
+# What is asked on a node goes to the relay of the manager, and its answer back. Nothing here knows a key or a service.
 
 
 _POLL_S = 0.2  # how often we check whether an agent is still connected
 _CUT_OFF = "the manager's relay did not answer"
+_NO_LIMITS = Timeouts(silence_s=math.inf, call_s=math.inf)  # the manager has them
+_TELLING = frozenset({400, 404})
+"""The statuses of refusals that may tell the manager something new about the model."""
 
 
 @dataclass(slots=True)
@@ -560,23 +371,22 @@ class LineRelay:
     _open: set[anyio.CancelScope] = field(default_factory=set)
 
     async def handle(self, request: RelayRequest, reply: RelayReply) -> None:
-        body = request.body.decode("utf-8", "replace")
-        asked = AskRelay(method=request.method, target=request.target, headers=dict(request.headers), body=body)
         async with anyio.create_task_group() as tasks:
             self._open.add(tasks.cancel_scope)
             try:
                 tasks.start_soon(self._watch, reply, tasks.cancel_scope)
-                await self._forward(dump(asked), reply)
+                await self.forward(request, reply)
             except AgentGoneError:
                 reply.abort()
             finally:
                 self._open.discard(tasks.cancel_scope)
             tasks.cancel_scope.cancel()
 
-    async def _forward(self, asked: bytes, reply: RelayReply) -> None:
+    async def forward(self, request: RelayRequest, reply: RelayReply) -> None:
+        """One request, whose answer is waited for."""
         complete = False
         try:
-            async with self.line.call(asked) as parts:
+            async with self.line.call(dump_request(request)) as parts:
                 begun = False
                 async for part in parts:
                     if not part:
@@ -584,10 +394,10 @@ class LineRelay:
                     if part.startswith(BODY):
                         await reply.write(part.removeprefix(BODY))
                     elif not begun:
-                        head, begun = load(RelayHead, part), True
+                        head, begun = load(ReplyHead, part), True
                         await reply.begin(head.status, head.headers)
                     else:
-                        complete = self._take(load(RelayEnd, part))
+                        complete = self._take(load(ReplyEnd, part))
             if complete:
                 await reply.finish()
         except ValueError as error:
@@ -596,10 +406,8 @@ class LineRelay:
             if not complete:
                 reply.abort()
 
-    def _take(self, end: RelayEnd) -> bool:
-        self.refused = Failure.model_validate(end.refused) if end.refused is not None else None
-        self.failure = Failure.model_validate(end.failure) if end.failure is not None else None
-        self.drained = end.drained
+    def _take(self, end: ReplyEnd) -> bool:
+        self.refused, self.failure, self.drained = end.refused, end.failure, end.drained
         return end.complete
 
     async def _watch(self, reply: RelayReply, scope: anyio.CancelScope) -> None:
@@ -611,3 +419,149 @@ class LineRelay:
     def close(self) -> None:
         for scope in self._open:
             scope.cancel()
+
+
+@dataclass(slots=True)
+class AnswerReader:
+    """Satisfies `RelayReply` with the answer to a request of ours. Until that begins, the clock of its block rests."""
+
+    clock: Clock = None
+    status: int = 0
+    is_gone: bool = False
+    body: bytearray = field(default_factory=bytearray)
+    """Of what is not streamed."""
+    _left_s: float = 0.0
+    _exchange: Exchange = field(default_factory=lambda: Exchange(_NO_LIMITS, lambda _: None, str))
+    _started: float = field(default_factory=anyio.current_time)
+    _waited_s: float = 0.0
+
+    def __enter__(self) -> None:
+        if self.clock is not None:
+            self._left_s, self.clock.deadline = self.clock.deadline - self._started, math.inf
+
+    def __exit__(self, *_: object) -> None:
+        if not self.status:
+            self._go_on(self._seconds)
+
+    async def begin(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status, self._exchange.headers = status, headers
+        self._go_on(float(headers.get(WAITED, self._seconds)))
+
+    def _go_on(self, waited_s: float) -> None:
+        """Let the clock run as if it had stood still for so long."""
+        self._waited_s = waited_s
+        if self.clock is not None:
+            self.clock.deadline = self._started + waited_s + self._left_s
+
+    async def write(self, chunk: bytes) -> None:
+        if self._is_document:
+            self.body += chunk
+        else:
+            self._exchange.feed(chunk)
+
+    async def finish(self) -> None:
+        """How it ended is read from what has arrived."""
+
+    def abort(self) -> None:
+        """The same."""
+
+    @property
+    def _is_document(self) -> bool:
+        return self._exchange.headers.get("content-type", "").startswith("application/json")
+
+    @property
+    def _seconds(self) -> float:
+        return anyio.current_time() - self._started
+
+    def result(self) -> Answer | CallFault | None:
+        """What the model said; None if the service was not reached, or refused."""
+        if self.status != _OK:
+            return None
+        if self._is_document:
+            self._exchange.feed_document(self.body)
+        return replace(self._exchange.result(), seconds=self._seconds - self._waited_s)
+
+
+@dataclass(slots=True)
+class RelayedCalls:
+    """Satisfies `Calls` as an agent in the box does: over HTTP. The manager waits, counts and pays."""
+
+    relay: LineRelay
+    policy: RetryPolicy
+    times: Lifetimes = LIFETIMES
+    chance: Random = field(default_factory=SystemRandom)
+    _notes: dict[str, ModelNotes] = field(default_factory=dict)
+
+    def available(self, model: str) -> str:
+        return self._notes[model].id if model in self._notes else model
+
+    def touches(self, model: str) -> int:
+        return self._notes[model].touches if model in self._notes else 0
+
+    async def limits(self, model: str) -> ModelLimits:
+        return (self._notes.get(model) or await self._read_notes(model)).limits
+
+    async def call(
+        self, request: Request, meter: Meter, transcript: Transcript, *, turn: int, clock: Clock = None
+    ) -> Answer | Failure:
+        """One answer. One that breaks off is asked for again, from here: its beginning has arrived."""
+        del meter, transcript
+        broken = 0
+        while True:
+            notes = self._notes.get(request.model) or await self._read_notes(request.model)
+            reader = AnswerReader(clock)
+            with reader:
+                await self.relay.forward(self._request(request, notes), reader)
+            result = reader.result()
+            if isinstance(result, Answer):
+                return result
+            failure = self._failure()
+            if result is not None:
+                broken += 1
+                if failure.kind != "transient" or broken >= self.policy.retries:
+                    return failure
+                await anyio.sleep(backoff_s(broken, self.policy, self.chance))
+                continue
+            if failure.status not in _TELLING or (news := await self._read_notes(request.model)) == notes:
+                return failure
+            if news.id != request.model and turn > 1:
+                return gone_meanwhile(request.model, news.id)
+            request = replace(request, model=news.id)
+
+    async def keep_warm(self, request: Request, meter: Meter, transcript: Transcript, *, turn: int) -> bool:
+        del meter, transcript, turn
+        notes = self._notes.get(request.model) or await self._read_notes(request.model)
+        request = replace(request, messages=request.messages[:-1], max_tokens=0, length=None)
+        reader = AnswerReader()
+        await self.relay.forward(self._request(request, notes), reader)
+        if isinstance(reader.result(), Answer):
+            return True
+        self._failure()
+        await self._read_notes(request.model)  # the service may refuse a request for no answer
+        return False
+
+    def _request(self, request: Request, notes: ModelNotes) -> RelayRequest:
+        body = parameters_of(request, notes.without)
+        if request.max_tokens and "streaming" not in notes.without:
+            body["stream"] = True
+        self.relay.refused = self.relay.failure = None
+        return RelayRequest("POST", CALL, HEADERS, json.dumps(body).encode())
+
+    def _failure(self) -> Failure:
+        """Why the last request had no answer. Raises `DrainingError` if it would have had to wait."""
+        relay = self.relay
+        if (failure := relay.refused or relay.failure) is not None:
+            return failure
+        if relay.drained:
+            raise DrainingError
+        raise EffectError(Failure(kind="infrastructure", summary=_CUT_OFF))
+
+    async def _read_notes(self, model: str) -> ModelNotes:
+        """What the manager knows of a model by now."""
+        reader = AnswerReader()
+        await self.relay.forward(RelayRequest("GET", MODELS + model, {}, b""), reader)
+        try:
+            self._notes[model] = notes = load(ModelNotes, bytes(reader.body))
+        except ValueError as error:
+            raise EffectError(Failure(kind="infrastructure", summary=_CUT_OFF, evidence=str(error)[:300])) from error
+        return notes

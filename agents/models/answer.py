@@ -198,6 +198,8 @@ class Model(Protocol):
 # A request as the parameters of the Messages API, with its cache marks, and without what a service lacks.
 
 
+ADAPTIVE: Block = {"type": "adaptive", "display": "summarized"}
+"""How a model thinks in a conversation of ours."""
 _SHORT: Block = {"type": "ephemeral"}
 _HOUR: Block = {"type": "ephemeral", "ttl": "1h"}
 _SHORT_S = 300.0
@@ -248,7 +250,7 @@ def parameters_of(request: Request, without: frozenset[Capability]) -> dict[str,
         "messages": messages,
     }
     if "thinking" not in without:
-        parameters["thinking"] = {"type": "adaptive", "display": "summarized"}
+        parameters["thinking"] = ADAPTIVE
     if request.effort is not None and "effort" not in without:
         parameters["output_config"] = {"effort": request.effort}
     if "diagnostics" not in without:

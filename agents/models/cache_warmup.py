@@ -6,14 +6,16 @@ each pay for writing it; here one does, and the others wait a second or two unti
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from typing import Any
 
 import anyio
 
 from agents.models.answer import (
+    CHARACTERS_PER_TOKEN,
     Answer,
     CallFault,
     Lacks,
@@ -23,6 +25,7 @@ from agents.models.answer import (
     Request,
     estimated_tokens,
     lacks_nothing,
+    size,
 )
 from agents.models.prices import (
     LIFETIMES,
@@ -93,20 +96,33 @@ class CacheWarmup:
         if self.lacks(request.model, "cache"):
             return await self.model.ask(request, on_begin)
         request = self._kept(request)
-        key = _shared_prefix(request)
+        async with self._in_turn(_shared_prefix(request), request.kept_s, on_begin) as begun:
+            return await self.model.ask(request, begun)
+
+    @asynccontextmanager
+    async def forwarding(self, body: Mapping[str, Any], on_begin: OnBegin) -> AsyncIterator[OnBegin]:
+        """Around a call whose request was made elsewhere, and is forwarded as it is."""
+        async with self._in_turn(_shared_by_body(body), self.times.short_s, on_begin) as begun:
+            yield begun
+
+    @asynccontextmanager
+    async def _in_turn(self, key: bytes | None, kept_s: float, on_begin: OnBegin) -> AsyncIterator[OnBegin]:
+        """Around a call: it leads, or waits until the one that does has begun to be answered."""
         if key is None:
-            return await self.model.ask(request, on_begin)
-        prefix = self._prefixes.setdefault(key, _Prefix())
+            yield on_begin
+            return
+        prefix, lives_s = self._prefixes.setdefault(key, _Prefix()), kept_s - self.times.margin_s
         while prefix.warm_until <= self.now():
             if prefix.leader is None:
-                with self._leading(request, on_begin, prefix) as begun:
-                    return await self.model.ask(request, begun)
+                with self._leading(prefix, lives_s, on_begin) as begun:
+                    yield begun
+                return
             with anyio.move_on_after(self.patience_s) as waiting:
                 await prefix.leader.wait()
             if waiting.cancelled_caught:
                 break
-        prefix.warm_until = self.now() + self._lives_s(request)  # reading keeps it alive
-        return await self.model.ask(request, on_begin)
+        prefix.warm_until = self.now() + lives_s  # reading keeps it alive
+        yield on_begin
 
     def _kept(self, request: Request) -> Request:
         """The request, with what it shares kept for an hour where the gaps between such calls make that pay."""
@@ -121,17 +137,14 @@ class CacheWarmup:
         pays = hour_pays(tuple(uses.gaps), rates, self.times)
         return replace(request, kept_s=self.times.hour_s if pays else self.times.short_s, ends_in_cache=ends)
 
-    def _lives_s(self, request: Request) -> float:
-        return request.kept_s - self.times.margin_s
-
     @contextmanager
-    def _leading(self, request: Request, on_begin: OnBegin, prefix: _Prefix) -> Iterator[OnBegin]:
+    def _leading(self, prefix: _Prefix, lives_s: float, on_begin: OnBegin) -> Iterator[OnBegin]:
         """While this call leads, others wait until its answer begins."""
         leader, started = anyio.Event(), self.now()
         prefix.leader = leader
 
         def release_followers(quotas: Quotas) -> None:
-            prefix.warm_until = started + self._lives_s(request)
+            prefix.warm_until = started + lives_s
             leader.set()
             on_begin(quotas)
 
@@ -150,7 +163,25 @@ def _shared_prefix(request: Request) -> bytes | None:
     common = replace(request, messages=({"role": "user", "content": first},), length=None)
     if estimated_tokens(common) < limits_of(request.model).cache_minimum_tokens:
         return None
+    return _digest(request.model, request.effort, request.system, request.tools, first)
+
+
+def _shared_by_body(body: Mapping[str, Any]) -> bytes | None:
+    """The same for a body of a conversation of ours, in which a mark before the last block ends what it shares."""
+    match body.get("messages"):
+        case [{"content": list(content)}]:
+            marked = [at for at, block in enumerate(content[:-1]) if "cache_control" in block]
+            first = content[: marked[-1] + 1] if marked else []
+        case _:
+            return None
+    parts = [body.get(name) for name in ("model", "output_config", "system", "tools")]
+    if size([parts, first]) // CHARACTERS_PER_TOKEN < limits_of(str(parts[0])).cache_minimum_tokens:
+        return None
+    return _digest(*parts, first)
+
+
+def _digest(*parts: object) -> bytes:
     digest = blake2b(digest_size=16)
-    for part in (request.model, request.effort, request.system, request.tools, first):
+    for part in parts:
         digest.update(json.dumps(part, ensure_ascii=True).encode() + b"\0")
     return digest.digest()

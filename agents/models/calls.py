@@ -56,6 +56,7 @@ _KINDS: dict[FaultKind, FailureKind] = {
 _SAID = 300  # characters of what a model says that the journal keeps
 _RETRIED: frozenset[FaultKind] = frozenset({"limit", "outage", "broken"})
 
+WARMING = "keeps its prompt in the cache"
 Clock = anyio.CancelScope | None
 """The time limit of a conversation."""
 
@@ -130,14 +131,17 @@ class Caller:
                 result = replace(result, kind="conversation")
             if result.kind != "gone":
                 return as_failure(result, request.model)
-            self._unavailable.add(request.model)
+            self.lost(request.model)
             other = self.available(request.model)
             if other == request.model:
                 return as_failure(result, request.model)
-            if turn > 1:  # a conversation keeps the model it began with
-                summary = f"the model {request.model} is gone; the next attempt begins with {other}"
-                return Failure(kind="transient", summary=summary, status=404)
+            if turn > 1:
+                return gone_meanwhile(request.model, other)
             request = replace(request, model=other)
+
+    def lost(self, model: str) -> None:
+        """The service does not have a model any more."""
+        self._unavailable.add(model)
 
     def touches(self, model: str) -> int:
         """How often the prompt of a conversation may be read, only to keep it in the cache."""
@@ -152,7 +156,7 @@ class Caller:
         """
         request = replace(request, messages=request.messages[:-1], length=None)
         most = Usage(cache_write=estimated_tokens(request))
-        call = PaidCall(request.model, most, partial(self._ask, request), doing="keeps its prompt in the cache")
+        call = PaidCall(request.model, most, partial(self._ask, request), doing=WARMING)
         return isinstance(await self.make(call, meter, transcript, turn=turn), Answer)
 
     def _ask(self, request: Request, on_begin: OnBegin, max_tokens: int) -> Awaitable[Answer | CallFault]:
@@ -252,6 +256,12 @@ def as_failure(fault: CallFault, model: str) -> Failure:
     """What a call without an answer means for the attempt or the planner call that made it."""
     evidence = f"model {model}" + (f", request {fault.request_id}" if fault.request_id else "")
     return Failure(kind=_KINDS[fault.kind], summary=fault.message, evidence=evidence, status=fault.status)
+
+
+def gone_meanwhile(model: str, other: str) -> Failure:
+    """A conversation keeps the model it began with."""
+    summary = f"the model {model} is gone; the next attempt begins with {other}"
+    return Failure(kind="transient", summary=summary, status=404)
 
 
 def backoff_s(failures: int, policy: RetryPolicy, chance: Random) -> float:

@@ -41,14 +41,22 @@ class Client:
     async def ask(self, request: Request, on_begin: OnBegin) -> Answer | CallFault:
         """One call. Every way it can go wrong is a `CallFault`."""
         while True:
-            without = self._lacking(request.model)
+            without = self.lacking(request.model)
             result = await self.ask_without(request, on_begin, without)
-            refused = refused_capability(result, without) if isinstance(result, CallFault) else None
-            if isinstance(result, CallFault) and not request.max_tokens and _refuses_no_answer(result):
-                self._leave_out("keep_alive")
-            if refused is None:
+            if not isinstance(result, CallFault) or not self.learn(result, without, warm=not request.max_tokens):
                 return result
-            self._leave_out(refused)  # nothing depends on it: the tools' own parsers check their input anyway
+
+    def learn(self, fault: CallFault, without: frozenset[Capability], *, warm: bool) -> bool:
+        """Note what the service lacks, if a fault says so; whether the same call can be made without it.
+
+        Nothing depends on what is left out: the tools' own parsers check their input anyway.
+        """
+        if warm and _refuses_no_answer(fault):
+            self._leave_out("keep_alive")
+        refused = refused_capability(fault, without)
+        if refused is not None:
+            self._leave_out(refused)
+        return refused is not None
 
     def _leave_out(self, capability: Capability) -> None:
         if capability not in self._refused:
@@ -81,9 +89,10 @@ class Client:
 
     def lacks(self, model: str, capability: Capability) -> bool:
         """Whether the service does without this: it is configured so, or was refused."""
-        return capability in self._lacking(model)
+        return capability in self.lacking(model)
 
-    def _lacking(self, model: str) -> frozenset[Capability]:
+    def lacking(self, model: str) -> frozenset[Capability]:
+        """All that the service of a model does without."""
         return self._access.lacking(model) | self._refused
 
     async def limits(self, model: str) -> ModelLimits | None:
@@ -114,7 +123,7 @@ class Client:
     def _alone(self, request: Request) -> frozenset[Capability]:
         """What a request does without that no other one follows: its prompt is written to no cache."""
         alone: frozenset[Capability] = frozenset({"cache", "diagnostics"})
-        return self._lacking(request.model) | alone
+        return self.lacking(request.model) | alone
 
     async def batch(self, batch: str) -> Mapping[str, Any] | CallFault:
         """How far the service has come with a batch."""

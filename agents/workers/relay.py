@@ -2,19 +2,21 @@
 
 Every request is checked, counted and recorded here, outside the box, and only here does it get the key. An agent built
 by others is held to the same limits as our own workers, whatever it tries. How its requests get here is not known here:
-over a socket (`relay_server.py`), or from a node.
+over a socket (`relay_server.py`), or from a node, whose conversations ask here, too.
 """
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 
 from agents.conversation.settings import AgentSettings
 from agents.models.answer import CHARACTERS_PER_TOKEN, Answer, CallFault, OnBegin
-from agents.models.calls import Caller, PaidCall, as_failure
+from agents.models.cache_warmup import CacheWarmup
+from agents.models.calls import WARMING, Caller, PaidCall, as_failure
 from agents.models.client import Client
 from agents.models.exchange import Exchange, Response, WireError, json_object
 from agents.models.transcripts import Transcript
@@ -30,6 +32,8 @@ _ERROR_TYPES = {400: "invalid_request_error", 403: "permission_error", 404: "not
 _SHORT = 64 * 1024  # bytes of a response that is not an answer
 _OK = 200
 _POLL_S = 0.2  # how often we check whether an agent is still connected
+WAITED = "fleet-waited-s"
+"""The header that says how long a call waited until it could be made."""
 
 
 class AttemptEndedError(Exception):
@@ -125,7 +129,10 @@ class Relay:
     """The only model that the agent may ask."""
     turns: int
     """How often it may ask."""
+    warmup: CacheWarmup | None = None
+    """For a conversation of ours: it keeps its own record, and shares prompts with others. None for an agent."""
     calls: int = 0
+    """Of a conversation, those that were answered."""
     refused: Failure | None = None
     """The limit that the agent ran into."""
     failure: Failure | None = None
@@ -136,34 +143,43 @@ class Relay:
     _current: "RelayedCall | None" = None
 
     async def handle(self, request: RelayRequest, reply: RelayReply) -> None:
-        """One request of an agent."""
-        short = await self._handled(request, reply)
+        """One request."""
+        short: ShortReply | None
+        if self.warmup is not None:
+            self.refused = self.failure = None  # what it tells a conversation is about this request
+        body = json_object(request.body)
+        if (request.method, request.path) == ("POST", CALL) and body.get("model") in self._models:
+            async with self._turn:  # one at a time: a budget is never exceeded by more than one call
+                short = await self._call(RelayedCall(self, request, reply, body, request.body))
+        else:
+            short = await self._short(request, body)
         if short is not None:
             await reply.begin(short.status, short.headers)
             await reply.write(short.body)
             await reply.finish()
 
-    async def _handled(self, request: RelayRequest, reply: RelayReply) -> ShortReply | None:
-        """None if an answer of a model was passed on."""
+    @property
+    def _models(self) -> tuple[str, ...]:
+        """What it may ask for: its model, or what a conversation of ours begins with instead."""
+        return (self.model,) if self.warmup is None else (self.model, self.caller.available(self.model))
+
+    async def _short(self, request: RelayRequest, body: Mapping[str, Any]) -> ShortReply:
+        """The response to what is no call."""
         if request.method != "POST" or request.path not in {CALL, COUNT}:
             return _error(404, f"{request.method} {request.path} is not forwarded")
-        body = json_object(request.body)
         if not body:
             return _error(400, "the body is not a JSON object")
-        if body.get("model") != self.model:
+        if request.path == CALL or body.get("model") != self.model:
             return _error(400, f"this attempt works with {self.model} and no other model")
-        if request.path == COUNT:
-            return await self._count(request)
-        async with self._turn:  # one at a time: a budget is never exceeded by more than one call
-            if self.calls >= self.turns:
-                return self._refuse(Failure(kind="budget", summary=f"no report after {self.turns} turns"))
-            return await self._call(RelayedCall(self, request, reply, request.body), body.get("max_tokens"))
+        return await self._count(request)
 
-    async def _call(self, call: "RelayedCall", max_tokens: object) -> ShortReply | None:
-        """Make a call in line with all others of the fleet: it waits for a permit, is retried, paid and counted."""
-        output = max_tokens if isinstance(max_tokens, int) and max_tokens > 0 else self.settings.models.max_tokens
-        maximum = Usage(cache_write=len(call.body) // CHARACTERS_PER_TOKEN + 1, output=output)
-        paid = PaidCall(self.model, maximum, call.send, may_retry=lambda: not call.begun)
+    async def _call(self, call: "RelayedCall") -> ShortReply | None:
+        """Make a call in line with all others of the fleet: it waits for a permit, is retried, paid and counted.
+
+        None if an answer of a model was passed on.
+        """
+        if self.calls >= self.turns:
+            return self._refuse(Failure(kind="budget", summary=f"no report after {self.turns} turns"))
         turn = self.calls + 1
         result: Answer | CallFault | Failure | None = None
         self._current = call
@@ -172,7 +188,9 @@ class Relay:
                 call.waiting = tasks.cancel_scope
                 tasks.start_soon(call.watch_agent)
                 try:
-                    result = await self.caller.make(paid, self.meter, self.transcript, turn=turn)
+                    result = await self.caller.make(
+                        call.paid(), self.meter, self.transcript, turn=turn, clock=call.clock
+                    )
                 except DrainingError:
                     self.drained = True
                 except AttemptEndedError:
@@ -185,6 +203,16 @@ class Relay:
                 return _error(403, "the attempt is over")
             case Failure():
                 return self._refuse(result)
+        if self.warmup is None:
+            self._note(result, turn)
+        else:
+            self._note_ours(result, call)
+        message = result.message if isinstance(result, CallFault) else "the answer never began"
+        return None if call.begun else call.refusal or _error(502, message)
+
+    def _note(self, result: Answer | CallFault, turn: int) -> None:
+        self.calls = turn
+        match result:
             case Answer():
                 self.failure = None
                 self.transcript.write("answer", turn=turn, **result.record())
@@ -192,9 +220,19 @@ class Relay:
                 self.failure = as_failure(replace(result, kind="conversation"), self.model)
             case CallFault():
                 self.failure = as_failure(result, self.model)
-        self.calls = turn
-        message = result.message if isinstance(result, CallFault) else "the answer never began"
-        return None if call.begun else call.refusal or _error(502, message)
+
+    def _note_ours(self, result: Answer | CallFault, call: "RelayedCall") -> None:
+        """A conversation of ours puts answers on record itself, and asks again without what the service refuses."""
+        if isinstance(result, Answer):
+            self.calls += not call.warms
+            return
+        model = str(call.body["model"])
+        if result.kind == "gone":
+            self.caller.lost(model)
+        self.client.learn(result, self.client.lacking(model), warm=call.warms)
+        if self.calls and result.kind == "configuration":  # it was accepted before: only the messages are new
+            result = replace(result, kind="conversation")
+        self.failure = as_failure(result, model)
 
     def _refuse(self, limit: Failure) -> ShortReply:
         self.refused = limit
@@ -233,15 +271,37 @@ class RelayedCall:
     relay: Relay
     request: RelayRequest
     reply: RelayReply
-    body: bytes
+    body: Mapping[str, Any]
+    data: bytes
+    """The body as it is sent."""
     begun: bool = False
     """Whether the answer has begun to reach the agent: from then on nothing can be retried."""
     refusal: ShortReply | None = None
     """What the service answered instead, the last time."""
     waiting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """Covers the wait for a permit."""
+    clock: anyio.CancelScope = field(init=False)
+    """Covers nothing. Its deadline moves while the call waits for a permit."""
+    _came: float = field(default_factory=anyio.current_time)
     _underway: anyio.CancelScope | None = None
     """Covers the time in which the service has the call."""
+
+    def __post_init__(self) -> None:
+        self.clock = anyio.CancelScope(deadline=self._came)
+
+    @property
+    def warms(self) -> bool:
+        """Whether it only keeps the prompt of a conversation in the cache."""
+        return self.relay.warmup is not None and self.body.get("max_tokens") == 0
+
+    def paid(self) -> PaidCall:
+        """The call as the caller makes it, with what it may use."""
+        output = self.body.get("max_tokens")
+        if not isinstance(output, int) or output <= 0:
+            output = 0 if self.warms else self.relay.settings.models.max_tokens
+        maximum = Usage(cache_write=len(self.data) // CHARACTERS_PER_TOKEN + 1, output=output)
+        doing = WARMING if self.warms else None
+        return PaidCall(str(self.body["model"]), maximum, self.send, doing, may_retry=lambda: not self.begun)
 
     def stop(self) -> None:
         (self._underway or self.waiting).cancel()
@@ -257,52 +317,58 @@ class RelayedCall:
 
         Raises `AttemptEndedError` if no answer has begun by then.
         """
+        relay, timeouts = self.relay, self.relay.settings.timeouts
         self._shorten(max_tokens)
-        relay = self.relay
-        exchange = Exchange(relay.settings.timeouts, on_begin, relay.client.redact)
-        with anyio.CancelScope() as scope:
-            self._underway = scope
-            with exchange.receiving():
-                await self._receive(exchange)
-        self._underway = None
+        if not self.body.get("stream"):  # nothing is heard before it is complete
+            timeouts = replace(timeouts, silence_s=timeouts.call_s)
+        shared = relay.warmup.forwarding(self.body, on_begin) if relay.warmup is not None else nullcontext(on_begin)
+        async with shared as begun:
+            exchange = Exchange(timeouts, begun, relay.client.redact)
+            with anyio.CancelScope() as scope:
+                self._underway = scope
+                with exchange.receiving():
+                    headers = only(FORWARDED, self.request.headers)
+                    async with relay.client.forward(self.request.target, self.data, headers) as answer:
+                        await self._receive(answer, exchange)
+            self._underway = None
         if scope.cancelled_caught and not exchange.has_begun:
             raise AttemptEndedError
         return exchange.result()
 
     def _shorten(self, max_tokens: int) -> None:
         """Ask for a shorter answer where the budget has no room for the one that the agent asks for."""
-        body = dict(json_object(self.body))
-        if isinstance(body.get("max_tokens"), int) and body["max_tokens"] > max_tokens:
-            self.body = json.dumps(body | {"max_tokens": max_tokens}).encode()
+        asked = self.body.get("max_tokens")
+        if isinstance(asked, int) and asked > max_tokens:
+            self.body = {**self.body, "max_tokens": max_tokens}
+            self.data = json.dumps(self.body).encode()
 
-    async def _receive(self, exchange: Exchange) -> None:
-        headers = only(FORWARDED, self.request.headers)
-        async with self.relay.client.forward(self.request.target, self.body, headers) as answer:
-            exchange.headers = answer.headers
-            if answer.status != _OK:
-                self.refusal = await self.relay.pass_on(answer)
-                exchange.refuse(answer.status, json_object(self.refusal.body), answer.headers)
-                return
-            self.begun = True
-            document: bytearray | None = bytearray() if _is_document(answer) else None
-            complete = False
-            try:
-                await self.reply.begin(_OK, only(RETURNED, answer.headers))
-                async for chunk in answer.chunks:
-                    if document is None:
-                        exchange.feed(chunk)
-                    elif len(document) < LARGEST_BODY:
-                        document += chunk
-                    await self.reply.write(chunk)
-                await self.reply.finish()
-                complete = True
-            except AgentGoneError:
-                pass  # what the call has used is charged
-            finally:
-                if not complete:
-                    self.reply.abort()
-            if document is not None:
-                exchange.feed_document(document)
+    async def _receive(self, answer: Response, exchange: Exchange) -> None:
+        exchange.headers = answer.headers
+        if answer.status != _OK:
+            self.refusal = await self.relay.pass_on(answer)
+            exchange.refuse(answer.status, json_object(self.refusal.body), answer.headers)
+            return
+        self.begun = True
+        document: bytearray | None = bytearray() if _is_document(answer) else None
+        complete = False
+        waited = {WAITED: f"{self.clock.deadline - self._came:.3f}"}
+        try:
+            await self.reply.begin(_OK, only(RETURNED, answer.headers) | waited)
+            async for chunk in answer.chunks:
+                if document is None:
+                    exchange.feed(chunk)
+                elif len(document) < LARGEST_BODY:
+                    document += chunk
+                await self.reply.write(chunk)
+            await self.reply.finish()
+            complete = True
+        except AgentGoneError:
+            pass  # what the call has used is charged
+        finally:
+            if not complete:
+                self.reply.abort()
+        if document is not None:
+            exchange.feed_document(document)
 
 
 def _is_document(answer: Response) -> bool:

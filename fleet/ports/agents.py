@@ -324,8 +324,6 @@ class Reply(Protocol):
 
     async def send(self, part: bytes) -> None: ...
 
-    async def wait_dropped(self) -> None: ...
-
 
 class AttemptCalls(Protocol):
     """The manager's end: the calls of one attempt that is made on a node. What the node sends is untrusted."""

@@ -1,89 +1,83 @@
-"""Calls of a conversation on a node, both ends put together: what arrives, what is refused, whose clock runs."""
+"""Requests of a node, as its manager takes them, and the answers of a manager, as a node takes them."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
-import anyio
 import pytest
 
-from agents.models.answer import Answer, Request, ToolCall
-from agents.models.prices import ModelLimits
+from agents.models.answer import Request, parameters_of
+from agents.models.calls import Caller
+from agents.models.service import RetryPolicy
 from agents.remote import (
+    HEADERS,
+    LONGEST_HEAD,
     LONGEST_TRANSCRIPT,
-    MOST_LIMITS,
-    ConversationCalls,
-    LineCalls,
+    MODELS,
+    MOST_NOTES,
+    ConversationRules,
+    LineRelay,
     NoCalls,
-    Outcome,
-    dump,
+    RelayCalls,
+    RelayedCalls,
     dump_request,
-    load_asked,
+    load_request,
 )
-from fleet.core.base.usage import Usage
-from fleet.core.facts.facts import Failure
-from fleet.ports.agents import CallRefusedError, DrainingError
+from agents.workers.relay import CALL, AgentRelay, RelayReply, RelayRequest
+from fleet.core.base.usage import Capability
+from fleet.ports.agents import CallRefusedError
 from fleet.ports.worktrees import EffectError
+from tests.agents.conftest import Script, caller_for, settings_for
 
-LIMITS = ModelLimits(context_tokens=1000, output_tokens=100, cache_minimum_tokens=10)
+pytestmark = pytest.mark.anyio
+MODEL = "claude-haiku-5-5"
 REQUEST = Request(
-    "opus",
+    MODEL,
     100,
     "You code.",
     ({"name": "bash", "type": "bash_20250124"},),
-    ({"role": "user", "content": [{"type": "text", "text": "begin"}]},),
+    ({"role": "user", "content": [{"type": "text", "text": "half a \ud83d character"}]},),
     1,
     effort="high",
 )
-ANSWER = Answer(
-    ({"type": "text", "text": "half a \ud83d character"},),
-    "tool_use",
-    Usage(input=3, output=2),
-    "opus",
-    calls=(ToolCall("1", "bash", {"command": "ls"}),),
-)
-NONE: Any = None
+BODY = parameters_of(REQUEST, frozenset()) | {"stream": True}
+
+
+def sent(document: object = BODY, **changes: Any) -> RelayRequest:
+    return replace(RelayRequest("POST", CALL, HEADERS, json.dumps(document).encode()), **changes)
+
+
+@pytest.fixture
+def caller(tmp_path: Path) -> Caller:
+    return caller_for(settings_for(Script(), tmp_path))
+
+
+@pytest.fixture
+def rules(caller: Caller) -> ConversationRules:
+    return ConversationRules(MODEL, "high", 100, 3, caller)
 
 
 @dataclass
-class PaperCaller:
-    """Satisfies what is asked of a `Caller`."""
+class Answering:
+    """Satisfies `AgentRelay`: answers everything."""
 
-    results: list[Answer | Failure | Exception] = field(default_factory=lambda: [ANSWER])
-    instead: dict[str, str] = field(default_factory=dict)
-    asked: list[Request] = field(default_factory=list)
-    hangs: bool = False
-    stopped: int = 0
+    handled: list[RelayRequest] = field(default_factory=list)
+    refused: None = None
+    failure: None = None
+    drained: bool = False
 
-    def available(self, model: str) -> str:
-        return self.instead.get(model, model)
+    async def handle(self, request: RelayRequest, reply: RelayReply) -> None:
+        self.handled.append(request)
+        await reply.begin(200, {})
+        await reply.write(b"an answer")
+        await reply.finish()
 
-    async def limits(self, model: str) -> ModelLimits:
-        return LIMITS if model == "opus" else LIMITS.model_copy(update={"context_tokens": 500})
-
-    def touches(self, model: str) -> int:
-        del model
-        return 1
-
-    async def call(self, request: Request, *_: object, turn: int, clock: object) -> Answer | Failure:
-        del turn, clock
-        self.asked.append(request)
-        if self.hangs:
-            try:
-                await anyio.sleep_forever()
-            finally:
-                self.stopped += 1
-        result = self.results.pop(0)
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    async def keep_warm(self, *_: object, turn: int) -> bool:
-        del turn
-        return True
+    def close(self) -> None:
+        pass
 
 
 @dataclass
@@ -91,32 +85,27 @@ class PaperReply:
     """Satisfies `Reply`."""
 
     parts: list[bytes] = field(default_factory=list)
-    dropped: anyio.Event = field(default_factory=anyio.Event)
-
-    @property
-    def is_dropped(self) -> bool:
-        return self.dropped.is_set()
+    is_dropped: bool = False
 
     async def send(self, part: bytes) -> None:
         self.parts.append(part)
 
-    async def wait_dropped(self) -> None:
-        await self.dropped.wait()
+
+def manager(rules: ConversationRules | None, relay: AgentRelay) -> RelayCalls:
+    kept = bytearray()
+    return RelayCalls(relay, cast("Any", SimpleNamespace(append=kept.extend, kept=kept)), rules)
 
 
 @dataclass
 class PaperLine:
-    """Satisfies `CallLine`: straight to the manager's end, or to a manager that sends this."""
+    """Satisfies `CallLine` with a manager that says this."""
 
-    calls: ConversationCalls
-    says: bytes | None = None
+    says: Sequence[bytes]
 
     @asynccontextmanager
     async def call(self, request: bytes) -> AsyncIterator[AsyncIterator[bytes]]:
-        reply = PaperReply()
-        if self.says is None:
-            await self.calls.answer(request, reply)
-        yield _parts([self.says] if self.says is not None else reply.parts)
+        del request
+        yield _parts(self.says)
 
 
 async def _parts(parts: Sequence[bytes]) -> AsyncIterator[bytes]:
@@ -124,105 +113,48 @@ async def _parts(parts: Sequence[bytes]) -> AsyncIterator[bytes]:
         yield part
 
 
-def manager(caller: PaperCaller, *, turns: int = 3) -> ConversationCalls:
-    settings = SimpleNamespace(turns=turns, time_s=60.0)
-    common = SimpleNamespace(models=SimpleNamespace(max_tokens=100))
-    kept = bytearray()
-    calls = ConversationCalls("opus", "high", *cast("Any", (settings, common, caller, NONE, SimpleNamespace())))
-    calls.transcript = cast("Any", SimpleNamespace(append=kept.extend, kept=kept))
-    return calls
-
-
-def ends(caller: PaperCaller) -> LineCalls:
-    return LineCalls(cast("Any", PaperLine(manager(caller))))
-
-
-async def test_an_answer_arrives_as_it_was_given_also_with_half_a_character() -> None:
-    caller = PaperCaller()
-    answer = await ends(caller).call(REQUEST, NONE, NONE, turn=1)
-    assert answer == ANSWER
-    [asked] = caller.asked
-    assert (asked.model, asked.system, asked.messages, asked.effort, asked.tools) == (
-        "opus",
-        REQUEST.system,
-        REQUEST.messages,
-        "high",
-        REQUEST.tools,
-    )
-
-
-async def test_a_failure_and_a_draining_run_arrive_as_what_they_are() -> None:
-    failure = Failure(kind="spent", summary="the budget does not cover it")
-    calls = ends(PaperCaller([failure, DrainingError()]))
-    assert await calls.call(REQUEST, NONE, NONE, turn=1) == failure
-    with pytest.raises(DrainingError):
-        await calls.call(REQUEST, NONE, NONE, turn=2)
-    assert cast("PaperLine", calls.line).calls.drained
-
-
-async def test_limits_are_asked_once_and_a_model_that_is_out_is_replaced() -> None:
-    caller = PaperCaller(instead={"opus": "sonnet"})
-    calls = ends(caller)
-    for model in ("opus", "opus", "sonnet"):
-        assert (await calls.limits(model)).context_tokens == 500
-    assert (calls.touches("opus"), calls.touches("other")) == (1, 0)
-    assert cast("PaperLine", calls.line).calls._limits == 1
-    assert await calls.keep_warm(replace(REQUEST, model="sonnet"), NONE, NONE, turn=1)
-
-
-async def test_a_conversation_whose_time_is_over_ends_and_what_is_left_of_it_comes_from_the_manager() -> None:
-    caller = PaperCaller()
-    with anyio.move_on_after(1_000) as clock:
-        await ends(caller).call(REQUEST, NONE, NONE, turn=1, clock=clock)
-    assert clock.deadline <= anyio.current_time() + 60, "the manager's limit"
-    over = PaperLine(manager(caller), dump(Outcome()))
-    with anyio.move_on_after(1_000) as clock:
-        await LineCalls(cast("Any", over)).call(REQUEST, NONE, NONE, turn=2, clock=clock)
-    assert clock.cancelled_caught
-
-
-@pytest.mark.parametrize("says", [b"", b"noise", b'{"answer": {"blocks": 1}, "left_s": 1}', b'{"more": 1}'])
-async def test_what_a_manager_can_not_mean_is_a_failure_of_the_machine(says: bytes) -> None:
-    line = PaperLine(manager(PaperCaller()), says)
-    with pytest.raises(EffectError) as raised:
-        await LineCalls(cast("Any", line)).call(REQUEST, NONE, NONE, turn=1)
-    assert raised.value.failure.kind == "infrastructure"
+def test_a_request_arrives_as_it_was_sent_also_with_half_a_character() -> None:
+    request = sent(target="/v1/messages?beta=true")
+    assert load_request(dump_request(request)) == request
+    assert json.loads(load_request(dump_request(request)).body)["messages"] == BODY["messages"]
 
 
 @pytest.mark.parametrize(
-    ("changed", "why"),
+    "data",
     [
-        ({"model": "haiku"}, "asks for the model 'haiku'"),
-        ({"effort": "max"}, "asks for the effort 'max'"),
-        ({"max_tokens": 101}, "an answer of 101 tokens"),
-        ({"tools": ({"type": "web_search_20250305", "name": "w"},)}, "a tool that the service runs"),
+        b"",
+        b"no line",
+        b"[]\n",
+        b"\xff\n",
+        b"[" * 100_000 + b"\n",
+        b'{"method": "GET"}\n',
+        b" " * LONGEST_HEAD + b"{}\n",
     ],
 )
-async def test_what_its_order_does_not_have_is_refused_before_it_costs_anything(
-    changed: dict[str, Any], why: str
-) -> None:
-    caller = PaperCaller()
+def test_what_is_no_request_is_refused(data: bytes) -> None:
+    with pytest.raises(CallRefusedError):
+        load_request(data)
+
+
+def test_what_a_conversation_of_ours_asks_is_allowed(rules: ConversationRules) -> None:
+    assert rules.check(sent()) == 1
+    assert rules.check(sent(BODY | {"max_tokens": 0})) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"target": "/v1/messages?beta=true"}, "asks for POST /v1/messages\\?beta"),
+        ({"target": "/v1/files"}, "asks for POST /v1/files"),
+        ({"method": "PUT"}, "asks for PUT"),
+        ({"headers": {**HEADERS, "anthropic-beta": "fast-mode"}}, "asks for POST"),
+        ({"body": b"noise"}, "not JSON"),
+        ({"body": b"[]"}, "another shape"),
+    ],
+)
+def test_a_conversation_has_one_way_to_ask(rules: ConversationRules, changes: dict[str, Any], why: str) -> None:
     with pytest.raises(CallRefusedError, match=why):
-        await ends(caller).call(replace(REQUEST, **changed), NONE, NONE, turn=1)
-    assert caller.asked == []
-
-
-async def test_no_more_calls_and_limits_are_given_than_an_honest_conversation_asks_for() -> None:
-    turns = 3
-    caller = PaperCaller([ANSWER] * 9)
-    calls, request = manager(caller, turns=turns), dump_request(REQUEST, turn=1, left_s=1.0, warm=False)
-    for _ in range(turns):
-        await calls.answer(request, PaperReply())
-    with pytest.raises(CallRefusedError, match="more often than in 3 turns"):
-        await calls.answer(request, PaperReply())
-    for _ in range(MOST_LIMITS):
-        await calls.answer(b'{"limits_of": "opus"}', PaperReply())
-    with pytest.raises(CallRefusedError, match="17 times"):
-        await calls.answer(b'{"limits_of": "opus"}', PaperReply())
-    with pytest.raises(CallRefusedError, match="its order is a conversation"):
-        await calls.answer(b'{"method": "GET", "target": "/", "headers": {}, "body": ""}', PaperReply())
-    with pytest.raises(CallRefusedError, match="its order is a program"):
-        await NoCalls().answer(request, PaperReply())
+        rules.check(sent(**changes))
 
 
 @pytest.mark.parametrize(
@@ -231,40 +163,64 @@ async def test_no_more_calls_and_limits_are_given_than_an_honest_conversation_as
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "system", "content": [{"type": "text"}]}]}, "role"),
         ({"messages": [{"role": "user", "content": ["text"]}]}, "not made of blocks"),
-        ({"shared": 2}, "can't begin like this"),
-        ({"left_s": float("inf")}, "left_s"),
-        ({"turn": 0}, "turn"),
-        ({"more": 1}, "more"),
+        ({"system": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "system"),
+        ({"max_tokens": -1}, "max_tokens"),
+        ({"max_tokens": True}, "max_tokens"),
+        ({"service_tier": "priority"}, "service_tier"),
+        ({"thinking": {"type": "enabled"}}, "another kind of thinking"),
+        ({"output_config": None}, "asks for the effort None"),
+        ({"model": "x" * 201}, "model"),
     ],
 )
-def test_a_request_of_another_shape_is_refused(changed: dict[str, Any], why: str) -> None:
-    document = {**json.loads(dump_request(REQUEST, turn=1, left_s=1.0, warm=False)), **changed}
+def test_a_body_of_another_shape_is_refused(rules: ConversationRules, changed: dict[str, Any], why: str) -> None:
     with pytest.raises(CallRefusedError, match=why):
-        load_asked(json.dumps(document).encode())
+        rules.check(sent(BODY | changed))
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b"[" * 100_000])
-def test_what_is_no_request_is_refused(data: bytes) -> None:
-    with pytest.raises(CallRefusedError):
-        load_asked(data)
+async def test_no_more_is_asked_about_a_model_than_an_honest_conversation_asks(rules: ConversationRules) -> None:
+    calls, relay = manager(rules, Answering()), Answering()
+    question = dump_request(RelayRequest("GET", f"{MODELS}{MODEL}", {}, b""))
+    for _ in range(MOST_NOTES):
+        await calls.answer(question, PaperReply())
+    with pytest.raises(CallRefusedError, match="more than 200 times"):
+        await calls.answer(question, PaperReply())
+    with pytest.raises(CallRefusedError, match="asks for the model 'haiku'"):
+        await manager(rules, relay).answer(dump_request(RelayRequest("GET", f"{MODELS}haiku", {}, b"")), PaperReply())
+    assert relay.handled == []
 
 
-async def test_a_call_that_the_node_drops_is_stopped() -> None:
-    caller, reply = PaperCaller(hangs=True), PaperReply()
-    async with anyio.create_task_group() as tasks:
-        request = dump_request(REQUEST, turn=1, left_s=1_000.0, warm=False)
-        tasks.start_soon(manager(caller).answer, request, reply)
-        with anyio.fail_after(10):
-            while not caller.asked:
-                await anyio.lowlevel.checkpoint()
-            reply.dropped.set()
-            while not caller.stopped:
-                await anyio.lowlevel.checkpoint()
-    assert caller.stopped == 1
+async def test_more_calls_than_turns_or_tries_are_refused(caller: Caller, rules: ConversationRules) -> None:
+    calls = manager(rules, Answering())
+    for _ in range(3):
+        await calls.answer(dump_request(sent()), PaperReply())
+    with pytest.raises(CallRefusedError, match="more often than in 3 turns"):
+        await calls.answer(dump_request(sent()), PaperReply())
+    unanswered = ConversationRules(MODEL, "high", 100, 3, caller)
+    tries = 3 * caller.policy.retries + len(get_args(Capability))
+    assert [unanswered.check(sent()) for _ in range(tries)] == [1] * tries
+    with pytest.raises(CallRefusedError, match="more often than in 3 turns"):
+        unanswered.check(sent())
+
+
+async def test_an_agent_of_others_is_answered_whatever_it_asks() -> None:
+    relay, reply = Answering(), PaperReply()
+    await manager(None, relay).answer(dump_request(sent({"model": "x"}, target="/v1/files")), reply)
+    assert [request.target for request in relay.handled] == ["/v1/files"]
+    assert reply.parts[1] == b"=an answer"
+    with pytest.raises(CallRefusedError, match="its order is a program"):
+        await NoCalls().answer(b"", reply)
+
+
+@pytest.mark.parametrize("says", [[], [b"noise"], [b'{"status": 200, "headers": {}}'], [b'{"more": 1}'], [b"=body"]])
+async def test_what_a_manager_can_not_mean_is_a_failure_of_the_machine(says: list[bytes]) -> None:
+    calls = RelayedCalls(LineRelay(cast("Any", PaperLine(says))), RetryPolicy(3, 0.001, 60))
+    with pytest.raises(EffectError) as raised:
+        await calls.limits(MODEL)
+    assert raised.value.failure.kind == "infrastructure"
 
 
 def test_a_transcript_is_kept_up_to_its_limit() -> None:
-    calls = manager(PaperCaller())
+    calls = manager(None, Answering())
     calls._kept = LONGEST_TRANSCRIPT - 3
     for part in (b"abc", b"d"):
         calls.keep(part)

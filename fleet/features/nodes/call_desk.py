@@ -90,9 +90,6 @@ class CallReply:
     def is_dropped(self) -> bool:
         return self.dropped.is_set()
 
-    async def wait_dropped(self) -> None:
-        await self.dropped.wait()
-
     async def send(self, part: bytes) -> None:
         if not self.is_dropped:
             self.parts.append(part)

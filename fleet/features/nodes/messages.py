@@ -113,7 +113,7 @@ def _is_size(value: object) -> bool:
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
-PROTOCOL = 2
+PROTOCOL = 3
 MOST_NAMED = 256  # commits or keys that one message names
 MOST_ASKED = 1_000_000  # calls of one attempt
 MOST_ANSWER_PARTS = 1_000_000

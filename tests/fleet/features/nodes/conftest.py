@@ -41,8 +41,8 @@ MADE = Sha("f" * 40)
 PROGRAM = RELAY
 STANDIN = Path(__file__).parent / "standin"
 LEASE_S = 60.0
-GREETING = Greeting(protocol=2, version="1", host="h", processors=2, memory_bytes=1, time=1.0)
-OPEN = Open(protocol=2, version="1", run="r", repository="repo-1", object_format="sha1", base=SHA, lease_s=LEASE_S)
+GREETING = Greeting(protocol=3, version="1", host="h", processors=2, memory_bytes=1, time=1.0)
+OPEN = Open(protocol=3, version="1", run="r", repository="repo-1", object_format="sha1", base=SHA, lease_s=LEASE_S)
 
 
 def attempt(id_: str = "a", number: int = 1) -> AttemptOrder:

@@ -26,6 +26,7 @@ from fleet.core.facts.facts import Failure, Report
 from fleet.engine.internal_errors import unwrapped
 from fleet.features.nodes.call_desk import Desk, Line
 from fleet.features.nodes.host import OrderHost
+from fleet.features.nodes.node_orders import AttemptDone, NotDone
 from fleet.features.nodes.node_process import LineMeter
 from fleet.features.nodes.reports import Spool
 from fleet.ports.agents import (
@@ -40,8 +41,8 @@ from fleet.ports.agents import (
     InstructionsRead,
     WorkerBrief,
 )
-from fleet.ports.nodes import AttemptDone, AttemptOrder, AttemptResult, Began, NotDone, Tell, Worked
 from fleet.ports.operator import SILENT
+from fleet.ports.orders import AttemptOrder, AttemptResult, Began, Tell, Worked
 from fleet.ports.worktrees import Change, EffectError
 from tests.agents.conftest import (
     KEY,
@@ -146,9 +147,6 @@ class Wiretap:
         self.sent.append(part)
         await self.host.answer(key, number, at, part, last=last)
 
-    async def instruct(self, *args: Any) -> None:
-        await self.host.instruct(*args)
-
 
 @dataclass
 class Rig:
@@ -228,7 +226,7 @@ class Rig:
 
         host = OrderHost(shop, _pack, transcript, spool, tasks)
         await host.start(ORDER, order)
-        with agents.calls(order, self.meter) as calls:  # type: ignore[arg-type] # a fake
+        with agents.calls(order, self.meter) as calls:
             desk = Desk(ORDER, calls, SILENT, tasks)
             try:
                 while (outcome := await self._follow(host, desk)) is None:
@@ -376,7 +374,7 @@ async def test_an_answer_is_shortened_to_what_the_budget_has_room_for(conversati
     conversation.script.will(DONE)
     await conversation.attempt()
     [reserved], [asked] = conversation.meter.reserved, conversation.script.asked
-    assert 0 < asked["max_tokens"] <= reserved.tokens < conversation.settings("x").max_tokens
+    assert 0 < asked["max_tokens"] <= reserved.tokens < conversation.settings("x").models.max_tokens
 
 
 async def test_a_rate_limit_is_waited_for_as_here(rig: Rig) -> None:
@@ -483,11 +481,19 @@ async def test_an_answer_that_breaks_off_is_paid_for(rig: Rig) -> None:
     assert [each.doing for each in rig.meter.uses] == ["an answer that broke off"]
 
 
+async def test_an_answer_that_breaks_off_is_asked_for_again(conversation: Rig) -> None:
+    conversation.script.will(sse(events([text("hello")])[:3]), STEP, DONE)
+    assert await conversation.attempt() == REPORTED
+    doing = [each.doing for each in conversation.meter.uses]
+    assert doing == ["an answer that broke off", "bash true", "report"]
+    assert (conversation.count("fault"), conversation.count("answer")) == (1, 2)
+
+
 # ---- models
 
 
 async def test_a_model_that_is_gone_is_replaced_and_the_next_attempt_begins_with_the_other(conversation: Rig) -> None:
-    name = conversation.settings("x").worker_model
+    name = conversation.settings("x").models.worker
     conversation.manager["fallbacks"] = {name: "claude-other-1"}
 
     async def reply(request: web.Request) -> web.StreamResponse:
@@ -664,7 +670,7 @@ async def test_more_calls_than_turns_are_a_lie_and_the_first_ones_are_all_that_i
     assert (len(conversation.script.asked), len(conversation.meter.uses)) == (2, 2)
 
 
-async def test_a_conversation_that_asks_twice_at_once_still_pays_within_its_budget(conversation: Rig) -> None:
+async def test_a_conversation_that_asks_again_and_again_pays_within_its_budget(conversation: Rig) -> None:
     conversation.meter.calls = 2
     conversation.prepare = lambda worker: replace(worker, caller=Tampering(worker.caller, {}, times=4))
     conversation.script.will(STEP)
