@@ -26,7 +26,6 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from fleet.core.base.ids import Sha
 from fleet.core.facts.fact_parts import Instruction
-from fleet.features.nodes.call_desk import Restored
 from fleet.features.nodes.messages import (
     LONGEST_TRANSCRIPT,
     Acknowledge,
@@ -61,7 +60,7 @@ from fleet.features.nodes.messages import Event as EventMessage
 from fleet.features.nodes.node_orders import OrderEvent, OrderReport, UnknownOrderError
 from fleet.features.nodes.reports import Reports
 from fleet.features.nodes.transport import Link, LinkLostError
-from fleet.ports.agents import Asked, Dropped, InstructionsRead, Sign
+from fleet.ports.agents import LONGEST_REQUEST, Asked, Dropped, InstructionsRead, Sign
 from fleet.ports.orders import Order
 from fleet.runs.crash_points import reached
 
@@ -101,7 +100,6 @@ class Connection:
     _follows: "dict[str, MemoryObjectSendStream[OrderEvent | None]]" = field(default_factory=dict)
     _followed: set[str] = field(default_factory=set)
     """All that were ever followed over this connection."""
-    _requests: Restored = field(default_factory=Restored)
     _reports: Reports = field(default_factory=Reports)
     _stored: dict[Sha, tuple[Event, list[str]]] = field(default_factory=dict)
     _asked: float | None = None
@@ -243,8 +241,6 @@ class Connection:
             case EventMessage(key=key, number=number):
                 happened = load_event(*parts)
                 self._reports.take(key, number, happened)
-                if isinstance(happened, OrderReport):
-                    self._requests.forget(key)
                 self._pass(key, happened)
             case Call() | Drop() | Read():
                 self._pass(message.key, self._sign(message, parts))
@@ -269,9 +265,9 @@ class Connection:
             raise FrameError(f"`{message.type}` for an order that it was not given")
         match message:
             case Call(number=number):
-                if len(parts[1]) > LONGEST_TRANSCRIPT:
-                    raise FrameError(f"a transcript of {len(parts[1])} bytes; at most {LONGEST_TRANSCRIPT} are taken")
-                return Asked(number, self._requests.restored(message.key, message.same, parts[0]), parts[1])
+                if len(parts[0]) > LONGEST_REQUEST or len(parts[1]) > LONGEST_TRANSCRIPT:
+                    raise FrameError(f"a call of {len(parts[0])} bytes with {len(parts[1])} bytes of a transcript")
+                return Asked(number, *parts)
             case Drop(number=number):
                 return Dropped(number)
             case Read(count=count):

@@ -17,7 +17,7 @@ from fleet.core.facts.fact_parts import Instruction
 from fleet.core.facts.facts import CheckRun, Failure, RanTests, Report, SetupRun
 from fleet.core.plans.plan import Criterion, Effort, Subtask
 from fleet.features.nodes.node_orders import AttemptDone, ChecksDone, NotDone, NumberedEvent
-from fleet.ports.agents import LONGEST_REQUEST, WorkerBrief
+from fleet.ports.agents import WorkerBrief
 from fleet.ports.operator import SILENT, GivenOperator
 from fleet.ports.orders import AttemptOrder, Began, ChecksOrder, Order, Worked
 
@@ -292,15 +292,13 @@ class Unknown(Message):
 class Call(Message):
     """An attempt asks for a call to a model. Parts: the request, and what its transcript has since the call before.
 
-    The first `same` bytes of the request are those of the order's last one on this connection, and are left out. A call
-    without a whole answer is asked again, under its number, when its order is followed over another connection.
+    A call without a whole answer is asked again, under its number, when its order is followed over another connection.
     """
 
     PARTS = 2
     type: Literal["call"] = "call"
     key: Key
     number: int = Field(ge=0, le=MOST_ASKED)
-    same: int = Field(ge=0, le=LONGEST_REQUEST)
 
 
 class Drop(Message):

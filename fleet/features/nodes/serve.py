@@ -17,7 +17,6 @@ from anyio.abc import TaskGroup
 
 from fleet.core.base.ids import Sha
 from fleet.errors import FleetError
-from fleet.features.nodes.call_desk import Shortened
 from fleet.features.nodes.handover import Arrived, hand_over, taking_over
 from fleet.features.nodes.host import OrderHost, Records, Workshop
 from fleet.features.nodes.messages import (
@@ -53,7 +52,7 @@ from fleet.features.nodes.messages import (
     load_instruction,
     load_order,
 )
-from fleet.features.nodes.node_orders import OrderEvent, OrderReport, UnknownOrderError
+from fleet.features.nodes.node_orders import OrderEvent, UnknownOrderError
 from fleet.features.nodes.reports import Spool
 from fleet.features.nodes.transport import FdStream, Link, LinkLostError
 from fleet.ports.agents import Asked, Dropped, InstructionsRead
@@ -213,7 +212,6 @@ class _Session:
     _answered: float = 0.0
     """When the last sign of life was answered."""
     _followed: int = 0
-    _requests: Shortened = field(default_factory=Shortened)
     _incoming: "IO[bytes] | None" = None
 
     def __post_init__(self) -> None:
@@ -245,7 +243,7 @@ class _Session:
                 return None
             arrived, self._next, self._arrived = self._next, None, Flag()
             self.link, self._released = arrived.link, arrived.released
-            self.reading, self._requests, self._incoming = CancelScope(), Shortened(), None
+            self.reading, self._incoming = CancelScope(), None
             self._begin()
             frames = self.link.frames()
 
@@ -332,26 +330,12 @@ class _Session:
         number = since
         try:
             async for event in self.host.follow(key, since):
-                await self._tell(key, number, event)
+                await self._send(*_news(key, number, event))
                 number += not isinstance(event, Asked | Dropped | InstructionsRead)
         except UnknownOrderError:
             await self._send(Unknown(key=key))
         finally:
             self._followed -= 1
-
-    async def _tell(self, key: str, number: int, event: OrderEvent) -> None:
-        match event:
-            case Asked():
-                same, rest = self._requests.shortened(key, event.request)
-                await self._send(Call(key=key, number=event.number, same=same), rest, event.transcript)
-            case Dropped():
-                await self._send(Drop(key=key, number=event.number))
-            case InstructionsRead(count=count):
-                await self._send(Read(key=key, count=count))
-            case _:
-                if isinstance(event, OrderReport):
-                    self._requests.forget(key)
-                await self._send(Event(key=key, number=number), *dump_event(event))
 
     async def _take_objects(self, commit: Sha, part: bytes, *, last: bool) -> None:
         if self._incoming is None:
@@ -375,3 +359,16 @@ class _Session:
         """Send what a manager that is gone will ask for again."""
         with suppress(LinkLostError):
             await self.link.send(message, *parts)
+
+
+def _news(key: str, number: int, event: OrderEvent) -> tuple[Message, *tuple[bytes, ...]]:
+    """What happened to an order, as a message with its parts."""
+    match event:
+        case Asked():
+            return Call(key=key, number=event.number), event.request, event.transcript
+        case Dropped():
+            return (Drop(key=key, number=event.number),)
+        case InstructionsRead(count=count):
+            return (Read(key=key, count=count),)
+        case _:
+            return Event(key=key, number=number), *dump_event(event)

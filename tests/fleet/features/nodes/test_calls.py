@@ -10,12 +10,13 @@ from anyio import Event, create_task_group, fail_after, sleep
 from fleet.core.base.ids import Sha
 from fleet.core.facts.fact_parts import Instruction
 from fleet.core.facts.facts import Failure, Report
-from fleet.features.nodes.call_desk import Desk, Line, Restored, Shortened
+from fleet.features.nodes.call_desk import Desk, Line
 from fleet.features.nodes.connection import greet
 from fleet.features.nodes.messages import Call, Drop, FrameError, Opened, Read, encode, to_frame
 from fleet.features.nodes.remote_node import RemoteNode, StoreObjects
 from fleet.features.nodes.transport import Link
 from fleet.ports.agents import (
+    LONGEST_REQUEST,
     MOST_CALLS,
     Asked,
     AttemptCalls,
@@ -302,7 +303,7 @@ async def test_what_no_honest_node_asks_for_is_refused(signs: list[Sign], why: s
         tasks.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("message", [Call(key="x", number=0, same=0), Drop(key="x", number=0), Read(key="x", count=1)])
+@pytest.mark.parametrize("message", [Call(key="x", number=0), Drop(key="x", number=0), Read(key="x", count=1)])
 async def test_a_call_for_an_order_that_a_node_was_not_given_breaks_the_protocol(message: Call | Drop | Read) -> None:
     with wire() as ends:
         for first in (GREETING, Opened(commits=(), orders=())):
@@ -314,16 +315,18 @@ async def test_a_call_for_an_order_that_a_node_was_not_given_breaks_the_protocol
     assert connection.broke_protocol
 
 
-def test_a_request_travels_without_what_the_one_before_it_had() -> None:
-    node, manager = Shortened(), Restored()
-    for request in (b"a conversation", b"a conversation that grows", b"a short one", b"", b"a"):
-        same, rest = node.shortened(KEY, request)
-        assert manager.restored(KEY, same, rest) == request
-    assert node.shortened(KEY, b"ab") == (1, b"b")
-    with pytest.raises(FrameError, match="that are known"):
-        manager.restored(KEY, 99, b"")
-    node.forget(KEY)
-    assert node.shortened(KEY, b"ab") == (0, b"ab")
+async def test_a_request_that_is_too_long_breaks_the_protocol() -> None:
+    with wire() as ends:
+        for first in (GREETING, Opened(commits=(), orders=())):
+            await ends.node.send(encode(to_frame(first)))
+        connection = await greet(Link(ends.manager), OPEN, b"", within_s=10)
+        connection._followed.add(KEY)
+        call = encode(to_frame(Call(key=KEY, number=0), bytes(LONGEST_REQUEST + 1), b""))
+        with fail_after(20):
+            async with create_task_group() as tasks:
+                tasks.start_soon(ends.node.send, call)
+                await connection.run()
+    assert connection.broke_protocol
 
 
 async def test_a_call_that_no_order_allows_ends_the_use_of_the_node(

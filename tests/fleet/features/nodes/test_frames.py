@@ -70,7 +70,7 @@ FROM_NODE: list[FromNode] = [
     Refused(why="no"),
     Stored(commit=SHA),
     Event(key="r/attempt/a/1", number=2),
-    Call(key="r/attempt/a/1", number=0, same=7),
+    Call(key="r/attempt/a/1", number=0),
     Drop(key="r/attempt/a/1", number=0),
     Read(key="r/attempt/a/1", count=1),
     Unknown(key="r/attempt/a/1"),
