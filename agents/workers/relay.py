@@ -145,8 +145,6 @@ class Relay:
     async def handle(self, request: RelayRequest, reply: RelayReply) -> None:
         """One request."""
         short: ShortReply | None
-        if self.warmup is not None:
-            self.refused = self.failure = None  # what it tells a conversation is about this request
         body = json_object(request.body)
         if (request.method, request.path) == ("POST", CALL) and body.get("model") in self._models:
             async with self._turn:  # one at a time: a budget is never exceeded by more than one call
@@ -178,9 +176,11 @@ class Relay:
 
         None if an answer of a model was passed on.
         """
+        if self.warmup is not None:
+            self.refused = self.failure = None  # what it tells a conversation is about this call
         if self.calls >= self.turns:
             return self._refuse(Failure(kind="budget", summary=f"no report after {self.turns} turns"))
-        turn = self.calls + 1
+        turn = self.calls + (not call.warms)
         result: Answer | CallFault | Failure | None = None
         self._current = call
         try:

@@ -142,7 +142,10 @@ class Desk:
         """Raises `CallRefusedError`."""
         match sign:
             case Asked(number=number):
-                self._asked(number, sign)
+                if (reply := self._replies.get(number)) is None:
+                    reply = self._begin(number, sign)
+                if self.host is not None:
+                    self.tasks.start_soon(self._deliver, self.host, number, reply)
             case Dropped(number=number):
                 if (reply := self._replies.pop(number, None)) is not None:
                     reply.drop()
@@ -156,21 +159,19 @@ class Desk:
         while self._making:
             await self._idle.wait()
 
-    def _asked(self, number: int, asked: Asked) -> None:
-        reply = self._replies.get(number)
-        if reply is None:
-            if number < self._next:
-                raise CallRefusedError("it asks for an answer that it had")
-            if len(self._replies) >= MOST_CALLS:
-                raise CallRefusedError(f"it asks for more than {MOST_CALLS} calls at a time")
-            self._next = number + 1
-            self._replies[number] = reply = CallReply()
-            self.calls.keep(asked.transcript)
-            self._making += 1
-            self.patience.rest()
-            self.tasks.start_soon(self._make, asked.request, reply)
-        if self.host is not None:
-            self.tasks.start_soon(self._deliver, self.host, number, reply)
+    def _begin(self, number: int, asked: Asked) -> CallReply:
+        """Begin a call that was not asked for before."""
+        if number < self._next:
+            raise CallRefusedError("it asks for an answer that it had")
+        if len(self._replies) >= MOST_CALLS:
+            raise CallRefusedError(f"it asks for more than {MOST_CALLS} calls at a time")
+        self._next = number + 1
+        self._replies[number] = reply = CallReply()
+        self.calls.keep(asked.transcript)
+        self._making += 1
+        self.patience.rest()
+        self.tasks.start_soon(self._make, asked.request, reply)
+        return reply
 
     async def _make(self, request: bytes, reply: CallReply) -> None:
         try:

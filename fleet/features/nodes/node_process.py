@@ -26,7 +26,7 @@ from fleet.core.facts.facts import CheckRun, Failure
 from fleet.engine.this_machine import ThisMachine
 from fleet.errors import FleetError
 from fleet.features.nodes.call_desk import Line
-from fleet.features.nodes.host import Records, Workshop
+from fleet.features.nodes.host import Records
 from fleet.features.nodes.messages import LONGEST_TRANSCRIPT, PROTOCOL, Cleaned, Greeting, Inspected, Open
 from fleet.features.nodes.reports import Spool
 from fleet.features.nodes.serve import serve
@@ -51,48 +51,7 @@ from worktrees.store.packs import (
 )
 from worktrees.store.store import Store
 
-# ---- own disk --------------------------------------------------------------------------------------------------------
-# A node whose disk is full blames no work: what failed meanwhile is done elsewhere, and uses up no attempt.
-
-
 MIB = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class OwnDisk:
-    """Satisfies `Workshop` with another one. Raises `EffectError` for what failed while the disk was full."""
-
-    workshop: Workshop
-    folder: Path
-    free_bytes: int
-    """What has to be free."""
-
-    async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult:
-        result = await self.workshop.attempt(order, line, tell)
-        if not result.finished or isinstance(result.committed, Failure):
-            self._require_room()
-        return result
-
-    async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]:
-        runs = await self.workshop.check(order)
-        if not all(run.fine for run in runs):
-            self._require_room()
-        return runs
-
-    def _require_room(self) -> None:
-        try:
-            status = os.statvfs(self.folder)
-        except OSError as error:
-            raise EffectError(Failure(kind="infrastructure", summary=f"its disk can't be used: {error}")) from error
-        free, least = status.f_bavail * status.f_frsize, least_free(status, self.free_bytes)
-        if free < least:
-            why = f"its disk is full: {free // MIB} MiB are left, and {least // MIB} are needed"
-            raise EffectError(Failure(kind="infrastructure", summary=why))
-
-
-# ---- node process ----------------------------------------------------------------------------------------------------
-
-
 NOBODY = ServiceGate()
 NO_MODELS = Failure(kind="configuration", summary="models can't be called from a node")
 
@@ -128,26 +87,49 @@ class LineMeter:
 
 @dataclass(frozen=True, slots=True)
 class NodeWorkshop:
-    """Satisfies `Workshop`: each attempt has a worker of its own, because its calls go its own way."""
+    """Satisfies `Workshop`: each attempt has a worker of its own, because its calls go its own way.
+
+    A node whose disk is full blames no work: what failed meanwhile is done elsewhere, and uses up no attempt.
+    """
 
     open_lease: OpenLease
     settings: AgentSettings
     programs: frozenset[str]
+    folder: Path
+    free_bytes: int
+    """What has to be free on the disk of `folder`."""
 
     async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult:
         worker = worker_on_node(self.settings, order.worker, line)
         node = ThisMachine(self.open_lease, {order.worker: worker}, self.programs)
-        return await node.attempt(order, LineMeter(line), tell)
+        result = await node.attempt(order, LineMeter(line), tell)
+        if not result.finished or isinstance(result.committed, Failure):
+            self._require_room()
+        return result
 
     async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]:
-        return await ThisMachine(self.open_lease).check(order)
+        runs = await ThisMachine(self.open_lease).check(order)
+        if not all(run.fine for run in runs):
+            self._require_room()
+        return runs
+
+    def _require_room(self) -> None:
+        """Raises `EffectError` where the disk is full."""
+        try:
+            status = os.statvfs(self.folder)
+        except OSError as error:
+            raise EffectError(Failure(kind="infrastructure", summary=f"its disk can't be used: {error}")) from error
+        free, least = status.f_bavail * status.f_frsize, least_free(status, self.free_bytes)
+        if free < least:
+            why = f"its disk is full: {free // MIB} MiB are left, and {least // MIB} are needed"
+            raise EffectError(Failure(kind="infrastructure", summary=why))
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSite:
     """Satisfies `Site`."""
 
-    node: OwnDisk
+    node: NodeWorkshop
     spool: Spool
     git_store: Store
     transcripts: Path
@@ -196,8 +178,8 @@ async def run_node(config: Config, environ: Mapping[str, str]) -> None:
                 logged = replace(wiring.worktrees, check_logs=logs)
                 async with open_node_worktrees(store, logged, opening.base) as leases:
                     settings = wiring.agents(transcripts)
-                    workshop = NodeWorkshop(leases.lease, settings, wiring.command_workers)
-                    node = OwnDisk(workshop, state_dir, wiring.worktrees.limits.free_bytes)
+                    free_bytes = wiring.worktrees.limits.free_bytes
+                    node = NodeWorkshop(leases.lease, settings, wiring.command_workers, state_dir, free_bytes)
                     records = Records(leases.finished_setups, partial(take_log, logs))
                     yield NodeSite(node, spool, store, transcripts, workers_lacking(settings), records)
             finally:

@@ -575,6 +575,7 @@ async def test_a_prompt_is_kept_in_the_cache_while_a_command_runs(conversation: 
     doing = [each.doing for each in conversation.meter.uses]
     assert doing[1 : 1 + len(touches)] == ["keeps its prompt in the cache"] * len(touches)
     assert doing[-1] == "report"
+    assert [each.turn for each in conversation.meter.uses] == [1, *[1] * len(touches), 2]
     assert conversation.count("answer") == 2, "an answer that says nothing is no part of the conversation"
 
 

@@ -1,7 +1,11 @@
 """What a node keeps in order by itself: its temporary files, the refs of its store, and what a full disk means."""
 
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,10 +13,11 @@ from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import CheckRun, Failure, Report
 from fleet.core.plans.plan import Criterion
 from fleet.features.nodes.call_desk import Line
-from fleet.features.nodes.node_process import OwnDisk
+from fleet.features.nodes.node_process import NodeWorkshop
 from fleet.features.nodes.terms import FOLDERS, LOCK, run_folder_of_nodes, scratch_folder
-from fleet.ports.orders import AttemptOrder, AttemptResult, ChecksOrder, Progress, Tell
+from fleet.ports.orders import ChecksOrder, Progress
 from fleet.ports.worktrees import Change, EffectError
+from tests.agents.conftest import FolderWorkspace, Script, settings_for, worker_settings
 from tests.fleet.features.nodes.conftest import MADE, SHA, attempt
 from tests.worktrees.conftest import git
 from worktrees.store.packs import CACHE, drop_pins, open_node_store
@@ -74,19 +79,32 @@ async def test_only_the_cache_keeps_its_refs(tmp_path: Path) -> None:
         await store.close()
 
 
-class Scripted:
-    """Satisfies `Workshop`."""
+@dataclass(frozen=True)
+class ScriptedLease:
+    """Satisfies what is asked of `Leasing` and `Lease` here: its checks pass or not, and its commits come out so."""
 
-    def __init__(self, outcome: Report | Failure, committed: Change | Failure) -> None:
-        self.outcome, self.committed = outcome, committed
+    committed: Change | Failure
+    workspace: FolderWorkspace
 
-    async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult:
-        del order, line, tell
-        return AttemptResult(self.outcome, self.committed)
+    @asynccontextmanager
+    async def lease(self, commit: Sha) -> AsyncIterator["ScriptedLease"]:
+        del commit
+        yield self
 
-    async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]:
-        passed = isinstance(self.outcome, Report)
-        return tuple(CheckRun(criterion=c.criterion, command=c.run or "", passed=passed) for c in order.criteria)
+    async def commit(self, *_: object, **named: object) -> Change | Failure:
+        del named
+        return self.committed
+
+    async def check(self, criterion: Criterion, **_: object) -> CheckRun:
+        return CheckRun(criterion=criterion.criterion, command="", passed=isinstance(self.committed, Change))
+
+
+def workshop(folder: Path, needed: int, outcome: Report | Failure, committed: Change | Failure) -> NodeWorkshop:
+    """Its worker is a program that comes out so."""
+    program = worker_settings(kind="command", command=("true" if outcome == DONE else "false",))
+    settings = settings_for(Script(), folder, workers={"step": program})
+    leases: Any = ScriptedLease(committed, FolderWorkspace(folder))
+    return NodeWorkshop(leases, settings, frozenset({"step"}), folder, needed)
 
 
 DONE, FAILED = Report(status="done", summary=""), Failure(kind="other", summary="exit code 1")
@@ -109,9 +127,10 @@ async def _ignore(_: Progress) -> None:
 async def test_work_that_failed_on_a_full_disk_is_not_to_blame(
     outcome: Report | Failure, committed: Change | Failure, needed: int, blamed: bool, tmp_path: Path
 ) -> None:
-    node = OwnDisk(Scripted(outcome, committed), tmp_path, needed)
+    node = workshop(tmp_path, needed, outcome, committed)
     if blamed:
-        assert (await node.attempt(attempt(), Line(), _ignore)).outcome == outcome
+        result = await node.attempt(attempt(), Line(), _ignore)
+        assert (result.finished, result.committed) == (outcome == DONE, committed)
         return
     with pytest.raises(EffectError, match="its disk is full"):
         await node.attempt(attempt(), Line(), _ignore)
@@ -120,6 +139,6 @@ async def test_work_that_failed_on_a_full_disk_is_not_to_blame(
 async def test_a_red_check_on_a_full_disk_proves_nothing_and_a_green_one_does(tmp_path: Path) -> None:
     order = ChecksOrder(SHA, (Criterion(criterion="c", run="true"),))
     with pytest.raises(EffectError, match="its disk is full"):
-        await OwnDisk(Scripted(FAILED, FAILED), tmp_path, ENDLESS).check(order)
-    [run] = await OwnDisk(Scripted(DONE, MADE_IT), tmp_path, ENDLESS).check(order)
+        await workshop(tmp_path, ENDLESS, FAILED, FAILED).check(order)
+    [run] = await workshop(tmp_path, ENDLESS, DONE, MADE_IT).check(order)
     assert run.passed
