@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import anyio
 
 from agents.conversation.settings import AgentSettings
-from agents.models.answer import CHARACTERS_PER_TOKEN, Answer, CallFault, OnBegin
+from agents.models.answer import CHARACTERS_PER_TOKEN, Answer, CallFault, OnBegin, size
 from agents.models.cache_warmup import CacheWarmup
 from agents.models.calls import WARMING, Caller, PaidCall, as_failure
 from agents.models.client import Client
@@ -148,7 +148,8 @@ class Relay:
         body = json_object(request.body)
         if (request.method, request.path) == ("POST", CALL) and body.get("model") in self._models:
             async with self._turn:  # one at a time: a budget is never exceeded by more than one call
-                short = await self._call(RelayedCall(self, request, reply, body, request.body))
+                data = request.body if self.warmup is None else json.dumps(body).encode()  # only what was checked
+                short = await self._call(RelayedCall(self, request, reply, body, data))
         else:
             short = await self._short(request, body)
         if short is not None:
@@ -203,34 +204,25 @@ class Relay:
                 return _error(403, "the attempt is over")
             case Failure():
                 return self._refuse(result)
-        if self.warmup is None:
-            self._note(result, turn)
-        else:
-            self._note_ours(result, call)
+        self._note(result, call, turn)
         message = result.message if isinstance(result, CallFault) else "the answer never began"
         return None if call.begun else call.refusal or _error(502, message)
 
-    def _note(self, result: Answer | CallFault, turn: int) -> None:
-        self.calls = turn
-        match result:
-            case Answer():
-                self.failure = None
-                self.transcript.write("answer", turn=turn, **result.record())
-            case CallFault(kind="configuration"):  # of the agent's own making, and no setting of ours
-                self.failure = as_failure(replace(result, kind="conversation"), self.model)
-            case CallFault():
-                self.failure = as_failure(result, self.model)
-
-    def _note_ours(self, result: Answer | CallFault, call: "RelayedCall") -> None:
-        """A conversation of ours puts answers on record itself, and asks again without what the service refuses."""
+    def _note(self, result: Answer | CallFault, call: "RelayedCall", turn: int) -> None:
+        """Keep what became of a call. A conversation of ours has its answers on record itself."""
+        model, is_ours = str(call.body["model"]), self.warmup is not None
+        if not is_ours or isinstance(result, Answer):
+            self.calls = turn
         if isinstance(result, Answer):
-            self.calls += not call.warms
+            self.failure = None
+            if not is_ours:
+                self.transcript.write("answer", turn=turn, **result.record())
             return
-        model = str(call.body["model"])
-        if result.kind == "gone":
+        if is_ours and result.kind == "gone":
             self.caller.lost(model)
-        self.client.learn(result, self.client.lacking(model), warm=call.warms)
-        if self.calls and result.kind == "configuration":  # it was accepted before: only the messages are new
+        if is_ours:
+            self.client.learn(result, self.client.lacking(model), warm=call.warms)
+        if self.calls and result.kind == "configuration":  # of the conversation's own making, and no setting of ours
             result = replace(result, kind="conversation")
         self.failure = as_failure(result, model)
 
@@ -299,7 +291,8 @@ class RelayedCall:
         output = self.body.get("max_tokens")
         if not isinstance(output, int) or output <= 0:
             output = 0 if self.warms else self.relay.settings.models.max_tokens
-        maximum = Usage(cache_write=len(self.data) // CHARACTERS_PER_TOKEN + 1, output=output)
+        prompt = len(self.data) if self.relay.warmup is None else size(self.body)
+        maximum = Usage(cache_write=prompt // CHARACTERS_PER_TOKEN + 1, output=output)
         doing = WARMING if self.warms else None
         return PaidCall(str(self.body["model"]), maximum, self.send, doing, may_retry=lambda: not self.begun)
 

@@ -10,8 +10,10 @@ from typing import Any
 import aiohttp
 import anyio
 import pytest
+from aiohttp import web
 
 from agents.conversation.guards import AttemptBudget
+from agents.models.cache_warmup import CacheWarmup
 from agents.models.calls import Caller
 from agents.models.client import open_client
 from agents.models.transcripts import Transcripts
@@ -23,6 +25,7 @@ from tests.agents.conftest import (
     KEY,
     Body,
     FakeMeter,
+    NoModel,
     Script,
     caller_for,
     events,
@@ -70,14 +73,19 @@ OpenAgent = Callable[..., AbstractAsyncContextManager[Agent]]
 def agent(model: Script, tmp_path: Path) -> OpenAgent:
     @asynccontextmanager
     async def opened(
-        *, turns: int = 9, meter: Meter | None = None, caller: Caller | None = None, **settings: Any
+        *,
+        turns: int = 9,
+        meter: Meter | None = None,
+        caller: Caller | None = None,
+        warmup: CacheWarmup | None = None,
+        **settings: Any,
     ) -> AsyncIterator[Agent]:
         own_meter, socket = FakeMeter(), tmp_path / "m.sock"
         product = settings_for(model, tmp_path, **settings)
         with Transcripts(tmp_path / "t", secrets=(KEY,)).open("x", 1) as transcript:
             caller = caller or caller_for(product)
             async with open_client(product.access, product.timeouts) as client:
-                relay = Relay(product, caller, client, meter or own_meter, transcript, MODEL, turns)
+                relay = Relay(product, caller, client, meter or own_meter, transcript, MODEL, turns, warmup)
                 connector = aiohttp.UnixConnector(str(socket))
                 async with listening(relay, socket), aiohttp.ClientSession(connector=connector) as http:
                     yield Agent(relay, http, own_meter, tmp_path)
@@ -126,6 +134,24 @@ async def test_nothing_else_goes_through(
         answer = await box.ask(body, path)
     assert (answer[0], model.asked, box.meter.uses) == (status, [], [])
     assert message in answer[1]
+
+
+async def test_of_a_conversation_of_ours_nothing_goes_through_but_what_was_checked(
+    agent: OpenAgent, model: Script
+) -> None:
+    """Which of two fields of one name counts may be decided in another way by the service."""
+    sent: list[str] = []
+
+    async def reply(request: web.Request) -> web.StreamResponse:
+        sent.append(await request.text())
+        return await says(text("ok"), stop="end_turn")(request)
+
+    model.will(reply)
+    twice = b'{"model": "claude-opus-5-5", ' + json.dumps(ASKED).encode().removeprefix(b"{")
+    async with agent(warmup=CacheWarmup(NoModel())) as box:
+        assert (await box.ask(twice))[0] == 200
+    assert json.loads(sent[0]) == ASKED
+    assert "claude-opus-5-5" not in sent[0]
 
 
 async def test_only_posts_go_through(agent: OpenAgent, model: Script) -> None:
