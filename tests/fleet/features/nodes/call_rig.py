@@ -201,7 +201,7 @@ class Rig:
 
         host = OrderHost(shop, _pack, transcript, spool, tasks)
         await host.start(ORDER, order)
-        with agents.calls(order, self.meter) as calls:  # type: ignore[arg-type] # a fake
+        with agents.calls(order, self.meter) as calls:
             desk = Desk(ORDER, calls, SILENT, tasks)
             try:
                 while (outcome := await self._follow(host, desk)) is None:
