@@ -351,7 +351,7 @@ def _program_fix(name: str, settings: WorkerSettings, fleet: Fleet) -> str:
     return f"{file} is not visible in the box; add its folder to workers.{name}.read_only"
 
 
-# ---- live findings ---------------------------------------------------------------------------------------------------
+# ---- the models' service ---------------------------------------------------------------------------------------------
 # What `fleet doctor --live` finds at the models' service, for less than a cent and in bounded time.
 
 
@@ -370,7 +370,7 @@ async def live_findings(fleet: Fleet) -> AsyncIterator[Finding]:
     async with open_client(wiring.access, CALL) as client:
         probes = Probes(client, wiring.access, subjects(fleet), prices_of(wiring.config.models))
         async for outcome in probes.run():
-            yield _live_findings_finding(outcome)
+            yield _of_call(outcome)
     if settings := probes.missing.settings():
         yield Finding("settings", ok=False, says="this service lacks something", fix=f"in [models]: {settings}")
     spending = probes.spending
@@ -390,7 +390,7 @@ def subjects(fleet: Fleet) -> list[Subject]:
     return [Subject(model, effort, ", ".join(names)) for (model, effort), names in users.items()]  # type: ignore[arg-type] # parsed
 
 
-def _live_findings_finding(outcome: Outcome) -> Finding:
+def _of_call(outcome: Outcome) -> Finding:
     came = outcome.came
     prefix = "NOT TRIED: " if came.verdict == "not tried" else ""
     says = safe(f"{outcome.about}: {outcome.tried}: {prefix}{came.text}", limit=_LONGEST)
@@ -398,7 +398,7 @@ def _live_findings_finding(outcome: Outcome) -> Finding:
     return Finding("live", ok=came.verdict != "fails", says=says, fix=fix, dollars=outcome.dollars)
 
 
-# ---- mcp findings ----------------------------------------------------------------------------------------------------
+# ---- servers of MCP --------------------------------------------------------------------------------------------------
 # What the doctor finds about the servers of MCP that workers may have: whether they answer.
 
 
@@ -422,10 +422,10 @@ async def mcp_findings(wiring: Wiring) -> AsyncIterator[Finding]:
         listings = await servers.listed(list(settings))
     for name, listing in listings.items():
         users = [worker for worker, each in wiring.config.workers.items() if name in each.mcp]
-        yield _mcp_findings_finding(name, listing, users)
+        yield _of_server(name, listing, users)
 
 
-def _mcp_findings_finding(name: str, listing: Listing, users: list[str]) -> Finding:
+def _of_server(name: str, listing: Listing, users: list[str]) -> Finding:
     if not listing.tools:
         why = "; ".join(map(safe, listing.problems[:SHOWN_FINDINGS])) or "it has none"
         return Finding(
