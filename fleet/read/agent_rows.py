@@ -18,85 +18,32 @@ AgentOrder = Literal["busy", "age", "subtask", "state", "turn", "tokens", "cost"
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """One agent. There may be a thousand of them, so only what is shown is looked up. Its texts are untrusted."""
+    """One agent. Its texts are untrusted."""
 
     subtask: SubtaskId | None
     """None: the run's planner."""
-    _attempt: Attempt | None
-    _planning: Planning | None
-    """Of a planner: the run's or that of an area."""
-    _spent: Spend = Spend()
-    """By the run's planner."""
-
-    @property
-    def number(self) -> int:
-        """Of the attempt, or of the planner's call."""
-        return self._attempt.number if self._attempt is not None else self._call or 0
-
-    @property
-    def _call(self) -> int | None:
-        return self._planning.open if self._planning is not None else None
-
-    @property
-    def worker(self) -> str:
-        return self._attempt.worker if self._attempt is not None else PLANNER
-
-    @property
-    def is_area(self) -> bool:
-        """Whether it is the planner of an area."""
-        return self._attempt is not None and self._planning is not None
-
-    @property
-    def is_called(self) -> bool:
-        """Whether a planner is being called: that of an area rests while its subtasks are under way."""
-        return self._call is not None
-
-    @property
-    def call_why(self) -> str:
-        """Why the planner is called; empty for workers."""
-        return self._planning.why if self._planning is not None else ""
-
-    @property
-    def node(self) -> str:
-        """The node that works on it; empty: the manager's machine."""
-        return self._attempt.node if self._attempt is not None else ""
-
-    @property
-    def model(self) -> str:
-        """Empty while none was called."""
-        return self._attempt.model or "" if self._attempt is not None else ""
-
-    @property
-    def phase(self) -> Phase:
-        return phase(self._attempt) if self._attempt is not None else "planning"
-
-    @property
-    def turn(self) -> int:
-        return self._agent.turn if self._agent is not None else 0
-
-    @property
-    def doing(self) -> str:
-        """The tool that runs now; empty while it waits for the model."""
-        return self._agent.doing if self._agent is not None else ""
-
-    @property
-    def said(self) -> str:
-        """What its model said last."""
-        return self._agent.said if self._agent is not None else ""
-
-    @property
-    def _agent(self) -> Attempt | Planning | None:
-        """What the planner of an area does is kept with the area."""
-        return self._planning or self._attempt
-
-    @property
-    def spend(self) -> Spend:
-        return self._attempt.spend if self._attempt is not None else self._spent
-
-    @property
-    def since(self) -> float | None:
-        """When the attempt started; None for the run's planner."""
-        return self._attempt.started_at if self._attempt is not None else None
+    number: int
+    """Of the attempt, or of the planner's call."""
+    worker: str
+    phase: Phase
+    turn: int
+    doing: str
+    """The tool that runs now; empty while it waits for the model."""
+    said: str
+    """What its model said last."""
+    spend: Spend
+    since: float | None = None
+    """When the attempt started; None for the run's planner."""
+    node: str = ""
+    """The node that works on it; empty: the manager's machine."""
+    model: str = ""
+    """Empty while none was called."""
+    is_area: bool = False
+    """Whether it is the planner of an area."""
+    is_called: bool = False
+    """Whether a planner is being called: that of an area rests while its subtasks are under way."""
+    call_why: str = ""
+    """Why the planner is called; empty for workers."""
 
 
 PHASE_ORDER: Mapping[Phase, int] = {"landing": 0, "checking": 1, "working": 2, "starting": 3, "planning": 4}
@@ -118,13 +65,38 @@ def agent_rows(state: RunState, order: AgentOrder = "busy", *, is_reversed: bool
     """The run's planner first, whatever the order."""
     key = ORDERS[order]
     busy = sorted(state.underway(), key=lambda pair: key(*pair), reverse=is_reversed)  # type: ignore[arg-type,return-value] # one kind each
-    planner = AgentRow(None, None, state.planning, state.spend.get("planner", Spend()))
-    rows = [AgentRow(subtask.id, attempt, _area(state, subtask, attempt)) for subtask, attempt in busy]
-    return rows if state.planning.open is None else [planner, *rows]
+    rows = [_agent(state, subtask, attempt) for subtask, attempt in busy]
+    return rows if state.planning.open is None else [_planner(state), *rows]
 
 
-def _area(state: RunState, subtask: SubtaskState, attempt: Attempt) -> Planning | None:
-    return state.areas.get(subtask.id, Planning()) if attempt.worker == PLANNER else None
+def _planner(state: RunState) -> AgentRow:
+    it = state.planning
+    spend = state.spend.get("planner", Spend())
+    return AgentRow(
+        None, it.open or 0, PLANNER, "planning", it.turn, it.doing, it.said, spend, is_called=True, call_why=it.why
+    )
+
+
+def _agent(state: RunState, subtask: SubtaskState, attempt: Attempt) -> AgentRow:
+    """What the planner of an area does is kept with the area."""
+    area = state.areas.get(subtask.id, Planning()) if attempt.worker == PLANNER else None
+    agent = area if area is not None else attempt
+    return AgentRow(
+        subtask=subtask.id,
+        number=attempt.number,
+        worker=attempt.worker,
+        phase=phase(attempt),
+        turn=agent.turn,
+        doing=agent.doing,
+        said=agent.said,
+        spend=attempt.spend,
+        since=attempt.started_at,
+        node=attempt.node,
+        model=attempt.model or "",
+        is_area=area is not None,
+        is_called=area is not None and area.open is not None,
+        call_why=area.why if area is not None else "",
+    )
 
 
 # ---- nodes view ------------------------------------------------------------------------------------------------------

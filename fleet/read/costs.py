@@ -7,7 +7,7 @@ from statistics import median
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Spend
-from fleet.core.facts.facts import Role, Spread, SubtaskEstimate
+from fleet.core.facts.facts import Spread, SubtaskEstimate
 from fleet.core.plans.limits import ENOUGH, Size, size_of
 from fleet.core.plans.plan import PLANNER, Plan, Subtask
 from fleet.core.state.state import RunState
@@ -15,12 +15,6 @@ from fleet.core.state.status import progress
 from fleet.core.state.subtasks import Attempt
 from fleet.read.question_view import needed
 from fleet.read.run_view import RemainingView
-
-ROLES: tuple[Role, ...] = ("planner", "worker")  # roles that every run has
-
-
-def spend_by_role(state: RunState) -> dict[Role, Spend]:
-    return {**{role: Spend() for role in ROLES}, **state.spend}
 
 
 @dataclass(frozen=True, slots=True)

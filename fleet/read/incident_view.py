@@ -181,11 +181,6 @@ def incident_view(state: RunState, incident: Incident, now: float) -> IncidentVi
     )
 
 
-def incident_rows(state: RunState) -> list[IncidentRow]:
-    """Open ones first, and then the latest."""
-    return sorted(state.incidents, key=lambda each: (each.closed_at is not None, -each.opened_at))
-
-
 def summaries_of(incident: IncidentRow) -> list[str]:
     """What happened, the first failure first."""
     return [trouble.summary for trouble in incident.troubles]

@@ -8,9 +8,8 @@ from typing import Literal
 
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import Plan, Subtask, waves
-from fleet.core.policy.requests import unapproved
 from fleet.core.state.state import RunState, Version
-from fleet.core.state.status import Status, phase, status_of
+from fleet.core.state.status import Status, phase
 from fleet.core.state.subtasks import Mark, Set
 
 SHORTEST_CHAIN = 2  # one subtask is no chain
@@ -54,17 +53,6 @@ def _longest(behind: Mapping[SubtaskId, Sequence[SubtaskId]], lengths: Mapping[S
     return chain
 
 
-def closed(state: RunState) -> Set:
-    """The same value as long as none was closed."""
-    return state.subtasks.marked(Mark.CLOSED)
-
-
-def waiting_in(state: RunState) -> Waiting:
-    """Those of a run's plan. It depends on the plan and on which subtasks are closed."""
-    open_, bits = state.subtasks.all & ~closed(state), state.subtasks.plan.bits
-    return waiting(state.plan, {id_ for id_ in state.plan.ids if open_ >> bits[id_] & 1})
-
-
 # ---- graph -----------------------------------------------------------------------------------------------------------
 
 
@@ -104,11 +92,6 @@ def _below(below: Mapping[str | None, Sequence[Subtask]], above: str | None, dep
     return [Node(spec, above, depth, not place) for place, spec in enumerate(reversed(below.get(above, ())))]
 
 
-def graph_in(state: RunState) -> list[Node]:
-    """The same for the plan of a run. What a subtask was split from and its area are as old as the plan's version."""
-    return graph(state.plan, {id_: subtask.parent or subtask.area for id_, subtask in state.subtasks.items()})
-
-
 @dataclass(frozen=True, slots=True)
 class Standing:
     """How it stands with a subtask of the plan."""
@@ -118,12 +101,6 @@ class Standing:
     attempts: int
     landed: Sha | None
     """The commit that landed; None if none did."""
-
-
-def standing(state: RunState, id_: SubtaskId, now: float) -> Standing:
-    subtask = state.subtasks[id_]
-    awaits_approval = bool(unapproved(state) >> state.subtasks.plan.bits[id_] & 1)
-    return Standing(status_of(state, id_, now), awaits_approval, len(subtask.attempts), subtask.landed)
 
 
 # ---- waves -----------------------------------------------------------------------------------------------------------

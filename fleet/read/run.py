@@ -25,6 +25,7 @@ from fleet.core.policy.requests import (
     objections,
     open_for_approval,
     request_problem,
+    unapproved,
     waiting_for_approval,
 )
 from fleet.core.state.state import RunState
@@ -33,6 +34,7 @@ from fleet.core.state.status import (
     Progress,
     Status,
     agent_phases,
+    is_refused,
     phase,
     progress,
     split_or_dropped,
@@ -40,7 +42,7 @@ from fleet.core.state.status import (
     status_of,
     statuses,
 )
-from fleet.core.state.subtasks import Set
+from fleet.core.state.subtasks import Mark, Set
 from fleet.read.agent_rows import (
     AgentOrder,
     AgentRow,
@@ -51,14 +53,13 @@ from fleet.read.agent_rows import (
     node_views,
     waiting_for_machines,
 )
-from fleet.read.costs import AttemptCosts, attempt_costs, remaining_view, run_estimates, spend_by_role
+from fleet.read.costs import AttemptCosts, attempt_costs, remaining_view, run_estimates
 from fleet.read.figures import Face, Figure, RunFigures, Value, figure_values, figures_of, run_figures
 from fleet.read.incident_view import (
     IncidentCounts,
     IncidentRow,
     IncidentView,
     incident_counts,
-    incident_rows,
     incident_view,
     incident_views,
 )
@@ -70,13 +71,11 @@ from fleet.read.plan_graph import (
     SubtaskMap,
     Waiting,
     WaveParts,
-    closed,
-    graph_in,
+    graph,
     plan_versions,
-    standing,
     state_sets,
     subtask_map,
-    waiting_in,
+    waiting,
     wave_parts,
 )
 from fleet.read.plan_views import PlanReview, VersionChangesView, plan_review, version_diffs
@@ -107,7 +106,6 @@ from fleet.read.run_view import (
     SubtaskLine,
     base_view,
     outages,
-    run_ending,
     run_word,
     subtask_lines,
     tokens_view,
@@ -178,7 +176,13 @@ class RunSnapshot:
     @cached_property
     def ending(self) -> RunEnding | None:
         """None while it has not ended."""
-        return run_ending(self.state)
+        state = self.state
+        if state.ending is None:
+            return None
+        refusal = self.base_check if is_refused(state) else None
+        word = "refused" if refusal is not None else state.ending
+        at = state.ended_at or state.last_at
+        return RunEnding(state.ending, word, state.ending_why, at, state.ending == "landed", refusal)
 
     @property
     def refused_for(self) -> Failure | None:
@@ -367,7 +371,7 @@ class RunSnapshot:
     @property
     def closed(self) -> Set:
         """The closed subtasks: the same value as long as no other one was closed."""
-        return closed(self.state)
+        return self.state.subtasks.marked(Mark.CLOSED)
 
     @property
     def versions_key(self) -> object:
@@ -383,8 +387,11 @@ class RunSnapshot:
         return tuple(version_diffs(self.state.versions, first, last))
 
     def graph(self) -> list[Node]:
-        """The plan as a graph. It depends on the plan alone."""
-        return graph_in(self.state)
+        """The plan as a graph. What a subtask was split from, and its area, are as old as the plan's version."""
+        parents: dict[str, str | None] = {
+            id_: subtask.parent or subtask.area for id_, subtask in self.state.subtasks.items()
+        }
+        return graph(self.plan, parents)
 
     @property
     def has_areas(self) -> bool:
@@ -401,7 +408,9 @@ class RunSnapshot:
 
     def waiting(self) -> Waiting:
         """What waits for each open subtask. It depends on the plan and on which subtasks are closed."""
-        return waiting_in(self.state)
+        subtasks = self.state.subtasks
+        open_, bits = subtasks.all & ~self.closed, subtasks.plan.bits
+        return waiting(self.plan, {id_ for id_ in self.plan.ids if open_ >> bits[id_] & 1})
 
     @cached_property
     def subtasks(self) -> tuple[SubtaskLine, ...]:
@@ -422,7 +431,9 @@ class RunSnapshot:
 
     def standing(self, id_: SubtaskId) -> Standing:
         """How it stands with a subtask of the plan."""
-        return standing(self.state, id_, self.now)
+        subtask = self.state.subtasks[id_]
+        waits = bool(unapproved(self.state) >> self.state.subtasks.plan.bits[id_] & 1)
+        return Standing(self.status_of(id_), waits, len(subtask.attempts), subtask.landed)
 
     @cached_property
     def state_sets(self) -> Mapping[State, Set]:
@@ -515,7 +526,7 @@ class RunSnapshot:
 
     def incidents(self) -> Sequence[IncidentRow]:
         """Open ones first, and then the latest."""
-        return incident_rows(self.state)
+        return sorted(self.state.incidents, key=lambda each: (each.closed_at is not None, -each.opened_at))
 
     def incident_counts(self) -> IncidentCounts:
         """Each rate of recovery with its denominator."""
@@ -537,7 +548,7 @@ class RunSnapshot:
     @property
     def spends(self) -> Mapping[Role, Spend]:
         """What it cost by role."""
-        return spend_by_role(self.state)
+        return {"planner": Spend(), "worker": Spend(), **self.state.spend}
 
     @property
     def budgets(self) -> tuple[Budget, ...]:

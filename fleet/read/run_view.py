@@ -312,16 +312,6 @@ def _causes(state: RunState) -> tuple[str, ...]:
     return tuple(line for check in red for line in (check.causes or key_lines(check.output)))
 
 
-def run_ending(state: RunState) -> RunEnding | None:
-    """None while it has not ended."""
-    if state.ending is None:
-        return None
-    refusal = base_view(state) if is_refused(state) else None
-    at = state.ended_at or state.last_at
-    word = "refused" if refusal is not None else state.ending
-    return RunEnding(state.ending, word, state.ending_why, at, state.ending == "landed", refusal)
-
-
 def run_word(state: RunState, now: float, *, alive: bool) -> RunStatus:
     """The status of a run as one word or two."""
     if state.ending is not None:
