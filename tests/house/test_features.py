@@ -20,7 +20,7 @@ from fleet.features.table import FEATURES
 ROOT = Path(__file__).parents[2]
 TABLE = "fleet/features/table.py"
 PACKAGES = ("fleet", "agents", "worktrees", "dashboards")
-KEPT = (*PACKAGES, "tests", "scripts", "examples", "pyproject.toml", "config.toml")
+KEPT = (*PACKAGES, "tests", "scripts", "examples", "docs/recovery.md", "pyproject.toml", "config.toml")
 KERNEL = ("tests/fleet/core", "tests/fleet/engine", "tests/fleet/config", "tests/fleet/read")
 QUICK = "audit"
 """The feature that `make test` deletes."""
@@ -180,6 +180,14 @@ class Hello(ReadOnlyTool[Arguments]):
         return f"hello, {len(await repository.list_files(None))} files"
 '''
 FIGURE = '    Figure("hello", "count", "How often it said hello.", lambda run: 41 + 1),\n'
+FACT = '''
+
+class Greeted(Happened):
+    """Someone said hello."""
+
+    kind: Literal["greeted"] = "greeted"
+    by: str
+'''
 ENTRY = '    "hello": Feature(verbs={"Look": {"hello": Verb("hello.verbs:hello", "machine", "Say hello.")}}),\n'
 RECIPES: dict[str, dict[str, dict[str, str]]] = {
     "a feature": {
@@ -197,6 +205,21 @@ RECIPES: dict[str, dict[str, dict[str, str]]] = {
             "from agents.tools.edit import Bash, EditTool\n": "from agents.tools.hello import Hello\n",
             "PLANNER_TOOLS: dict[str, type[ReadOnlyTool[Any]]] = {\n": '    "hello": Hello,\n',
         },
+    },
+    "a class of failures": {
+        "fleet/core/facts/fact_parts.py": {'    "too_complex",\n': '    "hello",\n'},
+        "fleet/core/policy/remedies.py": {"    for rung in (\n": '        Rung("hello", True, "planner", "hello"),\n'},
+        "docs/recovery.md": {"|---|---|---|---|\n": "| `hello` | yes | planner | hello |\n"},
+    },
+    "a fact": {
+        "fleet/core/facts/plan_facts.py": {
+            '    """Approved by the rules of `[review]`, not by a person."""\n': FACT,
+            "\nPlanFact = ": "Greeted | ",
+        },
+        "fleet/core/history/plan_history.py": {
+            "    match fact:\n": '        case f.Greeted():\n            return replace(state, warnings=("hello",))\n'
+        },
+        "dashboards/text/event_text.py": {"    # the plan\n": '    f.Greeted: lambda _, it: f"{it.by} says hello",\n'},
     },
     "a figure in the status": {"fleet/read/figures.py": {"FIGURES = (\n": FIGURE}},
 }
@@ -225,10 +248,23 @@ print("hello 42" in "".join(text for line in header_lines(run, it, 200) for text
 print("<dt>Hello</dt><dd><b>42</b>" in environment().get_template("parts/numbers.html").render(numbers_of(run, it)))
 print(*(value for name, _, value in samples(RunsSnapshot(story.now, [it], {}), Tally()) if name == "fleet_run_hello"))
 """
+HAPPENED = """
+from dashboards.text.event_text import event_lines
+from fleet.core.facts.facts import FACT
+from fleet.read.run import just_after
+from tests.fleet.core.story import Story, plan_of
+
+story, fact = Story(plan=plan_of("api")), FACT.validate_python({"kind": "greeted", "at": 1, "by": "ann"})
+story.happens(fact)
+print(*event_lines(just_after(story.state), fact), *story.state.warnings)
+"""
+LADDER = "from fleet.core.policy.remedies import LADDER; print(LADDER['hello'].what)"
 SEEN: dict[str, tuple[tuple[str, ...], str]] = {
     "a feature": (("-m", "fleet", "hello"), "hello\n"),
     "a key of the program itself": (("-m", "fleet", "config", "get", "landing.hello"), "3\n"),
     "a tool of the planner": (("-c", ASKED), "Says hello.\n"),
+    "a class of failures": (("-c", LADDER), "hello\n"),
+    "a fact": (("-c", HAPPENED), "  0:01  ann says hello hello\n"),
     "a figure in the status": (("-c", SHOWN), "42\n  hello      42\nTrue\nTrue\n42\n"),
 }
 """What shows that it works."""
