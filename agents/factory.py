@@ -53,11 +53,7 @@ class OpenModels:
 async def open_agents(settings: AgentSettings, *, chance: Random | None = None) -> AsyncIterator[Agents]:
     """The agents, for as long as the block lasts. Raises `UsageError` for invalid settings."""
     async with open_client(settings.access, settings.timeouts) as client, AsyncExitStack() as stack:
-        servers = None
-        if settings.servers:
-            from agents.tools.servers import open_servers  # noqa: PLC0415 - few runs have any
-
-            servers = await stack.enter_async_context(open_servers(settings.servers))
+        servers = await stack.enter_async_context(settings.servers()) if settings.servers is not None else None
         warmup = CacheWarmup(client, settings.prices, lacks=client.lacks)
         caller = Caller(
             warmup,

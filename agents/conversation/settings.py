@@ -1,7 +1,7 @@
 """The settings of all agents: the sections of the configuration, and what follows from them and the environment."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field
@@ -11,7 +11,7 @@ from agents.models.access import Access
 from agents.models.exchange import Timeouts
 from agents.models.prices import ModelLimits, Price, prices_of
 from agents.models.service import RetryPolicy
-from agents.tools.mcp_catalog import ServerSettings
+from agents.tools.tool import OpenServers
 from fleet.ports.agents import Extras
 from fleet.ports.settings import Models, Planner, WorkerSection
 
@@ -48,8 +48,8 @@ class AgentSettings:
     workers: Mapping[str, WorkerSettings]
     """The workers by the names that plans use."""
     retry: RetryPolicy
-    servers: Mapping[str, ServerSettings] = field(default_factory=dict)
-    """The servers of the Model Context Protocol that workers name."""
+    servers: OpenServers | None = None
+    """Opens the servers whose tools workers have; None: no worker names any."""
     planner_s: float = 1800.0
     """How long one planner conversation may take."""
     command_s: float = 600.0

@@ -1,7 +1,8 @@
 """What every tool is: a declaration for the model, and a function. A model writes the arguments; they are parsed."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Generic, Protocol, TypeVar
@@ -227,3 +228,25 @@ def host_problem(hosts: Sequence[str]) -> str | None:
     if wrong is None:
         return None
     return f"hosts: {wrong!r} is not a host; write a name, *.name or an address, with a port if needed"
+
+
+# ---- servers ---------------------------------------------------------------------------------------------------------
+# Tools that other programs offer, as a conversation gets them.
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """The tools of some servers."""
+
+    tools: tuple[Tool[Any], ...] = ()
+    servers: Mapping[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    """How many tools each offers, and why others are left out."""
+
+
+class ToolServers(Protocol):
+    async def offered(self, names: Sequence[str], output_chars: int) -> Offered:
+        """What these servers offer; they are started if they are not running."""
+        ...
+
+
+OpenServers = Callable[[], AbstractAsyncContextManager[ToolServers]]

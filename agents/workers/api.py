@@ -1,10 +1,6 @@
 """A worker that calls a model: one conversation per attempt, in one workspace, from the brief to a report."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from agents.conversation.guards import AttemptBudget, Guards
 from agents.conversation.loop import Conversation, ConversationSpec
@@ -12,16 +8,11 @@ from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.models.calls import Calls
 from agents.models.text import render
 from agents.models.transcripts import Transcripts
-from agents.tools.mcp_catalog import Listing
 from agents.tools.registry import WORKER_TOOLS
-from agents.tools.servers import McpServers, tools_of_servers
-from agents.tools.tool import Tool, ToolOptions
+from agents.tools.tool import Offered, Tool, ToolOptions, ToolServers
 from agents.workers.briefs import background, first_message, shared_blocks
 from fleet.core.facts.facts import Failure, Report
 from fleet.ports.agents import Meter, WorkerBrief, Workspace
-
-if TYPE_CHECKING:
-    from agents.tools.servers import McpServers
 
 _UNKNOWN_MODEL = 404  # as opposed to a rejected key, which is not the plan's choice
 
@@ -38,7 +29,7 @@ class ApiWorker:
     common: AgentSettings
     caller: Calls
     transcripts: Transcripts
-    servers: McpServers | None = None
+    servers: ToolServers | None = None
     """None: the run has none."""
 
     @property
@@ -49,12 +40,14 @@ class ApiWorker:
         """Do the subtask in this workspace."""
         settings, model = self.settings, brief.model or self.model
         accepts = await self.caller.limits(model)
-        listings = await self.servers.listed(settings.mcp) if self.servers is not None else {}
+        offered = Offered()
+        if self.servers is not None:
+            offered = await self.servers.offered(settings.mcp, self.common.output_chars)
         spec: ConversationSpec[Report] = ConversationSpec(
             model=model,
             max_tokens=self.common.answer_tokens(accepts),
             system=system_prompt(self.prompt, settings),
-            tools=(*self._tools(workspace, background(brief)), *self._server_tools(listings.values())),
+            tools=(*self._tools(workspace, background(brief)), *offered.tools),
             ending="report",
             guards=Guards(turns=settings.turns, seconds=settings.time_s),
             limits=self.common.prompt_limits(model, accepts),
@@ -63,8 +56,8 @@ class ApiWorker:
         )
         budget = AttemptBudget(meter, settings.tokens, settings.dollars)
         with self.transcripts.open(brief.subtask.id, brief.attempt) as transcript:
-            for name, listing in listings.items():
-                transcript.write("server", name=name, offers=len(listing.tools), problems=listing.problems)
+            for name, (count, problems) in offered.servers.items():
+                transcript.write("server", name=name, offers=count, problems=problems)
             conversation = Conversation(spec, self.caller, budget, transcript, brief.operator)
             result = await conversation.hold(first_message(brief))
         return _blame_choice(result, brief.subtask.model) if isinstance(result, Failure) else result
@@ -78,14 +71,6 @@ class ApiWorker:
         chosen = tuple(name for name in settings.tools or self.tools if name != "report")
         names = dict.fromkeys((*chosen, "background", "report"))
         return tuple(WORKER_TOOLS[name](workspace, options) for name in names)
-
-    def _server_tools(self, listings: Iterable[Listing]) -> tuple[Tool[Report], ...]:
-        """The tools of its servers, after its own: the beginning of its prompt is the same as of others."""
-        tools = [tool for listing in listings for tool in listing.tools]
-        if self.servers is None or not tools:
-            return ()
-
-        return tools_of_servers(tools, self.servers, self.common.output_chars)
 
 
 def system_prompt(name: str, settings: WorkerSettings) -> str:

@@ -1,25 +1,18 @@
 """The worker kinds by name: a new one is a file and a row here. A kind's module is imported once it is used."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.models.calls import Calls
 from agents.models.transcripts import Transcripts
 from agents.tools.registry import WORKER_TOOLS
-from agents.tools.servers import McpServers
-from agents.tools.tool import host_problem
+from agents.tools.tool import ToolServers, host_problem
 from agents.workers.command import ACP_EXTRA, has_acp, line_problem, parameters_of
 from agents.workers.relay import OpenRelay
 from fleet.core.base.ids import did_you_mean
 from fleet.errors import UsageError
 from fleet.ports.agents import Worker
-
-if TYPE_CHECKING:
-    from agents.tools.servers import McpServers
 
 _ALL = frozenset({"kind", "description", "prompt", "time_s", "labels"})
 _MODEL = frozenset({"model", "models", "rungs", "first_rung", "turns", "tokens", "dollars"})
@@ -36,7 +29,7 @@ class WorkerContext:
     caller: Calls
     transcripts: Transcripts
     open_relay: OpenRelay
-    servers: McpServers | None = None
+    servers: ToolServers | None = None
     """None: the run has none."""
 
 

@@ -5,20 +5,19 @@ Reads the prompt files that the configuration names. Whether a setting makes sen
 """
 
 import re
-import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
 from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.models.access import Access, missing_extra
 from agents.models.service import RetryPolicy
-from agents.tools.mcp_catalog import ServerSettings
+from agents.tools.tool import OpenServers
 from fleet.config.load import default_config, user_file_path
-from fleet.config.schema import GATE, Config, McpServer, as_policy, gate_of, machines_of
+from fleet.config.schema import GATE, Config, as_policy, gate_of, machines_of
 from fleet.core.base.ids import did_you_mean
 from fleet.core.plans.limits import Ladder, MachineOffer, Machines, Policy, Rung, parse_rung
 from fleet.core.plans.lint import Grade, grade_plan
@@ -32,7 +31,6 @@ from fleet.ports.agents import Extras
 from fleet.ports.settings import WorkerSection
 from worktrees.base.settings import MIB, BoxLimits, WorktreeSettings
 from worktrees.sandbox.box import has_program
-from worktrees.sandbox.overlay_mount import TAG, this_manager
 
 NO_KEY = "no-key-is-needed"
 REAL_HOST = "api.anthropic.com"
@@ -213,10 +211,13 @@ class Wiring:
         )
 
     @cached_property
-    def servers(self) -> dict[str, ServerSettings]:
-        """The servers whose tools workers have. Raises `UsageError` with the key that is wrong."""
-        has_any = any(worker.mcp for worker in self.config.workers.values())
-        return servers_of(self.config, self.environ) if has_any else {}
+    def servers(self) -> OpenServers | None:
+        """Opens the servers whose tools workers have. Raises `UsageError` with the key that is wrong."""
+        naming = [name for name, worker in self.config.workers.items() if worker.mcp]
+        place = next((feature.servers for feature in FEATURES.values() if feature.servers), "")
+        if naming and not place:
+            raise UsageError(f"workers.{naming[0]}.mcp: there are no servers", hint="remove it from the worker")
+        return cast("OpenServers", load_part(place)(self)) if naming else None
 
     @cached_property
     def gate(self) -> Gate:
@@ -284,58 +285,6 @@ def _prompt(key: str, prompt: str) -> str:
             f"{key}.prompt: {path} has {len(text):,} characters", hint=f"at most {LONGEST_PROMPT:,} are allowed"
         )
     return text
-
-
-# ---- mcp servers -----------------------------------------------------------------------------------------------------
-# The servers of `[mcp]` that workers name, as their settings: commands as words, variables with their values.
-
-
-INSTALL = "pip install 'worktree-fleet[mcp]'"
-TIMEOUT_S = 60.0
-GIVEN = ("PATH", "HOME", "LANG")
-
-
-def has_packages() -> bool:
-    """Whether the extra `mcp` is installed."""
-    return find_spec("mcp") is not None
-
-
-def servers_of(config: Config, environ: Mapping[str, str]) -> dict[str, ServerSettings]:
-    """The servers that some worker names. Raises `UsageError` with the key that is wrong."""
-    named: dict[str, str] = {}
-    for worker, settings in config.workers.items():
-        for name in settings.mcp:
-            if name not in config.mcp:
-                hint = did_you_mean(name, config.mcp).lstrip("; ") or f"set its command: [mcp.{name}]"
-                raise UsageError(f"workers.{worker}.mcp: there is no server {name!r}", hint=hint)
-            named.setdefault(name, worker)
-    if named and not has_packages():
-        worker = next(iter(named.values()))
-        raise UsageError(f"workers.{worker}.mcp: servers need more packages", hint=INSTALL)
-    return {name: server_settings(name, config.mcp[name], environ) for name in named}
-
-
-def server_settings(name: str, server: McpServer, environ: Mapping[str, str]) -> ServerSettings:
-    """The settings of one server, tagged so that it is ended if this process is killed. Raises `UsageError`."""
-    key, wanted = f"mcp.{name}", server.pass_environment or ()
-    if missing := ", ".join(each for each in wanted if each not in environ):
-        raise UsageError(f"{key}.pass_environment: {missing} is not set", hint="set it, or remove it from the list")
-    try:
-        words = tuple(shlex.split(server.command))
-    except ValueError as error:
-        raise UsageError(f"{key}.command: {server.command!r} can't be split into words: {error}") from error
-    if not words:
-        raise UsageError(f"{key}.command: is empty")
-    passed = {each: environ[each] for each in wanted}
-    usual = {each: environ[each] for each in GIVEN if each in environ}
-    return ServerSettings(
-        name=name,
-        command=words,
-        environment={**usual, **server.environment, **passed, TAG: this_manager().tag("mcp")},
-        secrets=tuple(passed.values()),
-        tools=server.tools or (),
-        timeout_s=server.timeout_s or TIMEOUT_S,
-    )
 
 
 # ---- tool chains -----------------------------------------------------------------------------------------------------

@@ -286,7 +286,6 @@ _REFUSED: Mapping[Key, str] = {
     ("git", "signing_program"): "chooses a program that runs as you",
     ("git", "sign_off"): "signs off in your name",
     ("git", "taker"): "says who you are",
-    ("mcp",): "runs a program as you, whose tools workers get",
     ("run", "not_between"): "decides when your machine works",
     ("review",): "decides what may start without your approval",
     ("state", "dir"): "chooses where on your machine files are written",

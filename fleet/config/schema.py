@@ -22,9 +22,7 @@ from fleet.ports.settings import (
     Models,
     Planner,
     Section,
-    Slug,
     Texts,
-    Variable,
     WorkerSection,
     Worktrees,
 )
@@ -79,16 +77,6 @@ class Landing(Section):
     every_commit_within_s: float = Field(ge=0)
 
 
-class McpServer(Section):
-    """A server of the Model Context Protocol, whose tools workers may have."""
-
-    command: Annotated[Line, Field(min_length=1)]
-    environment: dict[Variable, Line] = Field(default={})
-    pass_environment: Annotated[tuple[Variable, ...], Field(strict=False)] | None = None
-    tools: Texts | None = None
-    timeout_s: float | None = Field(default=None, gt=0, le=3600)
-
-
 class State(Section):
     dir: Line
     max_gb: float = Field(ge=0)
@@ -108,7 +96,6 @@ class Config(Section):
     box: Box
     worktrees: Worktrees
     git: Git
-    mcp: dict[Slug, McpServer] = Field(default={})
     state: State
 
     def is_set(self, key: str) -> bool:

@@ -51,6 +51,9 @@ class Feature:
     works on a run, the branch and the dollars it may cost. It returns a `MergeView`, or text: why not."""
     plays: Mapping[str, str] = field(default_factory=dict)
     """What configures and resumes runs of a kind of its own, by the same field: a `Player` of `fleet/app/fleet.py`."""
+    servers: str = ""
+    """What gives workers tools of other programs: a function of the wiring that returns `OpenServers`. It is loaded if
+    a worker names a server."""
     offers: str = ""
     """The other machines that may work for runs, while the feature is on: a function of the configuration that returns
     a `MachineOffer` by the name of each, with how many attempts it works on at most."""
@@ -187,6 +190,11 @@ FEATURES: dict[str, Feature] = {
         sections={"reviewer": "reviews.settings:Reviewer"},
         reviews={"reviewer.look_for": "reviews.opening:open_reviews"},
         findings="reviews.opening:findings",
+    ),
+    "tool_servers": Feature(
+        sections={"mcp": "tool_servers.settings:Servers"},
+        servers="tool_servers.configured:servers",
+        findings="tool_servers.configured:findings",
     ),
     "nodes": Feature(
         verbs={

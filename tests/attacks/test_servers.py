@@ -14,10 +14,10 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from agents.tools.registry import WORKER_TOOLS
-from agents.tools.servers import McpServer, ServerToolCall, open_servers, tools_of_servers
 from fleet.config.load import load_config
 from fleet.errors import UsageError
-from tests.agents.tools.test_mcp_servers import Room, all_gone, settings
+from fleet.features.tool_servers.servers import McpServer, ServerToolCall, open_servers, tools_of_servers
+from tests.fleet.features.tool_servers.test_servers_of_a_run import Room, all_gone, settings
 
 SERVER = Path(__file__).parents[1] / "agents" / "mcp_server.py"
 SHOWN = 2_000

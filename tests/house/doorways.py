@@ -17,8 +17,8 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "httpx2": ("agents/models/claude.py",),
     "jinja2": ("dashboards/*",),
     "markupsafe": ("dashboards/*",),
-    "mcp": ("fleet/features/serve_mcp/server.py", "agents/tools/mcp_connection.py"),  # slow to import
-    "mcp_types": ("fleet/features/serve_mcp/server.py", "agents/tools/mcp_connection.py"),
+    "mcp": ("fleet/features/serve_mcp/server.py", "fleet/features/tool_servers/mcp_connection.py"),  # slow to import
+    "mcp_types": ("fleet/features/serve_mcp/server.py", "fleet/features/tool_servers/mcp_connection.py"),
     "platformdirs": ("fleet/config/load.py",),
     "prometheus_client": ("dashboards/metrics/server.py",),
     "ray": ("fleet/features/nodes/cluster/ray_door.py",),  # which no process of a run imports

@@ -39,6 +39,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.features.recipes": EVERYTHING,
     "fleet.features.rehearse": EVERYTHING,
     "fleet.features.reviews": EVERYTHING,
+    "fleet.features.tool_servers": EVERYTHING,
     "fleet.features.nodes": EVERYTHING,
     "fleet.features.nodes.cluster": ("fleet.engine.internal_errors", "fleet.features.nodes"),
     "fleet.features.traces": EVERYTHING,

@@ -25,7 +25,7 @@ LONGER_FUNCTIONS: dict[str, int] = {}
 
 # How many handlers of a file may catch everything without raising it again.
 BROAD_EXCEPTS: dict[str, int] = {
-    "agents/tools/servers.py": 1,  # what a hostile server provokes in the SDK ends that server, not the run
+    "fleet/features/tool_servers/servers.py": 1,  # what a hostile server provokes ends it, not the run
     "fleet/cli/entry.py": 1,  # the last one who can tell of a bug, also in JSON
     # the fleet outlives any one effect, and advice can't fail what it is about; the fact keeps the trace
     "fleet/engine/this_machine.py": 3,

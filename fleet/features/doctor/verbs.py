@@ -1,6 +1,5 @@
 """`fleet doctor`: tests whether this machine can run a fleet, and names a fix for each problem."""
 
-import json
 import os
 import platform
 import re
@@ -15,19 +14,15 @@ import anyio
 import typer
 
 from agents.conversation.settings import WorkerSettings
-from agents.models.answer import CHARACTERS_PER_TOKEN
 from agents.models.client import open_client
 from agents.models.exchange import Timeouts
 from agents.models.prices import prices_of
-from agents.tools.mcp_catalog import Listing, ServerSettings
-from agents.tools.servers import MOST_DECLARED, McpServers, open_servers, tools_of_servers
 from agents.workers.command import program_name, program_of
 from agents.workers.registry import problems_of
-from dashboards.text.formats import counted
 from dashboards.text.safe import safe
 from fleet.app.capacity import capacity
 from fleet.app.fleet import Fleet, refuse_branch
-from fleet.app.wiring import INSTALL, Wiring, found_in, has_packages, server_settings
+from fleet.app.wiring import found_in
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, Clock, ConfigFile, Repo, Sandbox, flags, run_with_clock
 from fleet.config.environment import current
@@ -122,7 +117,6 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: 
         *_tool_chains(fleet),
         *(await _gate_findings(fleet, repository, gate=gate, progress=clock.begin if clock is not None else None)),
         *worker_findings(fleet),
-        *[finding async for finding in mcp_findings(fleet.wiring)],
         *[
             finding
             for feature in FEATURES.values()
@@ -396,51 +390,3 @@ def _of_call(outcome: Outcome) -> Finding:
     says = safe(f"{outcome.about}: {outcome.tried}: {prefix}{came.text}", limit=_LONGEST)
     fix = safe(came.fix, limit=_LONGEST)
     return Finding("live", ok=came.verdict != "fails", says=says, fix=fix, dollars=outcome.dollars)
-
-
-# ---- servers of MCP --------------------------------------------------------------------------------------------------
-# What the doctor finds about the servers of MCP that workers may have: whether they answer.
-
-
-SHOWN_FINDINGS = 3  # tools that are left out, with their reasons
-
-
-async def mcp_findings(wiring: Wiring) -> AsyncIterator[Finding]:
-    """Each server of the configuration is started, asked for its tools, and stopped; none of them is called."""
-    if not wiring.config.mcp:
-        return
-    if not has_packages():
-        yield Finding("mcp", ok=False, says="not installed: no servers for workers", fix=INSTALL)
-        return
-    settings: dict[str, ServerSettings] = {}
-    for name, server in wiring.config.mcp.items():
-        try:
-            settings[name] = server_settings(name, server, wiring.environ)
-        except FleetError as error:
-            yield Finding("mcp", ok=False, says=f"{name}: not as configured", fix=str(error))
-    async with open_servers(settings) as servers:
-        listings = await servers.listed(list(settings))
-    for name, listing in listings.items():
-        users = [worker for worker, each in wiring.config.workers.items() if name in each.mcp]
-        yield _of_server(name, listing, users)
-
-
-def _of_server(name: str, listing: Listing, users: list[str]) -> Finding:
-    if not listing.tools:
-        why = "; ".join(map(safe, listing.problems[:SHOWN_FINDINGS])) or "it has none"
-        return Finding(
-            "mcp", ok=False, says=f"{name}: offers no tool: {why}", fix=f"try its command: mcp.{name}.command"
-        )
-    used = f"for {', '.join(users)}" if users else "for no worker: workers.NAME.mcp gives its tools to one"
-    says = f"{name}: {counted(len(listing.tools), 'tool')}, {_cost(listing)}, {used}"
-    left_out = "; ".join(map(safe, listing.problems[:SHOWN_FINDINGS]))
-    more = f" and {len(listing.problems) - SHOWN_FINDINGS} more" if len(listing.problems) > SHOWN_FINDINGS else ""
-    return Finding("mcp", ok=True, says=says, fix=f"left out: {left_out}{more}" if left_out else "")
-
-
-def _cost(listing: Listing) -> str:
-    """What its tools add to every prompt."""
-    given = tools_of_servers(listing.tools, McpServers({}), 0)
-    tokens = len(json.dumps([tool.declaration for tool in given])) // CHARACTERS_PER_TOKEN
-    how = "searched for" if len(listing.tools) > MOST_DECLARED else "declared"
-    return f"{how}, some {tokens} tokens in each prompt"

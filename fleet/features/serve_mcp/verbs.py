@@ -1,12 +1,12 @@
 """`fleet mcp`: the fleet as a server of the Model Context Protocol, for another agent."""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fleet.app.wiring import INSTALL, has_packages
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, Sandbox
 from fleet.errors import FleetError, UsageError
@@ -61,8 +61,8 @@ def mcp(
         else:
             common.show(f"{view.name:<8} {view.effect:<8} {view.description}" for view in views)
         return
-    if not has_packages():
-        raise FleetError("fleet mcp needs more packages", hint=INSTALL)
+    if find_spec("mcp") is None:
+        raise FleetError("fleet mcp needs more packages", hint="pip install 'worktree-fleet[mcp]'")
     root = _repository(repo)
     from fleet.features.serve_mcp.desk import Desk  # noqa: PLC0415
     from fleet.features.serve_mcp.server import serve  # noqa: PLC0415 - the SDK is slow to import

@@ -1,9 +1,7 @@
 """The doctor says of each worker whether it can work here, before a run relies on it."""
 
 import json
-import os
 import re
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,22 +11,13 @@ import pytest
 from typer.main import get_command
 
 from fleet.app.fleet import Fleet
-from fleet.app.wiring import Wiring
 from fleet.cli.entry import app
-from fleet.config.load import Loaded, default_config, load_config
-from fleet.config.schema import McpServer
-from fleet.features.doctor.verbs import (
-    TESTED_PYTHONS,
-    examine,
-    mcp_findings,
-    python_finding,
-    worker_findings,
-)
+from fleet.config.load import Loaded, load_config
+from fleet.features.doctor.verbs import TESTED_PYTHONS, examine, python_finding, worker_findings
 from fleet.read.base_view import Finding
 from tests.worktrees.conftest import git, make_repository
 
 ROOT = Path(__file__).parents[4]
-SERVER = ROOT / "tests" / "agents" / "mcp_server.py"
 
 
 def look(own: dict[str, Any], **box: Any) -> tuple[str, str]:
@@ -189,48 +178,3 @@ def test_a_python_that_was_not_tested_is_named_with_those_that_were() -> None:
     assert other.ok
     assert "tested with 3.11.2" in other.says
     assert other.says.endswith("not with this version")
-
-
-# ---- servers of MCP ------------------------------------------------------------------------------------------------
-
-
-async def look_at_servers(way: str, worker: str = "coder", **server: Any) -> list[Finding]:
-    """What is found about one server that behaves like this."""
-    server = {"command": f"{sys.executable} -S {SERVER} {way}", **server}
-    config = default_config()
-    workers = {**config.workers, worker: config.workers["coder"].model_copy(update={"mcp": ("it",)})}
-    config = config.model_copy(update={"mcp": {"it": McpServer(**server)}, "workers": workers})
-    return [finding async for finding in mcp_findings(Wiring(config, {"PATH": os.environ["PATH"]}))]
-
-
-@pytest.mark.parametrize(
-    ("way", "says"),
-    [("good", "it: 2 tools, declared, some "), ("many", "it: 60 tools, searched for, some ")],
-)
-async def test_a_server_is_shown_with_what_its_tools_cost(way: str, says: str) -> None:
-    (finding,) = await look_at_servers(way)
-    assert (finding.ok, finding.fix) == (True, "")
-    assert finding.says.startswith(says)
-    assert finding.says.endswith(" tokens in each prompt, for coder")
-
-
-async def test_what_is_not_configured_is_no_finding() -> None:
-    assert [finding async for finding in mcp_findings(Wiring(default_config(), {}))] == []
-
-
-async def test_a_server_that_can_not_be_used_says_why() -> None:
-    (ended,) = await look_at_servers("complains")
-    assert (ended.ok, ended.says) == (False, "it: offers no tool: it ended; it said: no licence:")
-    (unset,) = await look_at_servers("good", pass_environment=["NO_SUCH_TOKEN"])
-    assert "mcp.it.pass_environment: NO_SUCH_TOKEN is not set; set it" in unset.fix
-    (left_out,) = await look_at_servers("invalid")
-    assert left_out.fix.startswith("left out: 'choice': its schema has alternatives at the top; 'remote':")
-
-
-def test_who_reviews_changes_is_said_where_it_is_configured(tmp_path: Path) -> None:
-    make_repository(tmp_path / "project")
-    assert "reviewer" not in examined(tmp_path, {})
-    usual = examined(tmp_path, {}, reviewer__look_for="holes", reviewer__votes=3)["reviewer"]
-    assert usual.says == "claude-opus-5-5 (or claude-haiku-5-5, if that did the work) reviews every change, 3 votes"
-    named = examined(tmp_path, {}, reviewer__model="m", reviewer__batch=True)["reviewer"]
-    assert named.says == "m reviews changes whose plan asks for it, 1 vote, as batches"

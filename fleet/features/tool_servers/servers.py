@@ -12,8 +12,8 @@ from pydantic import Field
 
 from agents.models.answer import Block
 from agents.models.text import capped, redacted, well_formed
-from agents.tools.mcp_catalog import Listing, ServerSettings, ServerTool, plain
-from agents.tools.tool import Arguments, ToolResult, misfit, parse_arguments, plain_schema
+from agents.tools.tool import Arguments, Offered, ToolResult, misfit, parse_arguments, plain_schema
+from fleet.features.tool_servers.mcp_catalog import Listing, ServerSettings, ServerTool, plain
 
 # ---- servers ---------------------------------------------------------------------------------------------------------
 # The servers of a run: each is started when a worker first needs it, shared by all, and started again if it ended.
@@ -112,7 +112,7 @@ class McpServer:
         return await self._call(connection, tool, arguments)
 
     async def _call(self, connection: _Connection, tool: ServerTool, arguments: Mapping[str, Any]) -> ServerAnswer:
-        from agents.tools.mcp_connection import ServerError  # noqa: PLC0415 - the SDK is slow to import
+        from fleet.features.tool_servers.mcp_connection import ServerError  # noqa: PLC0415 - the SDK is slow to import
 
         try:
             with anyio.fail_after(self.settings.timeout_s):
@@ -146,7 +146,7 @@ class McpServer:
 
     async def _live(self, *, task_status: TaskStatus[_Connection | None]) -> None:
         """One life of it. What goes wrong in it ends it, and nothing else."""
-        from agents.tools.mcp_connection import connected  # noqa: PLC0415 - the SDK is slow to import
+        from fleet.features.tool_servers.mcp_connection import connected  # noqa: PLC0415 - the SDK is slow to import
 
         mine: _Connection | None = None
         try:
@@ -187,6 +187,13 @@ class McpServers:
                 if name in self.by_name:
                     tasks.start_soon(ask, name)
         return {name: listings[name] for name in names if name in listings}
+
+    async def offered(self, names: Sequence[str], output_chars: int) -> Offered:
+        """Satisfies `ToolServers`."""
+        listings = await self.listed(names)
+        tools = [tool for listing in listings.values() for tool in listing.tools]
+        servers = {name: (len(listing.tools), listing.problems) for name, listing in listings.items()}
+        return Offered(tools_of_servers(tools, self, output_chars) if tools else (), servers)
 
 
 @asynccontextmanager

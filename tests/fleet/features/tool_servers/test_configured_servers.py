@@ -13,22 +13,22 @@ from typing import Any
 
 import pytest
 
-from fleet.app.wiring import servers_of
 from fleet.config.load import load_config
 from fleet.config.schema import Config
 from fleet.errors import UsageError
+from fleet.features.tool_servers.configured import servers_of
 from worktrees.sandbox.overlay_mount import TAG, end_orphans, this_manager
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PATIENCE_S = 300.0
 MANAGER = """
 import anyio, os, sys
-from agents.tools.mcp_connection import open_line
-from fleet.app.wiring import server_settings
-from fleet.config.schema import McpServer
+from fleet.features.tool_servers.mcp_connection import open_line
+from fleet.features.tool_servers.configured import server_settings
+from fleet.features.tool_servers.settings import ServerSection
 
 async def manage():
-    settings = server_settings("it", McpServer(command=sys.argv[1]), os.environ)
+    settings = server_settings("it", ServerSection(command=sys.argv[1]), os.environ)
     async with open_line(settings.command, settings.environment):
         await anyio.sleep_forever()
 

@@ -12,11 +12,18 @@ from typing import Any
 import anyio
 import pytest
 
-from agents.tools.mcp_catalog import ServerSettings, ServerTool, read_listing
-from agents.tools.servers import MOST_STARTS, McpServer, ServerAnswer, open_servers, read_answer, tools_of_servers
 from agents.tools.tool import ToolInputError
+from fleet.features.tool_servers.mcp_catalog import ServerSettings, ServerTool, read_listing
+from fleet.features.tool_servers.servers import (
+    MOST_STARTS,
+    McpServer,
+    ServerAnswer,
+    open_servers,
+    read_answer,
+    tools_of_servers,
+)
 
-SERVER = Path(__file__).parents[1] / "mcp_server.py"
+SERVER = Path(__file__).parents[3] / "agents" / "mcp_server.py"
 SECRET = "token-0123456789"
 
 
