@@ -4,9 +4,8 @@ Reads the prompt files that the configuration names. Whether a setting makes sen
 `agents/workers/registry.py`.
 """
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import cast
@@ -18,7 +17,6 @@ from agents.models.service import RetryPolicy
 from agents.tools.tool import OpenServers
 from fleet.config.load import default_config, user_file_path
 from fleet.config.schema import GATE, Config, as_policy, gate_of, machines_of
-from fleet.core.base.ids import did_you_mean
 from fleet.core.plans.limits import Ladder, MachineOffer, Machines, Policy, Rung, parse_rung
 from fleet.core.plans.lint import Grade, grade_plan
 from fleet.core.plans.plan import Plan
@@ -27,10 +25,10 @@ from fleet.engine.commands.checks import Gate
 from fleet.errors import FleetError, UsageError
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES
-from fleet.ports.agents import Extras
 from fleet.ports.settings import WorkerSection
 from worktrees.base.settings import MIB, BoxLimits, WorktreeSettings
 from worktrees.sandbox.box import has_program
+from worktrees.sandbox.tool_chains import with_tool_chains
 
 NO_KEY = "no-key-is-needed"
 REAL_HOST = "api.anthropic.com"
@@ -240,14 +238,8 @@ class Wiring:
     @cached_property
     def worktrees(self) -> WorktreeSettings:
         config, box = self.config, self.config.box
-        chains = shown_by(box.tool_chains, self.home)
-        shown = {
-            "read_only": (*box.read_only, *chains.read_only),
-            "path": (*box.path, *chains.path),
-            "environment": {**chains.environment, **box.environment},
-        }
         limits = BoxLimits(memory_bytes=box.memory_mb * MIB, disk_bytes=box.disk_mb * MIB)
-        state_dir, box = Path(config.state.dir), box.model_copy(update=shown)
+        state_dir, box = Path(config.state.dir), with_tool_chains(box, self.home)
         return WorktreeSettings(state_dir, box, config.worktrees, config.checks, config.git, limits)
 
     def _worker(self, key: str, worker: WorkerSection) -> WorkerSettings:
@@ -285,162 +277,3 @@ def _prompt(key: str, prompt: str) -> str:
             f"{key}.prompt: {path} has {len(text):,} characters", hint=f"at most {LONGEST_PROMPT:,} are allowed"
         )
     return text
-
-
-# ---- tool chains -----------------------------------------------------------------------------------------------------
-# Tool chains that live in a person's home (rustup, nvm, uv …), and the parts of them that the box shows, read-only.
-#
-# Each is a row of `TOOL_CHAINS`: its folders below the home, the programs' folders, and the variables it needs. Only
-# these parts are shown, each at its own path. Credentials, configuration and caches beside them stay hidden:
-# `~/.cargo` has a registry token, `~/.local/share/uv` may have passwords. `found_in` lists the tool chains of a home,
-# `shown_by` what the box then shows.
-
-
-IN_BOX = "/repo"  # the worktree, which these tools must trust
-SYSTEM = ("/usr", "/opt", "/nix")  # where a part may be a link to
-
-
-@dataclass(frozen=True, slots=True)
-class ToolChain:
-    """What of a home belongs to a tool chain. Paths are relative to the home and may have `*`."""
-
-    name: str
-    shows: tuple[str, ...]
-    """Folders and files; those that are not there are left out."""
-    path: tuple[str, ...]
-    """Folders of programs, the first one first. Of several that match a pattern, the newest version is the first."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables; `{home}` is replaced by the home."""
-    chosen: str = ""
-    """A file that names the version to use, such as nvm's alias."""
-    system_path: tuple[str, ...] = ()
-    """Folders of programs outside of the home, which the box shows anyway but does not have in its PATH."""
-
-
-TOOL_CHAINS: Mapping[str, ToolChain] = {
-    chain.name: chain
-    for chain in (
-        ToolChain(
-            "rustup",
-            (".rustup/toolchains", ".rustup/update-hashes", ".rustup/settings.toml", ".cargo/bin"),
-            (".cargo/bin",),
-            {"RUSTUP_HOME": "{home}/.rustup"},
-        ),
-        ToolChain("nvm", (".nvm/versions/node",), (".nvm/versions/node/*/bin",), chosen=".nvm/alias/default"),
-        ToolChain("fnm", (".local/share/fnm/node-versions",), (".local/share/fnm/node-versions/*/installation/bin",)),
-        ToolChain(
-            "volta", (".volta/bin", ".volta/tools"), (".volta/tools/image/node/*/bin", ".volta/tools/image/yarn/*/bin")
-        ),
-        ToolChain(
-            "asdf",
-            (".asdf/asdf.sh", ".asdf/bin", ".asdf/lib", ".asdf/installs", ".asdf/plugins", ".asdf/shims"),
-            (".asdf/shims", ".asdf/bin"),
-            {"ASDF_DIR": "{home}/.asdf", "ASDF_DATA_DIR": "{home}/.asdf"},
-        ),
-        ToolChain(
-            "mise",
-            (".local/bin/mise", ".local/share/mise/installs", ".local/share/mise/shims", ".local/share/mise/plugins"),
-            (".local/share/mise/shims",),
-            {"MISE_DATA_DIR": "{home}/.local/share/mise", "MISE_TRUSTED_CONFIG_PATHS": IN_BOX},
-        ),
-        ToolChain(
-            "uv",
-            (".local/share/uv/python", ".local/bin/uv", ".local/bin/uvx"),
-            (".local/bin", ".local/share/uv/python/*/bin"),
-            {"UV_PYTHON_INSTALL_DIR": "{home}/.local/share/uv/python", "UV_PYTHON_DOWNLOADS": "never"},
-        ),
-        ToolChain(
-            "pyenv",
-            (".pyenv/bin", ".pyenv/libexec", ".pyenv/shims", ".pyenv/versions", ".pyenv/version", ".pyenv/plugins"),
-            (".pyenv/shims", ".pyenv/bin"),
-            {"PYENV_ROOT": "{home}/.pyenv"},
-        ),
-        ToolChain(
-            "rbenv",
-            (".rbenv/bin", ".rbenv/libexec", ".rbenv/shims", ".rbenv/versions", ".rbenv/version"),
-            (".rbenv/shims", ".rbenv/bin"),
-            {"RBENV_ROOT": "{home}/.rbenv"},
-        ),
-        ToolChain(
-            "sdkman",
-            (".sdkman/candidates",),
-            tuple(f".sdkman/candidates/{name}/current/bin" for name in ("java", "gradle", "maven", "kotlin", "sbt")),
-            {"JAVA_HOME": "{home}/.sdkman/candidates/java/current"},
-        ),
-        ToolChain(
-            "go",
-            ("sdk", "go/bin", ".local/go"),
-            ("go/bin", ".local/go/bin", "sdk/go*/bin"),
-            system_path=("/usr/local/go/bin",),
-        ),
-        ToolChain("bun", (".bun/bin",), (".bun/bin",)),
-        ToolChain("deno", (".deno/bin",), (".deno/bin",)),
-        ToolChain("ghcup", (".ghcup/bin", ".ghcup/ghc"), (".ghcup/bin",)),
-        ToolChain("juliaup", (".juliaup/bin", ".julia/juliaup"), (".juliaup/bin",)),
-    )
-}
-
-
-def found_in(home: Path) -> tuple[str, ...]:
-    """The names of the tool chains that a home has, by the folders of their programs."""
-    return tuple(name for name, chain in TOOL_CHAINS.items() if _folders(home, chain))
-
-
-def shown_by(names: Iterable[str], home: Path) -> Extras:
-    """What the box shows of these tool chains. Raises `UsageError` for one that is not known."""
-    chains = [_chain(name) for name in names]
-    return Extras(
-        read_only=tuple(dict.fromkeys(str(path) for chain in chains for path in _visible(home, chain))),
-        path=tuple(dict.fromkeys(str(folder) for chain in chains for folder in _folders(home, chain))),
-        environment={
-            name: value.format(home=home)
-            for chain in chains
-            if any(_visible(home, chain))
-            for name, value in chain.environment.items()
-        },
-    )
-
-
-def _chain(name: str) -> ToolChain:
-    if name not in TOOL_CHAINS:
-        known = did_you_mean(name, TOOL_CHAINS) or f"; there are: {', '.join(TOOL_CHAINS)}"
-        raise UsageError(f"box.tool_chains: {name!r} is not known{known}", hint="others: box.read_only and box.path")
-    return TOOL_CHAINS[name]
-
-
-def _visible(home: Path, chain: ToolChain) -> Iterator[Path]:
-    """The parts that are there. A link could lead to anything: it is followed only to where systems keep programs."""
-    top = home.resolve()
-    for shown in chain.shows:
-        path = home / shown
-        real = path.resolve()
-        if path.exists() and (real == top / shown or any(real.is_relative_to(place) for place in SYSTEM)):
-            yield path
-
-
-def _folders(home: Path, chain: ToolChain) -> Sequence[Path]:
-    visible = tuple(_visible(home, chain))
-    found = [folder for pattern in chain.path for folder in _newest_first(home, pattern)]
-    wanted = _wanted_version(home, chain)
-    folders = sorted(found, key=lambda folder: not (wanted and any(part.startswith(wanted) for part in folder.parts)))
-    system = [Path(folder) for folder in chain.system_path if Path(folder).is_dir()]
-    return [*(folder for folder in folders if _is_shown(folder, visible)), *system]
-
-
-def _is_shown(folder: Path, visible: Sequence[Path]) -> bool:
-    """Whether the box has the folder: it is below something that is shown, or holds a program that is."""
-    return any(folder.is_relative_to(path) or path.parent == folder for path in visible)
-
-
-def _newest_first(home: Path, pattern: str) -> list[Path]:
-    folders = [path for path in home.glob(pattern) if path.is_dir()]
-    return sorted(folders, key=lambda path: [int(number) for number in re.findall(r"\d+", str(path))], reverse=True)
-
-
-def _wanted_version(home: Path, chain: ToolChain) -> str:
-    """The version that a file chooses, as the folders are called; empty for an alias of an alias."""
-    try:
-        text = (home / chain.chosen).read_text(encoding="utf-8").strip() if chain.chosen else ""
-    except (OSError, UnicodeDecodeError):
-        return ""
-    return f"v{text.removeprefix('v')}" if re.fullmatch(r"v?\d+(?:\.\d+)*", text) else ""

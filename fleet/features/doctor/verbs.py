@@ -22,7 +22,6 @@ from agents.workers.registry import problems_of
 from dashboards.text.safe import safe
 from fleet.app.capacity import capacity
 from fleet.app.fleet import Fleet, refuse_branch
-from fleet.app.wiring import found_in
 from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, BaseUrl, Clock, ConfigFile, Repo, Sandbox, flags, run_with_clock
 from fleet.config.environment import current
@@ -41,6 +40,7 @@ from worktrees.leases.overlay import choose_kind
 from worktrees.sandbox.box import SYSTEM_PATH
 from worktrees.sandbox.seccomp import filter_program
 from worktrees.sandbox.self_test import find_sandbox_problems
+from worktrees.sandbox.tool_chains import found_in
 from worktrees.target.signing import Customs, customs
 from worktrees.target.target import inspect
 

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from fleet.app.wiring import Wiring, found_in, shown_by
+from fleet.app.wiring import Wiring
 from fleet.config.schema import Config
 from fleet.core.base.output import outdated
 from fleet.core.facts.facts import CheckRun, Failure, SetupRun
@@ -37,6 +37,7 @@ from worktrees.base.settings import WorktreeSettings
 from worktrees.git.program import ask_git, fields
 from worktrees.leases.run_worktrees import open_trial_worktrees
 from worktrees.sandbox.box import require_bubblewrap
+from worktrees.sandbox.tool_chains import found_in, shown_by
 from worktrees.store.store import home_of
 from worktrees.target.target import Target, inspect
 

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.wiring import TOOL_CHAINS, Wiring, found_in, shown_by
+from fleet.app.wiring import Wiring
 from fleet.config.load import load_config
 from fleet.core.plans.plan import Criterion
 from fleet.errors import UsageError
 from tests.worktrees.conftest import make_repository
 from worktrees.leases.run_worktrees import open_trial_worktrees
+from worktrees.sandbox.tool_chains import TOOL_CHAINS, found_in, shown_by
 from worktrees.target.target import inspect
 
 PROGRAMS = {
