@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 
 from agents.factory import OpenModels
-from agents.models.client import Batches
 from dashboards.text.formats import counted
 from dashboards.text.safe import safe
 from fleet.app.fleet import Fleet
@@ -21,9 +20,7 @@ def open_reviews(fleet: Fleet, models: OpenModels, adapters: Adapters, engine: R
     section, state = fleet.config.of(Reviewer), engine.state
     if state.rehearsal is not None and not state.for_real:
         section = section.model_copy(update={"look_for": ""})
-    batches = Batches(models.client)
-    reviewer = ClaudeReviewer(section, models.settings, models.caller, batches, models.transcripts)
-    return Reviews(engine, reviewer, adapters.commits, adapters.clock, budget, section)
+    return Reviews(engine, ClaudeReviewer(section, models), adapters.commits, adapters.clock, budget, section)
 
 
 async def findings(fleet: Fleet) -> AsyncIterator[Finding]:

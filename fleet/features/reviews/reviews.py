@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from hashlib import blake2b
-from typing import Protocol
 
 from anyio import sleep
 
-from fleet.core.base.ids import RunId, SubtaskId
+from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Cost
 from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Subtask
@@ -20,9 +19,10 @@ from fleet.core.state.subtasks import Attempt
 from fleet.core.verdicts.oddities import Patch, parse_patch
 from fleet.engine.commands.checks import run_side_by_side
 from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
-from fleet.features.reviews import settings
+from fleet.features.reviews.reviewer import BatchFound, BatchResults, ClaudeReviewer, ReviewBrief
+from fleet.features.reviews.settings import Reviewer
 from fleet.features.reviews.verdict import Review, review_failure, reviews_of, settled_by, verdict
-from fleet.ports.agents import DrainingError, Meter, ModelUse
+from fleet.ports.agents import DrainingError, ModelUse
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.worktrees import Commits
 
@@ -30,76 +30,16 @@ SLICE_S = 1.0  # how long a run that is drained may wait for a batch
 SAME_MODEL = "the reviewer of {subtask} is the model that did the work, {model}: no other is known (reviewer.model)"
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewBrief:
-    """Everything that a reviewer gets: never what the worker says about its work."""
-
-    run: RunId
-    subtask: Subtask
-    attempt: int
-    asked: f.AskedVote
-    patch: Patch
-    """The change. Untrusted."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchResults:
-    """What a batch brought. A review that it does not name brought no answer."""
-
-    votes: tuple[f.Vote, ...]
-    uses: tuple[ModelUse, ...]
-    """What was paid for, whether or not it was an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchFound:
-    """What was found of a batch of which we don't know whether it was sent."""
-
-    batch: str | None
-    is_open: bool = False
-    """If none was found: whether one that is still worked on may be it."""
-
-
-class Reviewer(Protocol):
-    def model(self, named: str | None, worker: str | None) -> str:
-        """The model that reviews what a worker's model did: another one, if there is any."""
-        ...
-
-    def too_large(self, patch: Patch) -> str | None:
-        """Why a change can't be reviewed as a whole; None if it can."""
-        ...
-
-    async def review(self, brief: ReviewBrief, meter: Meter) -> f.Vote | f.Failure:
-        """One review, now."""
-        ...
-
-    def most(self, briefs: Sequence[ReviewBrief]) -> Cost:
-        """The most that these reviews may cost as a batch."""
-        ...
-
-    async def send(self, briefs: Sequence[ReviewBrief]) -> str | f.Failure:
-        """Ask for reviews as a batch: its name. A failure without a status may have arrived nevertheless."""
-        ...
-
-    async def find(self, asked: Sequence[f.AskedVote], since: float) -> BatchFound | f.Failure:
-        """Look for the batch of these reviews, if it was sent, which was at this time or later."""
-        ...
-
-    async def collect(self, batch: str, briefs: Mapping[str, ReviewBrief]) -> BatchResults | f.Failure | None:
-        """What a batch brought; None while the service still works on it. `briefs` by their ids."""
-        ...
-
-
 @dataclass(slots=True)
 class Reviews:
     """The reviews of one run."""
 
     engine: Recorder
-    reviewer: Reviewer
+    reviewer: ClaudeReviewer
     commits: Commits
     clock: Clock
     budget: RunBudget
-    settings: settings.Reviewer
+    settings: Reviewer
     _warned: set[str] = field(default_factory=set)
 
     async def judge(self, spec: Subtask, number: int) -> tuple[f.Failure | None, tuple[f.CheckRun, ...]]:
@@ -145,7 +85,7 @@ class Reviewing:
     """The reviews of one change."""
 
     run: Reviews
-    reviewer: Reviewer
+    reviewer: ClaudeReviewer
     spec: Subtask
     number: int
     patch: Patch

@@ -8,14 +8,12 @@ import pytest
 
 from agents.conversation.settings import AgentSettings
 from agents.factory import Agents, open_agents
-from agents.models.client import Batches
 from fleet.config.load import default_config
 from fleet.core.base.ids import RunId
 from fleet.core.facts.facts import AskedVote, Failure, Vote
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.verdicts.oddities import parse_patch
-from fleet.features.reviews.reviewer import ClaudeReviewer
-from fleet.features.reviews.reviews import BatchFound, BatchResults, ReviewBrief
+from fleet.features.reviews.reviewer import BatchFound, BatchResults, ClaudeReviewer, ReviewBrief
 from fleet.features.reviews.settings import Reviewer
 from tests.agents.conftest import SEEDED, Body, FakeMeter, Script, agents_for, fails, says, settings_for, text, use
 from tests.agents.simulated.conftest import Client, connected
@@ -52,7 +50,7 @@ def submits(*findings: Body, id: str = "toolu_1") -> Any:  # noqa: A002 - the wi
 def reviewer_of(agents: Agents, **changes: object) -> ClaudeReviewer:
     models, section = agents.models, default_config().of(Reviewer).model_copy(update=changes)
     assert models is not None
-    return ClaudeReviewer(section, models.settings, models.caller, Batches(models.client), models.transcripts)
+    return ClaudeReviewer(section, models)
 
 
 async def review(model: Script, folder: Path, **settings: Any) -> Vote | Failure:

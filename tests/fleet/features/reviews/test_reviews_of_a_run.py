@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import pytest
 from anyio import sleep_forever
@@ -18,7 +19,8 @@ from fleet.core.verdicts.oddities import Patch
 from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.reservations import RunBudget
 from fleet.engine.loop import Engine
-from fleet.features.reviews.reviews import BatchFound, BatchResults, ReviewBrief, Reviews
+from fleet.features.reviews.reviewer import BatchFound, BatchResults, ClaudeReviewer, ReviewBrief
+from fleet.features.reviews.reviews import Reviews
 from fleet.features.reviews.settings import Reviewer
 from fleet.ports.agents import Meter, PlannerBrief
 from fleet.ports.journal import Recorder
@@ -110,7 +112,9 @@ class ReviewedFleet(FakeFleet):
 
     def world(self) -> Adapters:
         def reviews(_: Adapters, engine: Recorder, budget: RunBudget) -> Reviews:
-            return Reviews(engine, self.reviewer, self.worktrees, self.clock, budget, self.settings)
+            return Reviews(
+                engine, cast("ClaudeReviewer", self.reviewer), self.worktrees, self.clock, budget, self.settings
+            )
 
         return replace(super().world(), reviews=reviews, reviews_all=bool(self.settings.look_for))
 
