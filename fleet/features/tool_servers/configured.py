@@ -82,13 +82,13 @@ def findings(fleet: Fleet) -> AsyncIterator[Finding]:
 
 async def mcp_findings(wiring: Wiring) -> AsyncIterator[Finding]:
     """Each server is started, asked for its tools, and stopped; none of them is called."""
-    if not has_packages():
-        needed = bool(wiring.config.named(ServerSection))
-        yield Finding("mcp", ok=not needed, says="not installed: no `fleet mcp`, no servers for workers", fix=INSTALL)
+    if not (configured := wiring.config.named(ServerSection)):
         return
-    yield Finding("mcp", ok=True, says="`fleet mcp` can serve other agents")
+    if not has_packages():
+        yield Finding("mcp", ok=False, says="not installed: no servers for workers", fix=INSTALL)
+        return
     settings: dict[str, ServerSettings] = {}
-    for name, server in wiring.config.named(ServerSection).items():
+    for name, server in configured.items():
         try:
             settings[name] = server_settings(name, server, wiring.environ)
         except FleetError as error:

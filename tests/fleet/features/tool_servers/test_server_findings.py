@@ -22,7 +22,7 @@ async def look_at_servers(way: str, worker: str = "coder", **server: Any) -> lis
     config = default_config()
     workers = {**config.workers, worker: config.workers["coder"].model_copy(update={"mcp": ("it",)})}
     config = config.model_copy(update={"mcp": {"it": ServerSection(**server)}, "workers": workers})
-    return [finding async for finding in mcp_findings(Wiring(config, {"PATH": os.environ["PATH"]}))][1:]
+    return [finding async for finding in mcp_findings(Wiring(config, {"PATH": os.environ["PATH"]}))]
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,7 @@ async def test_a_server_that_can_not_be_used_says_why() -> None:
     assert "mcp.it.pass_environment: NO_SUCH_TOKEN is not set; set it" in unset.fix
     (left_out,) = await look_at_servers("invalid")
     assert left_out.fix.startswith("left out: 'choice': its schema has alternatives at the top; 'remote':")
+
+
+async def test_what_is_not_configured_is_no_finding() -> None:
+    assert [finding async for finding in mcp_findings(Wiring(default_config(), {}))] == []
