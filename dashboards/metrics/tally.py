@@ -23,7 +23,8 @@ from fleet.core.base.output import parse_json
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import Follower
 from fleet.errors import FleetError
-from fleet.read.follow import ClosedIncident, EndedAttempt, Step
+from fleet.read.follow import EndedAttempt, Step
+from fleet.read.incident_view import IncidentRow, tried_strategies
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 
@@ -285,17 +286,18 @@ class Tally:
         for kind in step.opened:
             self._count("fleet_incidents_opened", kind)
         for incident in step.closed:
-            self._close_incident(incident)
+            if incident.closed_at is not None:
+                self._close_incident(incident, incident.closed_at)
 
-    def _close_incident(self, incident: ClosedIncident) -> None:
+    def _close_incident(self, incident: IncidentRow, at: float) -> None:
         outcome = "recovered" if incident.recovered else "unrecovered"
         self._count("fleet_incidents_closed", incident.kind, outcome)
-        self.incidents[outcome].add(incident.at)
-        for strategy, recovered in incident.chosen.items():
+        self.incidents[outcome].add(at)
+        for strategy, recovered in tried_strategies(incident).items():
             self._count("fleet_incidents_by_strategy", strategy, "recovered" if recovered else "unrecovered")
         if incident.recovered and incident.strategy is not None:
             self._count("fleet_recoveries", incident.strategy)
-            self.observe("fleet_incident_seconds", incident.seconds)
+            self.observe("fleet_incident_seconds", at - incident.opened_at)
 
 
 def known_labels(metric: Metric) -> Iterator[Labels]:

@@ -408,9 +408,9 @@ class Actions(App[None]):
         if not figures.is_published:
             self._note("nothing has landed that could be taken")
             return
-        command, folder = [*WAITING, *self.fleet_command, "merge", figures.run], Path(figures.repository)
+        command, folder = [*WAITING, *self.fleet_command, "merge", snapshot.run], Path(figures.repository)
         into = f"It takes what landed into the branch that is checked out in {safe(figures.repository)}."
-        text = f"fleet merge {safe(figures.run)}\n{into}"
+        text = f"fleet merge {safe(snapshot.run)}\n{into}"
         dialog = ChoiceDialog("Take the result?", text, {"y": "yes"})
 
         def take(_: str) -> None:

@@ -305,7 +305,7 @@ def scrub_bar(replay: Replay, width: int) -> Line:
 def _first(snapshot: RunSnapshot, width: int, note: str) -> Line:
     """The name and the state at the left, marks at the right. A long name is cut before a mark is left out."""
     figures, status = snapshot.figures, [marked(snapshot.word)]
-    quiet = snapshot.now - figures.last_at
+    quiet = snapshot.now - snapshot.last_at
     if snapshot.alive and quiet > QUIET_S and not figures.is_over and not note:
         status.append((f"  quiet for {age(quiet)}", "bold"))
     marks: list[Line] = [((age(figures.seconds), ""),)]  # the most important one first
@@ -318,8 +318,8 @@ def _first(snapshot: RunSnapshot, width: int, note: str) -> Line:
     if figures.simulated and (figures.for_real or not figures.rehearsal):
         marks.append((("simulated model", "bold"),))
     room = width - line_width(tuple(status)) - sum(line_width(mark) + 2 for mark in marks) - len("fleet   ")
-    name = safe(figures.run, limit=max(NARROWEST_NAME, min(40, room)))
-    passed = snapshot.now - figures.started_at
+    name = safe(snapshot.run, limit=max(NARROWEST_NAME, min(40, room)))
+    passed = snapshot.now - snapshot.started_at
     if passed - figures.seconds > CLOCKS_S:  # events show the time since the start
         marks.append(((f"(started {age(passed)} ago)", "dim"),))
     left: Line = (("fleet ", "dim"), (f"{name}  ", "bold"), *status)

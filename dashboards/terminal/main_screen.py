@@ -75,23 +75,18 @@ class MainScreen(BaseScreen):
         )
 
     def tabs(self, snapshot: RunSnapshot) -> Sequence[Button]:
-        figures = snapshot.figures
-        open_incidents, version = figures.open_incidents, figures.plan_version
-        titles = {
-            OVERVIEW: "Overview",
-            AGENTS: f"Agents {figures.working or ''}",
-            PLAN: f"Plan v{version}" if version else "Plan",
-            LANDING: f"Landing {figures.queued or ''}",
-            INCIDENTS: f"Incidents {open_incidents} open" if open_incidents else "Incidents",
-            EVENTS: "Events",
-            COST: "Cost",
-            **({NODES: f"Nodes {figures.nodes}"} if figures.has_nodes or self.number == NODES else {}),
-            RUNS: "Runs",
+        figures, is_roomy = snapshot.figures, self.size.width >= ROOMY
+        more = {
+            AGENTS: figures.working,
+            PLAN: figures.plan_version and f"v{figures.plan_version}",
+            LANDING: figures.queued,
+            INCIDENTS: figures.open_incidents and f"{figures.open_incidents} open",
+            NODES: str(figures.nodes),
         }
-        is_roomy = self.size.width >= ROOMY
         return [
-            self.tab(number, (title if is_roomy else title.partition(" ")[0]).strip())
-            for number, title in titles.items()
+            self.tab(number, f"{TITLES[number]} {(is_roomy and more.get(number)) or ''}".strip())
+            for number in self.numbers
+            if number != NODES or figures.has_nodes or self.number == NODES
         ]
 
     def keys(self, snapshot: RunSnapshot) -> Sequence[Button]:
@@ -175,7 +170,7 @@ class MainScreen(BaseScreen):
     def text_to_copy(self) -> str:
         snapshot = self.fleet.watched.snapshot
         if self.listing.key == "take" and snapshot is not None and snapshot.figures.is_published:
-            return f"fleet merge {snapshot.figures.run}"
+            return f"fleet merge {snapshot.run}"
         return super().text_to_copy()
 
     # ---- opening

@@ -211,7 +211,7 @@ def _cells(run: FollowedRun) -> Sequence[Span]:
         return ((safe(run.feed.run), ""), ("loading…", "dim"), *((("", ""),) * (len(COLUMNS) - 2)))
     figures, count = snapshot.figures, len(needs_at(run, snapshot))
     return (
-        (safe(figures.run), ""),
+        (safe(snapshot.run), ""),
         ("rehearsal", "bold") if figures.rehearsal else marked(snapshot.word),
         (f"! {count}" if count else "", "attention"),
         (f"{figures.landed.done}/{figures.landed.total}", ""),

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from fleet.core.base.ids import RunId
 from fleet.core.base.usage import Spend
 from fleet.core.policy.budget import run_budgets
 from fleet.core.policy.endings import ends_unanswered_at
@@ -150,7 +149,6 @@ def figure_values(face: Face, run: RunSnapshot) -> FigureValues:
 class RunFigures:
     """A run at one moment, in figures."""
 
-    run: RunId
     goal: str
     """As it was given."""
     plan_goal: str
@@ -158,9 +156,6 @@ class RunFigures:
     repository: str
     plan_version: int
     """0 before there is a plan."""
-    started_at: float
-    last_at: float
-    """When something happened last."""
     seconds: float
     """How long engines worked on it."""
     sandbox: str
@@ -199,13 +194,10 @@ class RunFigures:
 
 def run_figures(state: RunState, now: float, *, alive: bool) -> RunFigures:
     return RunFigures(
-        run=state.run,
         goal=state.goal,
         plan_goal=state.plan.goal or state.goal,
         repository=state.repository,
         plan_version=state.plan.version,
-        started_at=state.started_at,
-        last_at=state.last_at,
         seconds=state.seconds(now),
         sandbox=state.sandbox,
         simulated=state.simulated,

@@ -5,7 +5,7 @@ Facts are read in slices, so that a screen reacts to keys, and a server to reque
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +17,7 @@ from fleet.core.facts import facts as f
 from fleet.core.history.evolve import FactSource, Follower
 from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
-from fleet.core.state.state import Incident, NodeState, RunState, recovered_by, strategies_of
+from fleet.core.state.state import Incident, NodeState, RunState
 from fleet.errors import FleetError
 from fleet.read.queue import PastBatch, past_batch
 from fleet.read.run import RunSnapshot, just_after
@@ -109,20 +109,6 @@ class EndedAttempt:
     seconds: float
     outcome: str
     """`landed`, the class of its failure, or `stopped`."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedIncident:
-    """An incident that a fact closed."""
-
-    kind: f.FailureKind
-    recovered: bool
-    at: float
-    seconds: float
-    strategy: f.Strategy | None
-    """What recovered it; `human` if it was handed over."""
-    chosen: Mapping[f.Strategy, bool]
-    """The strategies that were chosen for it, each with whether it recovered it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -232,20 +218,13 @@ class Step:
         return tuple(incident.kind for index, incident in self._changed() if index >= before)
 
     @property
-    def closed(self) -> Iterator[ClosedIncident]:
+    def closed(self) -> Iterator[Incident]:
         """The incidents that it closed."""
         before = self.before.incidents if self.before is not None else ()
         for index, incident in self._changed():
             was_open = index >= len(before) or before[index].closed_at is None
             if incident.closed_at is not None and was_open:
-                yield ClosedIncident(
-                    incident.kind,
-                    bool(incident.recovered),
-                    incident.closed_at,
-                    incident.closed_at - incident.opened_at,
-                    incident.strategy,
-                    {name: recovered_by(incident) == name for name in sorted(strategies_of(incident))},
-                )
+                yield incident
 
     def _changed(self) -> Iterator[tuple[int, Incident]]:
         if self.before is not None and self.after.incidents is not self.before.incidents:

@@ -181,6 +181,11 @@ def incident_view(state: RunState, incident: Incident, now: float) -> IncidentVi
     )
 
 
+def tried_strategies(incident: IncidentRow) -> dict[Strategy, bool]:
+    """The strategies that were chosen for it, each with whether it recovered it."""
+    return {name: recovered_by(incident) == name for name in sorted(strategies_of(incident))}
+
+
 def summaries_of(incident: IncidentRow) -> list[str]:
     """What happened, the first failure first."""
     return [trouble.summary for trouble in incident.troubles]
