@@ -61,6 +61,12 @@ def test_a_simulated_model_and_a_missing_sandbox_are_stated_first(story: Story) 
         assert "WITHOUT A SANDBOX" in text
 
 
+def test_an_estimate_for_what_is_open_is_in_the_report() -> None:
+    data = report_of(Story(Policy(review=True), plan_of("a")))
+    assert "Estimate for what is open: not enough past runs" in markdown(data)
+    assert "Estimate for what is open" not in markdown(dataclasses.replace(data, estimates=()))
+
+
 # ---- hostile text ---------------------------------------------------------------------------------------------------
 
 
