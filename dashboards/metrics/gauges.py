@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Protocol, TypeVar, get_args
+from typing import TypeVar, get_args
 
 from dashboards.metrics.catalog import (
     AGENT_STATES,
@@ -28,27 +28,6 @@ Sample = tuple[str, tuple[str, ...], float]
 Name = TypeVar("Name", bound=str)
 
 
-class EndedFigures(Protocol):
-    """What a run that ended did."""
-
-    @property
-    def run(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def repository(self) -> str: ...
-    @property
-    def started_at(self) -> float: ...
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def dollars(self) -> float: ...
-    @property
-    def landed(self) -> int: ...
-    @property
-    def subtasks(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True)
 class RunsSnapshot:
     """All runs at one moment."""
@@ -58,7 +37,7 @@ class RunsSnapshot:
     """Those that have not ended."""
     ended: Mapping[str, int]
     """The number of runs that ended, by ending."""
-    recent: Sequence[EndedFigures] = ()
+    recent: Sequence[MetricFigures] = ()
     """The latest of them, with what they did."""
     unreadable: int = 0
     journal_lag_s: float = 0.0
@@ -106,13 +85,13 @@ def _runs(snapshot: RunsSnapshot, runs: Sequence[RunSnapshot]) -> Iterator[Sampl
         yield from _ended(ended)
 
 
-def _ended(ended: EndedFigures) -> Iterator[Sample]:
+def _ended(ended: MetricFigures) -> Iterator[Sample]:
     run = (ended.run,)
-    yield "fleet_run_info", (ended.run, name_of(PurePath(ended.repository).name), ended.state), 1
+    yield "fleet_run_info", (ended.run, name_of(PurePath(ended.repository).name), ended.status), 1
     yield "fleet_run_started_timestamp_seconds", run, ended.started_at
     yield "fleet_run_elapsed_seconds", run, ended.seconds
-    yield "fleet_run_landed_subtasks", run, ended.landed
-    yield "fleet_run_subtasks", run, ended.subtasks
+    yield "fleet_run_landed_subtasks", run, ended.landed.done
+    yield "fleet_run_subtasks", run, ended.landed.total
     yield "fleet_run_cost_dollars", run, ended.dollars
     yield "fleet_run_needs_human", run, False
     yield "fleet_run_interrupted", run, False

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from dashboards.address import Address, AllowedHosts, parse_address
 from dashboards.metrics.catalog import METRICS
+from dashboards.metrics.counted_runs import CountedRuns, free_bytes
 from dashboards.metrics.gauges import RunsSnapshot, samples
 from dashboards.metrics.settings import Metrics
 from dashboards.metrics.tally import Histogram, Labels, Tally, kept_metrics, was_counted
@@ -29,8 +30,6 @@ from fleet.cli.verbosity import show_note
 from fleet.errors import FleetError
 from fleet.ports.agents import CallGauges
 from fleet.read.follow import Step
-from fleet.read.run import RunSnapshot
-from fleet.runs.counted import CountedRuns, free_bytes
 from fleet.runs.run_folder import RunFolder, all_runs
 
 # ---- collector -------------------------------------------------------------------------------------------------------
@@ -210,6 +209,7 @@ class Exporter:
         self._runs = CountedRuns(
             lambda: [folder for folder in folders() if not was_counted(folder, counted)],
             lambda before, fact, after: self._tally.take(Step(before, fact, after)),
+            self._tally.take,
         )
         self._gauges: Callable[[], CallGauges] | None = None
         self._calls: CallGauges | None = None  # the event loop writes it, a scrape reads it
@@ -235,7 +235,7 @@ class Exporter:
         runs, now = self._runs, time.time()
         return RunsSnapshot(
             now=now,
-            open=[RunSnapshot(state, now, alive) for state, alive in runs.open()],
+            open=list(runs.open(now)),
             ended=runs.ended(),
             recent=runs.latest_ended(),
             unreadable=runs.unreadable(),

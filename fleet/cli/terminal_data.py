@@ -19,7 +19,8 @@ from fleet.core.policy.requests import Request
 from fleet.errors import FleetError
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES
-from fleet.runs.run_folder import JournalFeed, RunFolder, all_runs, find_run
+from fleet.runs.journal_feed import JournalFeed
+from fleet.runs.run_folder import RunFolder, all_runs, find_run
 from worktrees.leases.gc import stored_copy, stored_diff
 
 MakeFleet = Callable[[RunFolder], Fleet]

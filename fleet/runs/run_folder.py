@@ -6,14 +6,12 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from fleet.core.base.ids import RunId, did_you_mean, is_slug, slug
-from fleet.core.facts.facts import Fact
 from fleet.core.history.evolve import Follower, OnFact, evolve
 from fleet.core.policy.requests import fact_of, request_problem
 from fleet.core.state.state import RunState
@@ -92,38 +90,6 @@ class RunFolder:
             if request_problem(state, request) is None:
                 state = evolve(state, fact_of(state, request))
         return state
-
-
-class JournalFeed:
-    """The journal of a run and whether a process runs it, for those who only follow it."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder, self._journal = folder, Journal(folder.journal)
-        self.closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._journal.close()
-        self.closed = True
-
-    @property
-    def run(self) -> RunId:
-        return self._folder.run
-
-    @property
-    def alive(self) -> bool:
-        return self._folder.alive
-
-    def facts(self, after: int, limit: int) -> Sequence[tuple[int, Fact]]:
-        return self._journal.facts(after, limit)
-
-    def changed(self) -> bool:
-        return self._journal.changed()
 
 
 @contextmanager

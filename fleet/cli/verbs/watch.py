@@ -17,7 +17,8 @@ from fleet.cli.display import Plain, has_full_screen, open_full_screen
 from fleet.errors import UsageError
 from fleet.read.follow import RunFollower, Step
 from fleet.read.run import RunSnapshot
-from fleet.runs.run_folder import JournalFeed, RunFolder
+from fleet.runs.journal_feed import JournalFeed
+from fleet.runs.run_folder import RunFolder
 
 TICK_S = 0.25
 

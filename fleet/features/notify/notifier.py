@@ -29,7 +29,8 @@ from fleet.features.notify.outbox import Outbox, sending
 from fleet.features.notify.settings import Notify
 from fleet.read.follow import RunFollower
 from fleet.read.run import RunSnapshot
-from fleet.runs.run_folder import JournalFeed, RunFolder
+from fleet.runs.journal_feed import JournalFeed
+from fleet.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from fleet.app.fleet import Fleet

@@ -59,7 +59,8 @@ from fleet.features.serve_acp.slash_commands import by, parsed
 from fleet.ports.worktrees import EffectError
 from fleet.read.follow import RunFollower, Step
 from fleet.read.run import RunSnapshot, just_after
-from fleet.runs.run_folder import FirstFact, JournalFeed, RunFolder, git_folder, root_of, runs_by_start
+from fleet.runs.journal_feed import JournalFeed
+from fleet.runs.run_folder import FirstFact, RunFolder, git_folder, root_of, runs_by_start
 
 # ---- turn ------------------------------------------------------------------------------------------------------------
 # One turn of an editor's session: a run followed until it ends, or until only another prompt can continue it.

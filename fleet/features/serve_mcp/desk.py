@@ -27,7 +27,8 @@ from fleet.read.follow import RunFollower
 from fleet.read.plan_views import RunPlanView
 from fleet.read.question_view import RequestView, review_view
 from fleet.read.run import RunSnapshot, just_after
-from fleet.runs.run_folder import JournalFeed, RunFolder, git_folder, runs_by_start
+from fleet.runs.journal_feed import JournalFeed
+from fleet.runs.run_folder import RunFolder, git_folder, runs_by_start
 
 POLL_S = 0.2
 Data = dict[str, Any]

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from fleet.read.metric_figures import Transition
 
+from dashboards.metrics.counted_runs import CountedRuns
 from fleet.core.facts import facts as f
-from fleet.core.state.state import RunState
-from fleet.runs.counted import CountedRuns
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, all_runs
 from tests.fleet.core.story import Story, plan_of
@@ -18,10 +18,9 @@ class Seen:
     def __init__(self) -> None:
         self.kinds: list[str] = []
 
-    def take(self, before: RunState | None, fact: f.Fact, after: RunState) -> None:
-        assert (before is None) == (fact.kind == "run_started")
-        assert after is not None
-        self.kinds.append(fact.kind)
+    def take(self, it: Transition) -> None:
+        assert it.is_first == (it.fact.kind == "run_started")
+        self.kinds.append(it.fact.kind)
 
 
 def write(state_dir: Path, run: str, facts: list[f.Fact]) -> RunFolder:
@@ -62,15 +61,15 @@ def test_an_ended_run_that_is_reopened_continues_where_it_was(tmp_path: Path, ru
     story.happens(f.CancelRequested(at=0, by="ada"))
     write(tmp_path, "a", story.facts)
     runs.refresh()
-    assert list(runs.open()) == []
+    assert list(runs.open(0)) == []
     assert runs.ended() == {"cancelled": 1}
     count = len(story.facts)
     story.happens(f.RunReopened(at=1, by="ada"))
     write(tmp_path, "a", story.facts[count:])
     runs.refresh()
     assert seen.kinds == [fact.kind for fact in story.facts]
-    ((state, alive),) = runs.open()
-    assert (state.run, alive) == ("r", False)
+    (run,) = runs.open(0)
+    assert (run.run, run.alive) == ("r", False)
 
 
 def test_a_run_that_is_gone_is_forgotten_and_stays_counted(tmp_path: Path, runs: CountedRuns, seen: Seen) -> None:
@@ -79,7 +78,7 @@ def test_a_run_that_is_gone_is_forgotten_and_stays_counted(tmp_path: Path, runs:
     count = len(seen.kinds)
     folder.remove()
     runs.refresh()
-    assert list(runs.open()) == []
+    assert list(runs.open(0)) == []
     assert len(seen.kinds) == count
 
 
@@ -89,5 +88,5 @@ def test_a_damaged_journal_hides_no_other(tmp_path: Path, runs: CountedRuns) -> 
     write(tmp_path, "b", Story(plan=plan_of("api")).facts)
     runs.refresh()
     assert runs.unreadable() == 1
-    assert len(list(runs.open())) == 1
+    assert len(list(runs.open(0))) == 1
     assert runs.journal_bytes() > 0

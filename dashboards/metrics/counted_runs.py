@@ -7,35 +7,19 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fleet.core.base.ids import RunId
-from fleet.core.facts.facts import Fact
-from fleet.core.history.evolve import Follower, OnFact
-from fleet.core.state.state import RunState
-from fleet.core.state.status import is_refused, progress
+from fleet.read.metric_figures import MetricFigures, Transition
+
+from fleet.core.history.evolve import Follower
 from fleet.errors import FleetError
+from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 
 FileStamps = tuple[int, ...]
 MOST_ENDED = 20  # runs that ended, whose figures are kept
-
-
-@dataclass(frozen=True, slots=True)
-class EndedRun:
-    """The figures of a run that ended."""
-
-    run: RunId
-    state: str
-    """How it ended."""
-    repository: str
-    started_at: float
-    seconds: float
-    dollars: float
-    landed: int
-    subtasks: int
 
 
 @dataclass(slots=True)
@@ -48,7 +32,8 @@ class CountedRun:
     follower: Follower | None = None
     """None for an ended run, of which only the ending is kept."""
     ending: str | None = None
-    ended: EndedRun | None = None
+    ended: MetricFigures | None = None
+    """Its figures, if it has ended."""
     rehearsal: bool = False
     """Whether it only replays history: it is in none of the numbers below."""
     stamps: FileStamps = ()
@@ -61,7 +46,8 @@ class CountedRuns:
     """The runs that `folders` lists, kept up to date by `refresh`."""
 
     folders: Callable[[], Iterable[RunFolder]]
-    on_fact: OnFact
+    take: Callable[[Transition], None]
+    """Called with each new fact."""
     clock: Callable[[], float] = time.time
     lag_s: float = 0.0
     """The age of the latest fact when it was read."""
@@ -81,35 +67,35 @@ class CountedRuns:
             return
         run.stamps = stamps
         follower = run.follower or Follower()
-
-        def count(before: RunState | None, fact: Fact, after: RunState) -> None:
-            if follower.seq > run.counted:
-                run.counted, self.lag_s = follower.seq, max(0.0, self.clock() - fact.at)
-                self.on_fact(before, fact, after)
-
-        follower.on_fact = count
+        follower.on_fact = lambda *step: self._count(run, follower.seq, Transition(*step))
         try:
             with Journal(run.folder.journal) as journal:
                 follower.catch_up(journal)
         except (FleetError, ValueError, KeyError):  # a journal of a newer fleet, or a damaged one
             run.readable, run.follower, run.ending, run.ended = False, None, None, None
             return
-        run.readable, state = True, follower.state
-        if state is not None:
-            run.rehearsal = state.rehearsal is not None
-            run.ending, run.follower = state.ending, None if state.ended else follower
-            run.ended = _ended(state) if state.ended else None
+        run.readable = True
+        if follower.state is not None:
+            now = just_after(follower.state)
+            run.rehearsal, ending = now.figures.rehearsal, now.ending
+            run.ending, run.follower = (ending.ending, None) if ending is not None else (None, follower)
+            run.ended = replace(now, alive=False).metrics if ending is not None else None
 
-    def open(self) -> Iterator[tuple[RunState, bool]]:
-        """The runs that have not ended, each with whether an engine is running it."""
+    def _count(self, run: CountedRun, seq: int, it: Transition) -> None:
+        if seq > run.counted:
+            run.counted, self.lag_s = seq, max(0.0, self.clock() - it.fact.at)
+            self.take(it)
+
+    def open(self, now: float) -> Iterator[RunSnapshot]:
+        """The runs that have not ended."""
         for run in self._runs.values():
             if run.follower is not None and run.follower.state is not None and not run.rehearsal:
-                yield run.follower.state, run.folder.alive
+                yield RunSnapshot(run.follower.state, now, run.folder.alive)
 
     def ended(self) -> Counter[str]:
         return Counter(run.ending for run in self._runs.values() if run.ending is not None and not run.rehearsal)
 
-    def latest_ended(self) -> list[EndedRun]:
+    def latest_ended(self) -> list[MetricFigures]:
         """The runs that ended, the latest first."""
         runs = [run.ended for run in self._runs.values() if run.ended is not None and not run.rehearsal]
         return sorted(runs, key=lambda run: -run.started_at)[:MOST_ENDED]
@@ -119,20 +105,6 @@ class CountedRuns:
 
     def journal_bytes(self) -> int:
         return sum(sum(run.stamps[1::2]) for run in self._runs.values())
-
-
-def _ended(state: RunState) -> EndedRun:
-    landed = progress(state)
-    return EndedRun(
-        run=state.run,
-        state="refused" if is_refused(state) else state.ending or "",
-        repository=state.repository,
-        started_at=state.started_at,
-        seconds=state.seconds(state.last_at),
-        dollars=state.spent.priced_dollars,
-        landed=landed.done,
-        subtasks=landed.total,
-    )
 
 
 def free_bytes(path: Path) -> int:
