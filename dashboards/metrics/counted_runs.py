@@ -10,16 +10,28 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fleet.read.metric_figures import MetricFigures, Transition
-
+from fleet.core.base.ids import RunId
 from fleet.core.history.evolve import Follower
 from fleet.errors import FleetError
+from fleet.read.figures import RunFigures
+from fleet.read.follow import Step
 from fleet.read.run import RunSnapshot, just_after
+from fleet.read.run_view import RunStatus
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 
 FileStamps = tuple[int, ...]
 MOST_ENDED = 20  # runs that ended, whose figures are kept
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """What is kept of a run that ended."""
+
+    run: RunId
+    word: RunStatus
+    started_at: float
+    figures: RunFigures
 
 
 @dataclass(slots=True)
@@ -32,7 +44,7 @@ class CountedRun:
     follower: Follower | None = None
     """None for an ended run, of which only the ending is kept."""
     ending: str | None = None
-    ended: MetricFigures | None = None
+    ended: EndedRun | None = None
     """Its figures, if it has ended."""
     rehearsal: bool = False
     """Whether it only replays history: it is in none of the numbers below."""
@@ -46,7 +58,7 @@ class CountedRuns:
     """The runs that `folders` lists, kept up to date by `refresh`."""
 
     folders: Callable[[], Iterable[RunFolder]]
-    take: Callable[[Transition], None]
+    take: Callable[[Step], None]
     """Called with each new fact."""
     clock: Callable[[], float] = time.time
     lag_s: float = 0.0
@@ -67,7 +79,7 @@ class CountedRuns:
             return
         run.stamps = stamps
         follower = run.follower or Follower()
-        follower.on_fact = lambda *step: self._count(run, follower.seq, Transition(*step))
+        follower.on_fact = lambda *step: self._count(run, follower.seq, Step(*step))
         try:
             with Journal(run.folder.journal) as journal:
                 follower.catch_up(journal)
@@ -79,9 +91,9 @@ class CountedRuns:
             now = just_after(follower.state)
             run.rehearsal, ending = now.figures.rehearsal, now.ending
             run.ending, run.follower = (ending.ending, None) if ending is not None else (None, follower)
-            run.ended = replace(now, alive=False).metrics if ending is not None else None
+            run.ended = _ended(replace(now, alive=False)) if ending is not None else None
 
-    def _count(self, run: CountedRun, seq: int, it: Transition) -> None:
+    def _count(self, run: CountedRun, seq: int, it: Step) -> None:
         if seq > run.counted:
             run.counted, self.lag_s = seq, max(0.0, self.clock() - it.fact.at)
             self.take(it)
@@ -95,7 +107,7 @@ class CountedRuns:
     def ended(self) -> Counter[str]:
         return Counter(run.ending for run in self._runs.values() if run.ending is not None and not run.rehearsal)
 
-    def latest_ended(self) -> list[MetricFigures]:
+    def latest_ended(self) -> list[EndedRun]:
         """The runs that ended, the latest first."""
         runs = [run.ended for run in self._runs.values() if run.ended is not None and not run.rehearsal]
         return sorted(runs, key=lambda run: -run.started_at)[:MOST_ENDED]
@@ -105,6 +117,10 @@ class CountedRuns:
 
     def journal_bytes(self) -> int:
         return sum(sum(run.stamps[1::2]) for run in self._runs.values())
+
+
+def _ended(run: RunSnapshot) -> EndedRun:
+    return EndedRun(run.run, run.word, run.started_at, run.figures)
 
 
 def free_bytes(path: Path) -> int:

@@ -16,6 +16,7 @@ from dashboards.metrics.catalog import (
     RUN_STATES,
     WINDOWS,
 )
+from dashboards.metrics.counted_runs import EndedRun
 from dashboards.metrics.tally import Tally, name_of
 from fleet import __version__
 from fleet.ports.agents import CallGauges
@@ -37,7 +38,7 @@ class RunsSnapshot:
     """Those that have not ended."""
     ended: Mapping[str, int]
     """The number of runs that ended, by ending."""
-    recent: Sequence[MetricFigures] = ()
+    recent: Sequence[EndedRun] = ()
     """The latest of them, with what they did."""
     unreadable: int = 0
     journal_lag_s: float = 0.0
@@ -85,14 +86,14 @@ def _runs(snapshot: RunsSnapshot, runs: Sequence[RunSnapshot]) -> Iterator[Sampl
         yield from _ended(ended)
 
 
-def _ended(ended: MetricFigures) -> Iterator[Sample]:
-    run = (ended.run,)
-    yield "fleet_run_info", (ended.run, name_of(PurePath(ended.repository).name), ended.status), 1
+def _ended(ended: EndedRun) -> Iterator[Sample]:
+    run, figures = (ended.run,), ended.figures
+    yield "fleet_run_info", (ended.run, name_of(PurePath(figures.repository).name), ended.word), 1
     yield "fleet_run_started_timestamp_seconds", run, ended.started_at
-    yield "fleet_run_elapsed_seconds", run, ended.seconds
-    yield "fleet_run_landed_subtasks", run, ended.landed.done
-    yield "fleet_run_subtasks", run, ended.landed.total
-    yield "fleet_run_cost_dollars", run, ended.dollars
+    yield "fleet_run_elapsed_seconds", run, figures.seconds
+    yield "fleet_run_landed_subtasks", run, figures.landed.done
+    yield "fleet_run_subtasks", run, figures.landed.total
+    yield "fleet_run_cost_dollars", run, figures.spent.priced_dollars
     yield "fleet_run_needs_human", run, False
     yield "fleet_run_interrupted", run, False
 

@@ -53,15 +53,21 @@ SECTIONS: Mapping[str, str] = {
     "undo": "How to undo it",
 }
 SHORT = 10  # characters of a commit
+LIMITS = {
+    "short": SHORT,
+    "named": 12,  # subtasks in a cell; --json has all of them
+    "stories": 200,
+    "problem": PROBLEM,
+    "open": 15,  # rows of a table that is not folded
+    "shown": 300,  # rows of a long table in its first fold
+    "folded": 1_000,  # and in each of the others
+}
+"""How much the templates show."""
 MOST_BARS = 40
 MOST_LANES = 60
 MANY = 2  # roles; the share of one alone says nothing
-MOST_STORIES = 200
-MOST_NAMED = 12  # subtasks in a cell; --json has all of them
 LINES = 60  # of a goal
 TEXT = 300  # characters of what an agent said
-OPEN = 15  # rows of a table that is not folded
-SHOWN, FOLDED = 300, 1_000  # rows of a long table in its first fold, and in each of the others
 CHART_WIDTH = 48  # characters of a line in Markdown
 REVIEWED: dict[Reviewing | None, str] = {
     "human": "A person reviewed the first plan; the rules reviewed later changes.",
@@ -123,22 +129,9 @@ def _with_texts(made: Environment, blocks: str) -> Environment:
         *(talk_title, untested, when),
     )
     made.globals |= {each.__name__: each for each in functions}
-    made.globals |= {"blocks": blocks, "limits": Limits(), "strategies": STRATEGIES, "reviewed": REVIEWED}
+    made.globals |= {"blocks": blocks, "limits": LIMITS, "strategies": STRATEGIES, "reviewed": REVIEWED}
     made.filters["oneline"] = lambda text: text.replace("\n", "")
     return made
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much the templates show."""
-
-    short: int = SHORT
-    named: int = MOST_NAMED
-    stories: int = MOST_STORIES
-    problem: int = PROBLEM
-    open: int = OPEN
-    shown: int = SHOWN
-    folded: int = FOLDED
 
 
 # ---- head ------------------------------------------------------------------------------------------------------------

@@ -16,15 +16,14 @@ from rich.syntax import Syntax, SyntaxTheme
 from textual import work
 from textual.binding import Binding, BindingType
 
+from dashboards.run_files import TranscriptTail, check_output
 from dashboards.subtask_map import marked
 from dashboards.terminal.base_screen import END, BaseScreen, Button
 from dashboards.terminal.lines import Line, Page, PageOptions, clipped, event_line, heading, text_page
-from dashboards.text.event_text import transcript_lines
 from dashboards.text.formats import clock_in, counted
 from dashboards.text.safe import safe, safe_block
 from dashboards.text.tables import subtask_lines
 from fleet.core.base.ids import Sha, SubtaskId
-from fleet.core.base.output import parse_json
 from fleet.core.facts.facts import CheckRun
 from fleet.read.follow import FollowedRun
 from fleet.read.run import RunSnapshot
@@ -55,7 +54,7 @@ class SubtaskScreen(BaseScreen):
         self.subtask = id_
         self._chosen: int | None = None
         """The attempt that is shown; None: the last one."""
-        self._conversation: tuple[int, TranscriptTail] | None = None
+        self._conversation: tuple[int, Conversation] | None = None
         self._patch: tuple[str, str | None] | None = None
         """The commit whose patch is shown, and the patch once it was read."""
         self._diff: tuple[tuple[str, bool], Page] | None = None
@@ -101,7 +100,7 @@ class SubtaskScreen(BaseScreen):
     def _conversation_page(self, run: FollowedRun, snapshot: RunSnapshot) -> Page:
         number = self._attempt_number(snapshot)
         if self._conversation is None or self._conversation[0] != number:
-            self._conversation = number, TranscriptTail(run.feed.transcript(self.subtask, number))
+            self._conversation = number, Conversation(run.feed.transcript(self.subtask, number))
             self._conversation[1].catch_up()
         return self._conversation[1].page(folded=self._folded)
 
@@ -211,7 +210,6 @@ class SubtaskScreen(BaseScreen):
 # One subtask in lines: its goal, its attempts, the output of its checks. And the planner: its versions of the plan.
 
 
-LOG_BYTES = 400_000
 LOG_LINES = 400
 
 
@@ -252,8 +250,8 @@ def check_lines(run: FollowedRun, checks: Sequence[CheckRun]) -> list[Line]:
     for check in checks:
         title = (f"{safe(check.command)}", "bold"), (f"  {check.seconds:.1f} s{_exit(check)}", "dim")
         lines += [(_verdict(check), *title), ((f"  {safe(check.criterion)}", "dim"),)]
-        output = (_log(run.feed.log(check.log)) if check.log else "") or check.output
-        lines += [((f"    {line}", ""),) for line in safe_block(output, lines=LOG_LINES).split("\n")]
+        output = safe_block(check_output(run.feed, check), lines=LOG_LINES)
+        lines += [((f"    {line}", ""),) for line in output.split("\n")]
         lines.append(())
     return lines
 
@@ -270,56 +268,27 @@ def _exit(check: CheckRun) -> str:
     return f", exit code {check.exit_code}" if check.exit_code is not None else ""
 
 
-def _log(path: Path) -> str:
-    """The beginning of a log; empty if there is none."""
-    try:
-        with path.open("rb") as file:
-            return file.read(LOG_BYTES).decode("utf-8", "replace")
-    except (OSError, ValueError):  # ValueError: not a file name
-        return ""
-
-
-# ---- transcript tail -------------------------------------------------------------------------------------------------
-# Follows a conversation: reads what was appended to its file, and keeps its lines.
+# ---- conversation ----------------------------------------------------------------------------------------------------
 
 
 LINES = 20_000  # kept in memory
-BYTES = 1_000_000  # read at once
 BEGINS = ("── ", "   → ", "   ← ", "   thinks")  # what a part of a conversation begins with
-ACCOUNTING = frozenset({"request_id", "usage", "stop_reason"})  # fields of an entry that only `fleet logs` shows
 
 
-class TranscriptTail:
-    """Follows the file of one conversation."""
+class Conversation:
+    """The lines of one conversation, as it grows."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-        self._rest = b""
+        self._tail = TranscriptTail(path)
         self._lines: deque[Line] = deque(maxlen=LINES)
 
     def catch_up(self) -> bool:
         """Read what is new; return whether there was anything."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read(BYTES)
-        except (OSError, ValueError):  # ValueError: not a file name
-            return False
-        self._offset += len(data)
-        *complete, self._rest = (self._rest + data).split(b"\n")
-        for line in complete:
-            self._take(line)
-        return bool(complete)
-
-    def _take(self, line: bytes) -> None:
-        try:
-            entry = parse_json(line)
-        except ValueError:  # a line that a kill cut off
-            return
-        if isinstance(entry, dict):
-            entry = {name: value for name, value in entry.items() if name not in ACCOUNTING}
-            self._lines += (((text, _transcript_tail_tone(text)),) for text in transcript_lines([entry]))
+        has_news = False
+        for entry in self._tail.new():
+            has_news = True
+            self._lines += (((text, _conversation_tone(text)),) for text in entry)
+        return has_news
 
     def page(self, *, folded: bool = False) -> Page:
         """The lines; folded, those that begin a message, a call or a result, with the first line of each."""
@@ -342,7 +311,7 @@ def _folded(lines: Iterable[Line]) -> Iterator[Line]:
         yield begun
 
 
-def _transcript_tail_tone(text: str) -> str:
+def _conversation_tone(text: str) -> str:
     if text.startswith("── "):
         return "accent"
     if text.startswith("   ← error"):

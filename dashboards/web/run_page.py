@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import groupby, islice
 from operator import or_
-from pathlib import Path
 from typing import Literal, get_args
 from urllib.parse import quote
 
@@ -15,7 +14,7 @@ from markupsafe import Markup
 
 from dashboards.charts import DRAWN, plan_graph, wave_graph
 from dashboards.past import Past
-from dashboards.text.event_text import transcript_lines
+from dashboards.run_files import TranscriptTail, check_output
 from dashboards.text.formats import figure_text
 from dashboards.text.plan_review import estimate_rows
 from dashboards.web.followed import (
@@ -30,8 +29,6 @@ from dashboards.web.followed import (
 )
 from dashboards.web.inbox import items_of
 from fleet.core.base.ids import SubtaskId
-from fleet.core.base.output import parse_json
-from fleet.core.facts.facts import CheckRun
 from fleet.read.follow import FollowedRun
 from fleet.read.plan_graph import State
 from fleet.read.report_data import PlanNode
@@ -241,8 +238,6 @@ def _steps(past: Past, at: int) -> list[Step]:
 
 
 TAIL_BYTES, TAIL_LINES = 400_000, 600  # of a conversation
-LOG_BYTES = 200_000
-ACCOUNTING = frozenset({"request_id", "usage", "stop_reason"})  # fields that only `fleet logs` shows
 
 
 async def subtask_page(reader: Reader, name: str, id_: str) -> Shown:
@@ -254,13 +249,14 @@ async def subtask_page(reader: Reader, name: str, id_: str) -> Shown:
         raise NoSuchPageError(f"{name} has no subtask {id_}.")
     view, question = snapshot.subtask(SubtaskId(id_)), snapshot.question_about(SubtaskId(id_))
     attempt = _attempt(view.attempts, reader.query.get("attempt", ""))
+    checks = attempt.checks if attempt is not None else ()
     is_open, is_over = view.landed is None, snapshot.figures.is_over
     common = {"run": name, "id": id_, "shown": attempt, "at": reader.at, "may_comment": reader.may_decide and is_open}
     parts = {
         "head": reader.part("subtask_head", view=view, is_over=is_over, question=question, **common),
         "attempts": reader.part("attempts", view=view, **common),
         "conversation": reader.part("conversation", lines=_conversation(run, id_, attempt), **common),
-        "checks": reader.part("checks", checks=_checks(run, attempt), **common),
+        "checks": reader.part("checks", checks=[(check, check_output(run.feed, check)) for check in checks], **common),
         "diff": await _diff(reader, run, attempt, common),
     }
     return Shown(f"{id_}: {view.status}", parts, is_live=reader.at is None)
@@ -275,38 +271,8 @@ def _attempt(attempts: Sequence[AttemptView], number: str) -> AttemptView | None
 def _conversation(run: FollowedRun, id_: str, attempt: AttemptView | None) -> Sequence[str]:
     if attempt is None:
         return ()
-    entries = []
-    for line in _tail(run.feed.transcript(id_, attempt.number)).splitlines():
-        try:
-            entry = parse_json(line)
-        except ValueError:  # the first line of a tail, or one that is being written
-            continue
-        if isinstance(entry, dict):
-            entries.append({key: value for key, value in entry.items() if key not in ACCOUNTING})
-    return list(transcript_lines(entries))[-TAIL_LINES:]
-
-
-def _tail(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-            return file.read(TAIL_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def _checks(run: FollowedRun, attempt: AttemptView | None) -> list[tuple[CheckRun, str]]:
-    """Each check with its output: its log, or the end of the output where no log was kept."""
-    checks = attempt.checks if attempt is not None else ()
-    return [(check, (_beginning(run.feed.log(check.log)) if check.log else "") or check.output) for check in checks]
-
-
-def _beginning(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(LOG_BYTES).decode("utf-8", "replace")
-    except (OSError, ValueError):  # ValueError: not a file name
-        return ""
+    tail = TranscriptTail(run.feed.transcript(id_, attempt.number), last=TAIL_BYTES)
+    return [line for lines in tail.new() for line in lines][-TAIL_LINES:]
 
 
 async def _diff(reader: Reader, run: FollowedRun, attempt: AttemptView | None, common: Mapping[str, object]) -> Markup:

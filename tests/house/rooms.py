@@ -107,6 +107,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "dashboards.metrics": EVERYTHING,
     "dashboards.report": EVERYTHING,
     "dashboards.terminal": (
+        "dashboards.run_files",
         "dashboards.past",
         "dashboards.subtask_map",
         "dashboards.terminal",

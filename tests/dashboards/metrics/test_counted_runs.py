@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from fleet.read.metric_figures import Transition
 
 from dashboards.metrics.counted_runs import CountedRuns
 from fleet.core.facts import facts as f
+from fleet.read.follow import Step
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, all_runs
 from tests.fleet.core.story import Story, plan_of
@@ -18,7 +18,7 @@ class Seen:
     def __init__(self) -> None:
         self.kinds: list[str] = []
 
-    def take(self, it: Transition) -> None:
+    def take(self, it: Step) -> None:
         assert it.is_first == (it.fact.kind == "run_started")
         self.kinds.append(it.fact.kind)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboards.charts import MOST_POINTS, Span, chart, columns, spans, thinned
-from dashboards.report.drawing import FOLDED, OPEN, SHOWN, markdown, page
+from dashboards.report.drawing import LIMITS, markdown, page
 from dashboards.text.formats import sparkline
 from fleet.core.base.ids import SubtaskId
 from fleet.core.facts import facts as f
@@ -211,14 +211,17 @@ def test_a_chart_of_any_length_has_a_few_ticks(seconds: float) -> None:
 
 
 def test_the_report_of_a_wide_run_folds_what_is_beyond_the_first_rows(story: Story) -> None:
+    opened, shown_first, folded = LIMITS["open"], LIMITS["shown"], LIMITS["folded"]
     data = report_of(story)
     [one, *_] = data.incidents
-    many = [dataclasses.replace(one, subtask=SubtaskId(f"s{n}"), summary=HOSTILE) for n in range(SHOWN + 2 * FOLDED)]
+    many = [
+        dataclasses.replace(one, subtask=SubtaskId(f"s{n}"), summary=HOSTILE) for n in range(shown_first + 2 * folded)
+    ]
     html = page(dataclasses.replace(data, incidents=many, stories=()))
     html = html[html.index('<section id="recovery"') : html.index('<section id="cost"')]
     assert html.count("<details>") == html.count("</details>") == 3
     _, shown, first, last = html.split("<details>")
-    assert [part.count('<th scope="row">') for part in (shown, first, last)] == [SHOWN, FOLDED, FOLDED]
-    assert f"Incidents: rows {SHOWN + 1:,} to {SHOWN + FOLDED:,} of {SHOWN + 2 * FOLDED:,}" in first
+    assert [part.count('<th scope="row">') for part in (shown, first, last)] == [shown_first, folded, folded]
+    assert f"Incidents: rows {shown_first + 1:,} to {shown_first + folded:,} of {shown_first + 2 * folded:,}" in first
     assert f"<summary>Incidents: {len(many):,} rows</summary>" in shown
-    assert "<details>" not in page(dataclasses.replace(data, incidents=many[:OPEN], stories=()))
+    assert "<details>" not in page(dataclasses.replace(data, incidents=many[:opened], stories=()))
