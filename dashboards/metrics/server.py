@@ -29,7 +29,6 @@ from fleet.app.fleet import Fleet, Measures
 from fleet.cli.verbosity import show_note
 from fleet.errors import FleetError
 from fleet.ports.agents import CallGauges
-from fleet.read.follow import Step
 from fleet.runs.run_folder import RunFolder, all_runs
 
 # ---- collector -------------------------------------------------------------------------------------------------------
@@ -208,7 +207,6 @@ class Exporter:
         (self._tally, counted), self._state_dir = kept_metrics(state_dir), state_dir
         self._runs = CountedRuns(
             lambda: [folder for folder in folders() if not was_counted(folder, counted)],
-            lambda before, fact, after: self._tally.take(Step(before, fact, after)),
             self._tally.take,
         )
         self._gauges: Callable[[], CallGauges] | None = None
