@@ -15,7 +15,6 @@ from typing import Any
 import anyio
 
 from agents.models.answer import (
-    CHARACTERS_PER_TOKEN,
     Answer,
     CallFault,
     Lacks,
@@ -25,7 +24,6 @@ from agents.models.answer import (
     Request,
     estimated_tokens,
     lacks_nothing,
-    size,
 )
 from agents.models.prices import (
     LIFETIMES,
@@ -102,7 +100,9 @@ class CacheWarmup:
     @asynccontextmanager
     async def forwarding(self, body: Mapping[str, Any], on_begin: OnBegin) -> AsyncIterator[OnBegin]:
         """Around a call whose request was made elsewhere, and is forwarded as it is."""
-        async with self._in_turn(_shared_by_body(body), self.times.short_s, on_begin) as begun:
+        request = _first_request(body)
+        key = _shared_prefix(request) if request is not None and not self.lacks(request.model, "cache") else None
+        async with self._in_turn(key, self.times.short_s, on_begin) as begun:
             yield begun
 
     @asynccontextmanager
@@ -163,25 +163,28 @@ def _shared_prefix(request: Request) -> bytes | None:
     common = replace(request, messages=({"role": "user", "content": first},), length=None)
     if estimated_tokens(common) < limits_of(request.model).cache_minimum_tokens:
         return None
-    return _digest(request.model, request.effort, request.system, request.tools, first)
-
-
-def _shared_by_body(body: Mapping[str, Any]) -> bytes | None:
-    """The same for a body of a conversation of ours, in which a mark before the last block ends what it shares."""
-    match body.get("messages"):
-        case [{"content": list(content)}]:
-            marked = [at for at, block in enumerate(content[:-1]) if "cache_control" in block]
-            first = content[: marked[-1] + 1] if marked else []
-        case _:
-            return None
-    parts = [body.get(name) for name in ("model", "output_config", "system", "tools")]
-    if size([parts, first]) // CHARACTERS_PER_TOKEN < limits_of(str(parts[0])).cache_minimum_tokens:
-        return None
-    return _digest(*parts, first)
-
-
-def _digest(*parts: object) -> bytes:
     digest = blake2b(digest_size=16)
-    for part in parts:
+    for part in (request.model, request.effort, request.system, request.tools, first):
         digest.update(json.dumps(part, ensure_ascii=True).encode() + b"\0")
     return digest.digest()
+
+
+def _first_request(body: Mapping[str, Any]) -> Request | None:
+    """What a body of a conversation of ours was made of, as far as it tells what is shared; None for a later one.
+
+    A mark before the last block ends what it shares.
+    """
+    match body:
+        case {
+            "model": str(model),
+            "system": [{"text": str(system)}],
+            "tools": list(tools),
+            "messages": [{"content": list(content)}],
+        }:
+            shared = next((at for at in range(len(content) - 1, 0, -1) if "cache_control" in content[at - 1]), 0)
+            blocks = [{name: block[name] for name in block if name != "cache_control"} for block in content]
+            effort = (body.get("output_config") or {}).get("effort")
+            first = {"role": "user", "content": blocks}
+            return Request(model, 0, system, tuple(tools), (first,), shared, effort=effort)
+        case _:
+            return None

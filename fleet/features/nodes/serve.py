@@ -330,7 +330,8 @@ class _Session:
         number = since
         try:
             async for event in self.host.follow(key, since):
-                await self._send(*_news(key, number, event))
+                with suppress(LinkLostError):  # the manager follows it again
+                    await self.link.send(*_news(key, number, event))
                 number += not isinstance(event, Asked | Dropped | InstructionsRead)
         except UnknownOrderError:
             await self._send(Unknown(key=key))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import anyio
 import pytest
 
-from agents.models.answer import Answer, CallFault, OnBegin, Request
+from agents.models.answer import Answer, CallFault, OnBegin, Request, parameters_of
 from agents.models.cache_warmup import CacheWarmup
 from fleet.core.base.usage import Usage
 from tests.agents.conftest import ignore
@@ -108,6 +108,41 @@ async def test_shared_blocks_of_the_first_message_are_a_part_of_the_prefix() -> 
     service.warm = False
     await all_at_once(model, lambda number: request(f"other {PROMPT}", f"{number}", system="short", shared=1), 5)
     assert service.cold == 2
+
+
+async def test_conversations_here_and_forwarded_ones_follow_one_leader() -> None:
+    service = Service()
+    model = CacheWarmup(service)
+
+    async def forward(asked: Request) -> None:
+        async with model.forwarding(parameters_of(asked, frozenset()), ignore) as begun:
+            await service.ask(asked, begun)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as callers:
+            for number in range(6):
+                asked = replace(request(PROMPT, f"{number}", system="short", shared=1), effort="low")
+                callers.start_soon(forward, asked)
+                callers.start_soon(model.ask, asked, ignore)
+    assert (service.asked, service.cold) == (12, 1)
+
+
+@pytest.mark.parametrize("later", [True, False])
+async def test_forwarded_calls_that_share_nothing_do_not_wait(*, later: bool) -> None:
+    model, service = CacheWarmup(Service()), Service()
+
+    async def forward(number: int) -> None:
+        asked = request(PROMPT, f"{number}", system="short" if later else f"{number}", shared=int(not later))
+        if later:
+            asked = replace(asked, messages=(*asked.messages, {"role": "assistant", "content": []}, *asked.messages))
+        async with model.forwarding(parameters_of(asked, frozenset()), ignore) as begun:
+            await service.ask(asked, begun)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as callers:
+            for number in range(5):
+                callers.start_soon(forward, number)
+    assert service.cold == 5
 
 
 async def test_an_unused_prefix_is_warmed_again() -> None:
