@@ -286,7 +286,10 @@ class LineReply:
     """Satisfies `RelayReply` with the answer to a call of a node."""
 
     reply: Reply
+    as_one: bool = False
+    """Whether its body travels in one part: no one looks at it before it is complete."""
     complete: bool = False
+    _body: bytearray = field(default_factory=bytearray)
 
     @property
     def is_gone(self) -> bool:
@@ -298,10 +301,18 @@ class LineReply:
     async def write(self, chunk: bytes) -> None:
         if self.is_gone:
             raise AgentGoneError
-        await self.reply.send(BODY + chunk)
+        self._body += chunk
+        if not self.as_one:
+            await self._send_body()
 
     async def finish(self) -> None:
+        await self._send_body()
         self.complete = True
+
+    async def _send_body(self) -> None:
+        part, self._body = bytes(self._body), bytearray()
+        if part:
+            await self.reply.send(BODY + part)
 
     def abort(self) -> None:
         self.complete = False
@@ -322,8 +333,8 @@ class RelayCalls:
         return self.relay.drained
 
     async def answer(self, request: bytes, reply: Reply) -> None:
-        asked, way_back, rules, relay = load_request(request), LineReply(reply), self.rules, self.relay
-        turns = 0
+        asked, rules, relay = load_request(request), self.rules, self.relay
+        way_back, turns = LineReply(reply, as_one=rules is not None), 0
         try:
             if rules is not None and asked.method == "GET":
                 notes = await rules.notes(asked.target.removeprefix(MODELS))

@@ -73,7 +73,8 @@ class Answering:
     async def handle(self, request: RelayRequest, reply: RelayReply) -> None:
         self.handled.append(request)
         await reply.begin(200, {})
-        await reply.write(b"an answer")
+        for part in (b"an ", b"answer"):
+            await reply.write(part)
         await reply.finish()
 
     def close(self) -> None:
@@ -202,11 +203,17 @@ async def test_more_calls_than_turns_or_tries_are_refused(caller: Caller, rules:
         unanswered.check(sent())
 
 
+async def test_the_answer_to_a_conversation_of_ours_travels_in_one_part(rules: ConversationRules) -> None:
+    reply = PaperReply()
+    await manager(rules, Answering()).answer(dump_request(sent()), reply)
+    assert reply.parts[1:-1] == [b"=an answer"]
+
+
 async def test_an_agent_of_others_is_answered_whatever_it_asks() -> None:
     relay, reply = Answering(), PaperReply()
     await manager(None, relay).answer(dump_request(sent({"model": "x"}, target="/v1/files")), reply)
     assert [request.target for request in relay.handled] == ["/v1/files"]
-    assert reply.parts[1] == b"=an answer"
+    assert reply.parts[1:-1] == [b"=an ", b"=answer"]
     with pytest.raises(CallRefusedError, match="its order is a program"):
         await NoCalls().answer(b"", reply)
 
