@@ -37,6 +37,7 @@ from fleet.core.base.ids import RunId, Sha
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.engine.this_machine import ThisMachine
 from fleet.features.nodes.call_desk import Line
+from fleet.features.nodes.kinds import Table, machine_of, transport_environment
 from fleet.features.nodes.manager_side import connect
 from fleet.features.nodes.messages import PROTOCOL, Open
 from fleet.features.nodes.node_process import LineMeter
@@ -174,12 +175,13 @@ async def _remote(project: Project, wiring: Wiring, worktrees: RunWorktrees, bas
         base=base,
         lease_s=20.0,
     )
-    settings = wiring.config.named(NodeSettings)[NODE]
+    table = Table(NODE, wiring.config.named(NodeSettings)[NODE], transport_environment(wiring), project.folder)
+    machine = machine_of(table)
     node = RemoteNode(
         name=NODE,
         workers=2,
         checks=1,
-        connect=partial(connect, wiring, NODE, settings, opening, terms_of(wiring)),
+        connect=partial(connect, machine, opening, terms_of(wiring)),
         objects=StoreObjects(
             worktrees.store, wiring.worktrees, project.folder / "transcripts-of-nodes", project.folder / "logs-of-nodes"
         ),

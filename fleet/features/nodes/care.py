@@ -18,15 +18,8 @@ from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
 from fleet.errors import FleetError, first_error
 from fleet.features.nodes.connection import Connection, NodeRefusedError
-from fleet.features.nodes.manager_side import (
-    GREET_S,
-    command_line,
-    connect,
-    explained,
-    probe,
-    transport_environment,
-    with_machines,
-)
+from fleet.features.nodes.kinds import Machine, explained, machines_now
+from fleet.features.nodes.manager_side import GREET_S, connect, probe
 from fleet.features.nodes.messages import (
     PROTOCOL,
     Beat,
@@ -44,9 +37,8 @@ from fleet.features.nodes.messages import (
 )
 from fleet.features.nodes.node_orders import ChecksDone, NotDone, UnknownOrderError
 from fleet.features.nodes.node_views import NodeView
-from fleet.features.nodes.settings import NodeSettings
 from fleet.features.nodes.terms import terms_of
-from fleet.features.nodes.transport import Link, LinkLostError, open_command
+from fleet.features.nodes.transport import Link, LinkLostError
 from fleet.ports.orders import ChecksOrder
 from fleet.read.base_view import Finding
 from worktrees.store.packs import open_node_store, pack_parts
@@ -83,17 +75,15 @@ class Caretaker:
 
 
 @asynccontextmanager
-async def attend(wiring: Wiring, name: str) -> AsyncIterator[Caretaker]:
-    """A node of the configuration. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
-    argv = command_line(name, wiring.config.named(NodeSettings)[name])
-    async with open_command(argv, transport_environment(wiring)) as stream:
-        link = Link(stream)
+async def attend(machine: Machine) -> AsyncIterator[Caretaker]:
+    """A node outside of a run. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
+    async with machine.reach() as link:
         frames = link.frames()
         try:
             with fail_after(GREET_S):
                 greeting = await _next(frames, Greeting)
         except LinkLostError as error:
-            raise LinkLostError(await explained(stream, str(error))) from error
+            raise LinkLostError(await explained(link, str(error))) from error
         yield Caretaker(greeting, link, frames)
 
 
@@ -101,18 +91,18 @@ async def look_at_nodes(wiring: Wiring) -> list[NodeView]:
     """Every node of the configuration, each asked at the same time."""
     found: dict[str, NodeView] = {}
 
-    async def look(machines: Wiring, name: str) -> None:
-        found[name] = await look_at(machines, name)
+    async def look(machine: Machine) -> None:
+        found[machine.name] = await look_at(machine)
 
-    async with with_machines(wiring, transport_environment(wiring)) as machines, create_task_group() as tasks:
-        for name in machines.config.named(NodeSettings):
-            tasks.start_soon(look, machines, name)
+    async with machines_now(wiring) as machines, create_task_group() as tasks:
+        for machine in machines.values():
+            tasks.start_soon(look, machine)
     return [found[name] for name in sorted(found)]
 
 
-async def look_at(wiring: Wiring, name: str) -> NodeView:
+async def look_at(machine: Machine) -> NodeView:
     """A node of the configuration, with what keeps it from working."""
-    settings = wiring.config.named(NodeSettings)[name]
+    name, settings = machine.name, machine.settings
     view = NodeView(
         name=name,
         ok=False,
@@ -125,7 +115,7 @@ async def look_at(wiring: Wiring, name: str) -> NodeView:
         checks=settings.checks,
     )
     try:
-        async with attend(wiring, name) as node:
+        async with attend(machine) as node:
             view = _greeted(view, node.greeting)
             problem = problem_of(node.greeting)
             if problem is not None:
@@ -146,10 +136,11 @@ async def look_at(wiring: Wiring, name: str) -> NodeView:
     )
 
 
-async def clean_node(wiring: Wiring, name: str, repository: str = "") -> Cleaned:
+async def clean_node(machine: Machine, repository: str = "") -> Cleaned:
     """Delete what no run uses on a node. Raises `FleetError`."""
+    name = machine.name
     try:
-        async with attend(wiring, name) as node:
+        async with attend(machine) as node:
             if (problem := problem_of(node.greeting)) is not None and not node.greeting.problems:
                 raise FleetError(f"node {name}: {problem[0]}", hint=problem[1])
             return await node.clean(repository)
@@ -201,19 +192,19 @@ def findings(fleet: Fleet) -> AsyncIterator[Finding]:
 
 async def node_findings(wiring: Wiring) -> AsyncIterator[Finding]:
     """A finding for each node, and for each machine of a cluster."""
-    async with with_machines(wiring, transport_environment(wiring)) as machines:
-        for name in machines.config.named(NodeSettings):
-            yield await node_finding(machines, name)
+    async with machines_now(wiring) as machines:
+        for machine in machines.values():
+            yield await node_finding(machine)
 
 
-async def node_finding(wiring: Wiring, name: str) -> Finding:
+async def node_finding(machine: Machine) -> Finding:
     """What a node says when it is greeted."""
-    what = f"node {name}"
+    what = f"node {machine.name}"
     try:
-        return greeting_finding(what, await probe(wiring, name))
+        return greeting_finding(what, await probe(machine))
     except (LinkLostError, NodeRefusedError, TimeoutError, OSError) as error:
         why = str(error) or "it did not answer in time"
-        return Finding(what, ok=False, says=why, fix=RUN_IT.format(name=name))
+        return Finding(what, ok=False, says=why, fix=RUN_IT.format(name=machine.name))
 
 
 def problem_of(greeting: Greeting) -> tuple[str, str] | None:
@@ -246,14 +237,14 @@ CRITERION = Criterion(criterion="the probe is there", run='test "$(cat probe)" =
 ON_IT = "run `fleet doctor` on that machine, as the user whom the command logs in as"
 
 
-async def probe_finding(wiring: Wiring, name: str) -> Finding:
+async def probe_finding(wiring: Wiring, machine: Machine) -> Finding:
     """Whether a node does an order. What is left of it there is deleted."""
-    what, began = f"order on {name}", current_time()
+    what, began = f"order on {machine.name}", current_time()
     report: object = None
     error: BaseException | None = None
     try:
         with fail_after(PROBE_S):
-            report = await _order(wiring, name)
+            report = await _order(wiring, machine)
     except* (*UNREACHED, FleetError, UnknownOrderError) as group:
         error = first_error(group)
     if error is not None:
@@ -277,7 +268,7 @@ def _judged(what: str, report: object, seconds: float) -> Finding:
             return Finding(what, ok=False, says="its report is not what was asked for", fix="use another machine")
 
 
-async def _order(wiring: Wiring, name: str) -> object:
+async def _order(wiring: Wiring, machine: Machine) -> object:
     """The report of one check on a commit that the node never saw."""
     with TemporaryDirectory(prefix="fleet-probe-") as folder:
         async with _probe_store(Path(folder)) as (store, commit):
@@ -291,12 +282,12 @@ async def _order(wiring: Wiring, name: str) -> object:
                 base=commit,
                 lease_s=PROBE_S,
             )
-            settings, terms = wiring.config.named(NodeSettings)[name], terms_of(_bare(wiring))
-            async with connect(wiring, name, settings, opening, terms) as connection, create_task_group() as tasks:
+            terms = terms_of(_bare(wiring))
+            async with connect(machine, opening, terms) as connection, create_task_group() as tasks:
                 tasks.start_soon(connection.run)
                 report = await _done(connection, f"{run}/checks/probe/1", store, commit)
                 tasks.cancel_scope.cancel()
-    await clean_node(wiring, name, REPOSITORY)
+    await clean_node(machine, REPOSITORY)
     return report
 
 

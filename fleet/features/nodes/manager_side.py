@@ -1,17 +1,14 @@
 """The nodes of a run, connected: what stands behind the engine's one `Node` where other machines are configured."""
 
-import shlex
-import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from anyio import create_task_group, move_on_after, sleep, to_thread
-from anyio.abc import TaskGroup
+from anyio import Event, create_task_group, move_on_after, sleep, to_thread
+from anyio.abc import TaskGroup, TaskStatus
 
 from fleet import __version__
 from fleet.app.fleet import Fleet
@@ -23,16 +20,15 @@ from fleet.core.facts.facts import Fact, NodeLost, WarningNoted
 from fleet.core.plans.limits import HERE
 from fleet.core.state.machines import labels_here
 from fleet.core.state.state import NodeState, RunState
-from fleet.errors import FleetError, UsageError
-from fleet.features.nodes.cluster.cluster import RELAY, RayCluster
-from fleet.features.nodes.cluster.news import SOCKET, Host
+from fleet.errors import FleetError
 from fleet.features.nodes.connection import Connection, greet, read_greeting
+from fleet.features.nodes.kinds import NOT_JOINED, Machine, Table, explained, open_table, transport_environment
 from fleet.features.nodes.messages import PROTOCOL, Greeting, Open
 from fleet.features.nodes.placement import Placement
-from fleet.features.nodes.remote_node import Connect, RemoteNode, StoreObjects
+from fleet.features.nodes.remote_node import RemoteNode, StoreObjects
 from fleet.features.nodes.settings import NodeSettings
 from fleet.features.nodes.terms import patience_s, run_folder_of_nodes, terms_of
-from fleet.features.nodes.transport import CommandStream, Link, LinkLostError, open_command
+from fleet.features.nodes.transport import CommandStream, LinkLostError
 from fleet.ports.journal import Recorder
 from fleet.ports.orders import Node, OpenCalls, OtherMachines
 from fleet.ports.worktrees import EffectError
@@ -59,6 +55,15 @@ class Here:
 
 
 @dataclass(slots=True)
+class _Progress:
+    """How far the machines of a table are known."""
+
+    out: str = NOT_JOINED
+    """Why none can be reached now; empty: they can."""
+    tried: Event = field(default_factory=Event)
+
+
+@dataclass(slots=True)
 class Nodes:
     """The nodes of one run. `beside` puts them beside this machine."""
 
@@ -73,7 +78,8 @@ class Nodes:
     folder: Path
     """For sockets; nobody else can open it."""
     remote: list[RemoteNode] = field(default_factory=list)
-    clusters: list[RayCluster] = field(default_factory=list)
+    tables: dict[str, _Progress] = field(default_factory=dict)
+    """By their names, those that joined."""
     _engine: Recorder | None = None
     _placement: Placement | None = None
     _early: list[Fact] = field(default_factory=list)
@@ -119,44 +125,44 @@ class Nodes:
             self._placement.wake()
 
     async def join(self, name: str, settings: NodeSettings) -> None:
-        """Begin to connect to a node, or to those of a cluster, and keep a connection to each."""
+        """Begin to look for the machines of a table, and keep a connection to each. Raises `UsageError`."""
         opening = (await self.opening()).model_copy(update={"lease_s": settings.lease_s or LEASE_S})
-        if settings.ray is None:
-            self._keep(name, settings, partial(connect, self.wiring, name, settings, opening, terms_of(self.wiring)))
-            return
+        table = Table(name, settings, transport_environment(self.wiring), self.folder)
+        self.tables[name] = progress = _Progress()
+        await self.tasks.start(self._take_in, table, progress, opening)
 
-        def found(host: Host) -> None:
-            reach = partial(connect_through, cluster, host, opening, terms_of(self.wiring))
-            self._keep(host_name(name, host), at_most(settings, host), reach, part_of=name)
-
-        def lost(why: str) -> None:
-            self.notice(NodeLost(at=time.time(), node=name, why=why))
-
-        cluster = cluster_of(name, settings, self.folder, transport_environment(self.wiring))
-        cluster.found, cluster.lost = found, lost
-        self.clusters.append(cluster)
-        self.tasks.start_soon(cluster.run)
+    async def _take_in(
+        self, table: Table, progress: _Progress, opening: Open, *, task_status: TaskStatus[None]
+    ) -> None:
+        async with open_table(table) as found:
+            task_status.started()
+            async for news in found:
+                if isinstance(news, str):
+                    progress.out = news
+                    self.notice(NodeLost(at=time.time(), node=table.name, why=news))
+                else:
+                    progress.out = ""
+                    for machine in news:
+                        self._keep(machine, opening)
+                progress.tried.set()
 
     async def wait_tried(self) -> None:
         """Return once each node has answered, or could not be reached."""
-        for cluster in self.clusters:
-            await cluster.wait_tried()
+        for table in tuple(self.tables.values()):
+            await table.tried.wait()
         for node in tuple(self.remote):
             await node.wait_tried()
 
-    def _joined(self) -> Iterator[RemoteNode | RayCluster]:
-        yield from self.remote
-        yield from self.clusters
-
-    def _keep(self, name: str, settings: NodeSettings, connect: Connect, part_of: str = "") -> None:
+    def _keep(self, machine: Machine, opening: Open) -> None:
+        settings = machine.settings
         node = RemoteNode(
-            name=name,
+            name=machine.name,
             workers=settings.workers,
             checks=settings.checks,
             lands=bool(settings.lands),
             labels=frozenset(settings.labels or ()),
-            part_of=part_of,
-            connect=connect,
+            part_of=machine.part_of,
+            connect=partial(connect, machine, opening, terms_of(self.wiring)),
             objects=self.objects,
             notice=self.notice,
             calls=self.here.calls,
@@ -182,8 +188,9 @@ class Nodes:
 
     async def _add(self, name: str) -> None:
         """Let a node join that is in the configuration by now; one that has joined is tried again and again anyway."""
-        if (known := next((each for each in self._joined() if each.name == name), None)) is not None:
-            self.notice(NodeLost(at=time.time(), node=name, why=known.out or "it has joined already"))
+        known = {each: table.out for each, table in self.tables.items()} | {node.name: node.out for node in self.remote}
+        if name in known:
+            self.notice(NodeLost(at=time.time(), node=name, why=known[name] or "it has joined already"))
             return
         try:
             settings = (await to_thread.run_sync(self.reread)).get(name)
@@ -267,130 +274,22 @@ async def _opening(state: RunState, store: Store) -> Open:
 
 
 @asynccontextmanager
-async def connect(
-    wiring: Wiring, name: str, settings: NodeSettings, opening: Open, terms: bytes
-) -> AsyncIterator[Connection]:
+async def connect(machine: Machine, opening: Open, terms: bytes) -> AsyncIterator[Connection]:
     """A connection to a node. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
-    argv = command_line(name, settings)
-    async with open_command(argv, transport_environment(wiring)) as stream:
+    async with machine.reach() as link:
         try:
-            connection = await greet(Link(stream), opening, terms, within_s=GREET_S)
+            connection = await greet(link, opening, terms, within_s=GREET_S)
         except LinkLostError as error:
-            raise LinkLostError(await explained(stream, str(error))) from error
-        connection.listen = stream.listen
+            raise LinkLostError(await explained(link, str(error))) from error
+        if isinstance(link.stream, CommandStream):
+            connection.listen = link.stream.listen
         yield connection
 
 
-async def probe(wiring: Wiring, name: str) -> Greeting:
+async def probe(machine: Machine) -> Greeting:
     """What a node says of itself, without a run. Raises as `connect` does."""
-    argv = command_line(name, wiring.config.named(NodeSettings)[name])
-    async with open_command(argv, transport_environment(wiring)) as stream:
+    async with machine.reach() as link:
         try:
-            return await read_greeting(Link(stream), within_s=GREET_S)
+            return await read_greeting(link, within_s=GREET_S)
         except LinkLostError as error:
-            raise LinkLostError(await explained(stream, str(error))) from error
-
-
-def transport_environment(wiring: Wiring) -> dict[str, str]:
-    """What a transport is given: all that the person has (an agent of SSH, a home), but no key and no setting of ours.
-
-    A node has a configuration of its own. A transport may need the credentials of a cloud; those stay.
-    """
-    models = wiring.config.models
-    keys = {models.api_key_env, *(value[1:] for value in models.headers.values() if value.startswith("$"))}
-    return {name: value for name, value in wiring.environ.items() if name not in keys and not name.startswith("FLEET_")}
-
-
-def command_line(name: str, node: NodeSettings) -> list[str]:
-    """The words of a transport. Raises `UsageError`, or `LinkLostError` for a cluster, which has none."""
-    if node.ray is not None:
-        raise LinkLostError("a Ray cluster: name one of its machines, as `fleet nodes` lists them")
-    try:
-        words = shlex.split(node.command or "")
-    except ValueError as error:
-        raise UsageError(f"nodes.{name}.command: {node.command!r} can't be split into words: {error}") from error
-    if not words:
-        raise UsageError(f"nodes.{name}.command: is empty", hint='write it like "ssh builder fleet node --stdio"')
-    return words
-
-
-async def explained(stream: CommandStream, why: str) -> str:
-    """Why a stream ended, with the last words of its command."""
-    words = await stream.last_words()
-    return f"{why} ({words})" if words else why
-
-
-# ---- clusters --------------------------------------------------------------------------------------------------------
-# The machines of a Ray cluster as nodes of a run, each under a name of its own.
-
-
-def cluster_of(name: str, settings: NodeSettings, folder: Path, env: Mapping[str, str]) -> RayCluster:
-    """The cluster of a table in the configuration. Raises `UsageError`."""
-    try:
-        command = shlex.split(settings.command or "")
-    except ValueError as error:
-        raise UsageError(f"nodes.{name}.command: {settings.command!r} can't be split into words: {error}") from error
-    own = folder / name
-    own.mkdir(mode=0o700)
-    return RayCluster(name, settings.ray or "auto", settings.slots or 0, command, own, env)
-
-
-def host_name(name: str, host: Host) -> str:
-    """The name of a machine among the nodes of a run."""
-    return f"{name}-{host.id[:8]}"
-
-
-def at_most(settings: NodeSettings, host: Host) -> NodeSettings:
-    """What is not configured is what Ray says that the machine has, which may be less than its kernel says."""
-    workers = host.processors if settings.workers is None else settings.workers
-    checks = host.processors if settings.checks is None else settings.checks
-    return settings.model_copy(update={"workers": min(workers, 1000), "checks": min(checks, 1000)})
-
-
-@asynccontextmanager
-async def probed(
-    name: str, settings: NodeSettings, env: Mapping[str, str]
-) -> AsyncIterator[tuple[RayCluster, Sequence[Host]]]:
-    """A cluster without a run, and its machines. The autoscaler is not asked."""
-    hosts: list[Host] = []
-    with TemporaryDirectory(prefix="fleet-nodes-") as folder:
-        cluster = cluster_of(name, settings.model_copy(update={"slots": None}), Path(folder), env)
-        cluster.found = hosts.append
-        async with create_task_group() as tasks:
-            tasks.start_soon(cluster.run)
-            await cluster.wait_tried()
-            yield cluster, hosts
-            tasks.cancel_scope.cancel()
-
-
-@asynccontextmanager
-async def with_machines(wiring: Wiring, env: Mapping[str, str], name: str = "") -> AsyncIterator[Wiring]:
-    """A configuration in which each machine of a cluster is a node, by a command line that gives its stream.
-
-    With a name, only a cluster that this may be a machine of is looked at.
-    """
-    nodes: dict[str, NodeSettings] = {}
-    async with AsyncExitStack() as stack:
-        for each, settings in wiring.config.named(NodeSettings).items():
-            if settings.ray is None or not name.startswith(f"{each}-" if name else ""):
-                nodes[each] = settings
-                continue
-            cluster, hosts = await stack.enter_async_context(probed(each, settings, env))
-            if not hosts:
-                why = cluster.out or "none of its machines has processors to give"
-                nodes[each] = _by_relay(settings, "--because", why)
-            for host in hosts:
-                nodes[host_name(each, host)] = _by_relay(at_most(settings, host), str(cluster.folder / SOCKET), host.id)
-        yield replace(wiring, config=wiring.config.model_copy(update={"nodes": nodes}))
-
-
-def _by_relay(settings: NodeSettings, *arguments: str) -> NodeSettings:
-    command = shlex.join([sys.executable, "-I", "-S", str(RELAY), *arguments])
-    return settings.model_copy(update={"command": command, "ray": None, "slots": None})
-
-
-@asynccontextmanager
-async def connect_through(cluster: RayCluster, host: Host, opening: Open, terms: bytes) -> AsyncIterator[Connection]:
-    """A connection to the node on a machine. Raises what `Connect` says."""
-    async with cluster.reach(host) as link:
-        yield await greet(link, opening, terms, within_s=GREET_S)
+            raise LinkLostError(await explained(link, str(error))) from error

@@ -1,7 +1,7 @@
 """`fleet nodes`: the machines beside this one, as they answer now; and what a person asks of one."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from fleet.core.facts.facts import NodeAddRequested, NodeDrained, NodeUndrained
 from fleet.core.policy.requests import Request
 from fleet.errors import FleetError, UsageError
 from fleet.features.nodes.care import clean_node, look_at, look_at_nodes, node_finding, probe_finding
-from fleet.features.nodes.manager_side import transport_environment, with_machines
+from fleet.features.nodes.kinds import Machine, kind_of, machines_now
 from fleet.features.nodes.node_process import greet, run_node
 from fleet.features.nodes.node_views import CleanedNodeView, GreetingView, NodeView
 from fleet.features.nodes.settings import NodeSettings
@@ -90,11 +90,7 @@ def nodes(
 
 
 def _list(wiring: Wiring, name: str | None, named: str | None, repo: Path, *, as_json: bool) -> None:
-    views = (
-        common.run_async(partial(look_at_nodes, wiring))
-        if name is None
-        else [_on_machine(wiring, name, partial(look_at, name=name))]
-    )
+    views = common.run_async(partial(look_at_nodes, wiring)) if name is None else [_on_machine(wiring, name, look_at)]
     in_run = _nodes_of_run(named, repo)
     views = [replace(view, in_run=in_run.get(view.name)) for view in views]
     if as_json:
@@ -156,21 +152,22 @@ def _nodes_of_run(named: str | None, repo: Path) -> Mapping[str, NodeStatus]:
     return {} if state.ended else just_after(state).node_statuses
 
 
-def _on_machine(wiring: Wiring, name: str, do: Callable[[Wiring], Awaitable[Done]]) -> Done:
+def _on_machine(wiring: Wiring, name: str, do: Callable[[Machine], Awaitable[Done]]) -> Done:
     """Do something with a node, which may be a machine of a cluster."""
 
     async def on_machine() -> Done:
-        async with with_machines(wiring, transport_environment(wiring), name) as machines:
-            _require_known(machines, name)
-            return await do(machines)
+        async with machines_now(wiring, name) as machines:
+            if name not in machines:
+                raise _unknown(name, machines)
+            return await do(machines[name])
 
     return common.run_async(on_machine)
 
 
 def _check(wiring: Wiring, name: str, *, as_json: bool) -> None:
-    async def check(machines: Wiring) -> list[Finding]:
-        greeted = await node_finding(machines, name)
-        return [greeted, await probe_finding(machines, name)] if greeted.ok else [greeted]
+    async def check(machine: Machine) -> list[Finding]:
+        greeted = await node_finding(machine)
+        return [greeted, await probe_finding(wiring, machine)] if greeted.ok else [greeted]
 
     findings = _on_machine(wiring, name, check)
     if as_json:
@@ -181,7 +178,7 @@ def _check(wiring: Wiring, name: str, *, as_json: bool) -> None:
 
 
 def _clean(wiring: Wiring, name: str, *, as_json: bool) -> None:
-    cleaned = _on_machine(wiring, name, partial(clean_node, name=name))
+    cleaned = _on_machine(wiring, name, clean_node)
     view = CleanedNodeView(name, cleaned.bytes, cleaned.in_use)
     stays = f"; {counted(view.in_use, 'cache')} in use stayed" if view.in_use else ""
     common.show_view(
@@ -206,16 +203,18 @@ def _ask(
 
 
 def _require_known(wiring: Wiring, name: str) -> None:
-    clusters = [cluster for cluster, settings in wiring.config.named(NodeSettings).items() if settings.ray is not None]
-    if name not in wiring.config.named(NodeSettings) and not any(
-        name.startswith(f"{cluster}-") for cluster in clusters
-    ):
-        known = ", ".join(sorted(wiring.config.named(NodeSettings))) or "none"
-        near = did_you_mean(name, wiring.config.named(NodeSettings)) or f"; there are {known}"
-        raise UsageError(
-            f"the configuration has no node {name!r}{near}",
-            hint=f'add a table [nodes.{name}] with command = "ssh {name} fleet node --stdio" to your configuration',
-        )
+    tables = wiring.config.named(NodeSettings)
+    clusters = [cluster for cluster, settings in tables.items() if kind_of(settings).is_cluster]
+    if name not in tables and not any(name.startswith(f"{cluster}-") for cluster in clusters):
+        raise _unknown(name, tables)
+
+
+def _unknown(name: str, known: Collection[str]) -> UsageError:
+    near = did_you_mean(name, known) or f"; there are {', '.join(sorted(known)) or 'none'}"
+    return UsageError(
+        f"the configuration has no node {name!r}{near}",
+        hint=f'add a table [nodes.{name}] with command = "ssh {name} fleet node --stdio" to your configuration',
+    )
 
 
 # ---- node ------------------------------------------------------------------------------------------------------------

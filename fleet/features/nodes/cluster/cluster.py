@@ -3,10 +3,12 @@
 Nothing here imports Ray. The program is started again when it ends, as it does when the cluster is lost.
 """
 
+import math
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from socket import AF_UNIX, socket
@@ -18,6 +20,7 @@ from anyio import (
     EndOfStream,
     Event,
     IncompleteRead,
+    create_memory_object_stream,
     create_task_group,
     move_on_after,
     sleep,
@@ -25,10 +28,9 @@ from anyio import (
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from fleet.features.nodes.cluster.news import LONGEST_LINE, SOCKET, Failed, Host, Hosts, Said, load_news
+from fleet.features.nodes.kinds import NOT_JOINED, Machine, News, Table, at_most
 from fleet.features.nodes.transport import LAST_WORDS_S, FdStream, Link, LinkLostError, open_command
 
-RELAY = Path(__file__).with_name("ray_relay.py")
-NOT_JOINED = "not joined yet"
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0  # between starts of the program
 LONGEST_SAID = 300
 
@@ -50,9 +52,30 @@ def connected_socket(path: Path) -> Iterator[FdStream]:
         yield FdStream(own.fileno(), own.fileno())
 
 
+@asynccontextmanager
+async def ray_machines(table: Table) -> AsyncIterator[AsyncIterator[News]]:
+    """The machines of a Ray cluster, each under a name of its own, as they join it."""
+    settings, own = table.settings, table.folder / table.name
+    command = table.command
+    own.mkdir(mode=0o700)
+    send, receive = create_memory_object_stream[News](math.inf)
+    cluster = RayCluster(table.name, settings.ray or "auto", settings.slots or 0, command, own, table.env)
+
+    def machine(host: Host) -> Machine:
+        name = f"{table.name}-{host.id[:8]}"
+        return Machine(name, at_most(settings, host.processors), partial(cluster.reach, host), part_of=table.name)
+
+    cluster.found = lambda hosts: send.send_nowait(tuple(map(machine, hosts)))
+    cluster.lost = send.send_nowait
+    async with create_task_group() as tasks, send, receive:
+        tasks.start_soon(cluster.run)
+        yield receive
+        tasks.cancel_scope.cancel()
+
+
 @dataclass(slots=True)
 class RayCluster:
-    """The machines of a cluster. `found` is called once for each, also for those that join later."""
+    """The machines of a cluster. `found` is called with those that were not known before, also if there are none."""
 
     name: str
     address: str
@@ -63,7 +86,7 @@ class RayCluster:
     folder: Path
     """For its socket; nobody else can open it."""
     env: Mapping[str, str]
-    found: Callable[[Host], None] = lambda _: None
+    found: Callable[[Sequence[Host]], None] = lambda _: None
     lost: Callable[[str], None] = lambda _: None
     """Called with the reason when the cluster can't be used."""
     out: str = NOT_JOINED
@@ -74,7 +97,6 @@ class RayCluster:
     """The last words about each machine. Untrusted."""
     _heard: Event = field(default_factory=Event)
     """Set, and replaced, with any last words."""
-    _tried: Event = field(default_factory=Event)
 
     async def run(self) -> None:
         """Keep the program running until this is cancelled."""
@@ -88,13 +110,8 @@ class RayCluster:
             if failure != self.out:
                 self.out = failure
                 self.lost(failure)
-            self._tried.set()
             wait = FIRST_WAIT_S if joined else min(2 * wait, LONGEST_WAIT_S)
             await sleep(wait)
-
-    async def wait_tried(self) -> None:
-        """Return once the cluster was joined, or could not be."""
-        await self._tried.wait()
 
     @asynccontextmanager
     async def reach(self, host: Host) -> AsyncIterator[Link]:
@@ -150,8 +167,6 @@ class RayCluster:
             self._said[news.host] = "".join(char for char in line if char.isprintable())[:LONGEST_SAID]
         else:
             self.out, self.present = "", frozenset(host.id for host in news.hosts)
-            for host in news.hosts:
-                if host.id not in self._known:
-                    self._known.add(host.id)
-                    self.found(host)
-            self._tried.set()
+            new = [host for host in news.hosts if host.id not in self._known]
+            self._known |= self.present
+            self.found(new)

@@ -22,7 +22,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.facts.facts import CheckRun, Failure, Report
 from fleet.features.nodes.call_desk import Line
-from fleet.features.nodes.cluster.cluster import RELAY, connected_socket
+from fleet.features.nodes.cluster.cluster import connected_socket
 from fleet.features.nodes.cluster.news import SOCKET, Host, Hosts, load_news
 from fleet.features.nodes.connection import Connection, greet
 from fleet.features.nodes.host import OrderHost, Records
@@ -38,7 +38,7 @@ from tests.fleet.core.pretend import subtask
 
 SHA = Sha("0123456789abcdef0123456789abcdef01234567")
 MADE = Sha("f" * 40)
-PROGRAM = RELAY
+PROGRAM = Path(__file__).with_name("relay_program.py")
 STANDIN = Path(__file__).parent / "standin"
 LEASE_S = 60.0
 GREETING = Greeting(protocol=3, version="1", host="h", processors=2, memory_bytes=1, time=1.0)

@@ -11,6 +11,7 @@ from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.errors import FleetError
 from fleet.features.nodes.care import clean_node, look_at, look_at_nodes, node_findings, probe_finding
+from fleet.features.nodes.kinds import Machine, Table, machine_of
 from fleet.features.nodes.messages import encode, to_frame
 from fleet.features.nodes.settings import NodeSettings
 from fleet.features.nodes.verbs import node_lines
@@ -21,6 +22,10 @@ from tests.fleet.program import fleet
 def wiring(**commands: str) -> Wiring:
     nodes = {name: NodeSettings(command=command, labels=("gpu",)) for name, command in commands.items()}
     return Wiring(default_config().model_copy(update={"nodes": nodes}), {"PATH": "/usr/bin:/bin"})
+
+
+def machine(given: Wiring, name: str) -> Machine:
+    return machine_of(Table(name, given.config.named(NodeSettings)[name], given.environ, Path("/nonexistent")))
 
 
 @pytest.fixture
@@ -36,14 +41,14 @@ async def test_a_node_is_checked_with_an_order_and_keeps_nothing_of_it(tmp_path:
     [greeted] = [each async for each in node_findings(given)]
     assert (greeted.what, greeted.ok, greeted.fix) == ("node one", True, "")
     assert "processors" in greeted.says
-    found = await probe_finding(given, "one")
+    found = await probe_finding(given, machine(given, "one"))
     assert found.ok, found
     assert "a check ran in a box there" in found.says
     assert list((tmp_path / "state/node/stores").iterdir()) == []
     [view] = await look_at_nodes(given)
     assert (view.ok, view.problem, view.repositories, view.labels) == (True, "", 0, ("gpu",))
     assert view.round_trip_s is not None
-    assert (await clean_node(given, "one")).in_use == 0
+    assert (await clean_node(machine(given, "one"))).in_use == 0
 
 
 @pytest.mark.parametrize(
@@ -55,15 +60,16 @@ async def test_a_node_is_checked_with_an_order_and_keeps_nothing_of_it(tmp_path:
     ],
 )
 async def test_a_node_that_does_not_answer_is_listed_with_the_reason(command: str, why: str) -> None:
-    view = await look_at(wiring(gone=command), "gone")
+    view = await look_at(machine(wiring(gone=command), "gone"))
     assert not view.ok
     assert why in view.problem
     assert "nodes.gone" in view.fix
-    [greeted] = [each async for each in node_findings(wiring(gone=command))]
-    for finding in (greeted, await probe_finding(wiring(gone=command), "gone")):
+    given = wiring(gone=command)
+    [greeted] = [each async for each in node_findings(given)]
+    for finding in (greeted, await probe_finding(given, machine(given, "gone"))):
         assert (finding.ok, why in finding.says, "nodes.gone" in finding.fix) == (False, True, finding is greeted)
     with pytest.raises(FleetError, match="node gone"):
-        await clean_node(wiring(gone=command), "gone")
+        await clean_node(machine(given, "gone"))
     lines = node_lines([view])
     assert lines[1].split()[:2] == ["gone", "FAIL"]
     assert "nodes.gone" in lines[3]
@@ -82,7 +88,7 @@ async def test_a_node_of_another_version_or_with_a_problem_is_shown_with_it_and_
     greeting = GREETING.model_copy(update=changed)
     (tmp_path / "greeting").write_bytes(encode(to_frame(greeting)))
     given = wiring(old=f"cat {tmp_path}/greeting")
-    view = await look_at(given, "old")
+    view = await look_at(machine(given, "old"))
     assert (view.ok, view.version, view.workers, view.repositories) == (False, greeting.version, 2, None)
     [finding] = [each async for each in node_findings(given)]
     assert (finding.ok, why in finding.says, fix in finding.fix, fix in view.fix) == (False, True, True, True)

@@ -9,8 +9,9 @@ import pytest
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.features.nodes.care import look_at_nodes, node_findings
-from fleet.features.nodes.manager_side import transport_environment, with_machines
+from fleet.features.nodes.kinds import KINDS, kind_of, machines_now, transport_environment
 from fleet.features.nodes.settings import NodeSettings
+from fleet.features.nodes.transport import LinkLostError
 from tests.fleet.features.nodes.conftest import STANDIN
 
 ID = "abcdef01" + 48 * "0"
@@ -44,8 +45,11 @@ async def test_a_cluster_that_can_not_be_joined_is_named_with_the_reason(wiring:
 
 
 async def test_a_name_that_is_no_machine_of_a_cluster_starts_nothing(wiring: Wiring, tmp_path: Path) -> None:
-    async with with_machines(wiring, transport_environment(wiring), "builder") as machines:
-        assert machines.config.named(NodeSettings) == wiring.config.named(NodeSettings)
+    async with machines_now(wiring, "builder") as machines:
+        assert list(machines) == ["cluster"]
+        with pytest.raises(LinkLostError, match="name one of its machines"):
+            async with machines["cluster"].reach():
+                pass
     assert not (tmp_path / "asked").exists()
 
 
@@ -54,3 +58,9 @@ def test_a_transport_gets_no_key_and_no_setting_of_ours() -> None:
     given = {"HOME": "/h", "SSH_AUTH_SOCK": "/s", "GATEWAY": "1", models.api_key_env: "2", "FLEET_RUN_WORKERS": "3"}
     wiring = Wiring(default_config().model_copy(update={"models": models}), given)
     assert transport_environment(wiring) == {"HOME": "/h", "SSH_AUTH_SOCK": "/s"}
+
+
+def test_every_kind_is_known_by_a_key_of_its_table_and_a_cluster_may_have_a_command_too() -> None:
+    assert set(KINDS) <= set(NodeSettings.model_fields)
+    assert kind_of(NodeSettings(command="ssh builder fleet node --stdio")) is KINDS["command"]
+    assert kind_of(NodeSettings(ray="auto", command="fleet node --stdio")) is KINDS["ray"]

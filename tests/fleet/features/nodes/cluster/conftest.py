@@ -50,7 +50,7 @@ def make(script: Script) -> Callable[..., RayCluster]:
         env["RAY_STANDIN"] = str(script.folder)
         env["RAY_AUTH_TOKEN"] = "the cluster's secret"
         return RayCluster(
-            "cluster", address, slots, command, folder, env, found=script.found.append, lost=script.lost.append
+            "cluster", address, slots, command, folder, env, found=script.found.extend, lost=script.lost.append
         )
 
     return made

@@ -10,6 +10,7 @@ from anyio import create_task_group, fail_after
 from fleet.features.nodes.cluster.cluster import RayCluster
 from fleet.features.nodes.cluster.news import Host
 from fleet.features.nodes.connection import read_greeting
+from fleet.features.nodes.kinds import NOT_JOINED
 from fleet.features.nodes.transport import LinkLostError
 from tests.fleet.fakes import wait_until
 from tests.fleet.features.nodes.cluster.conftest import ONE, TWO, Script
@@ -24,7 +25,7 @@ async def joined(cluster: RayCluster) -> AsyncIterator[None]:
     with fail_after(60):
         async with create_task_group() as tasks:
             tasks.start_soon(cluster.run)
-            await cluster.wait_tried()
+            await wait_until(lambda: cluster.out != NOT_JOINED)
             yield
             tasks.cancel_scope.cancel()
 
