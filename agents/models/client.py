@@ -113,29 +113,32 @@ class Client:
 
     # ---- batches
 
-    async def send_batch(self, requests: Mapping[str, Request]) -> Mapping[str, Any] | CallFault:
-        """Send requests, by their ids, that may wait."""
+    async def send_batch(self, requests: Mapping[str, Request]) -> str | CallFault:
+        """Send requests that may wait, by their ids, each of which no other request has: the batch's name."""
         if any(self.lacks(request.model, "batches") for request in requests.values()):
             return CallFault("other", "the service takes no batches (models.without)", status=404)
         sent = [{"custom_id": id_, "params": parameters_of(each, self._alone(each))} for id_, each in requests.items()]
-        return await self._about_batches("POST", "", {"requests": sent})
+        told = await self._about_batches("POST", "", {"requests": sent})
+        return told if isinstance(told, CallFault) else str(told.get("id", ""))
 
     def _alone(self, request: Request) -> frozenset[Capability]:
         """What a request does without that no other one follows: its prompt is written to no cache."""
         alone: frozenset[Capability] = frozenset({"cache", "diagnostics"})
         return self.lacking(request.model) | alone
 
-    async def batch(self, batch: str) -> Mapping[str, Any] | CallFault:
+    async def batch(self, batch: str) -> "BatchStatus | CallFault":
         """How far the service has come with a batch."""
-        return await self._about_batches("GET", f"/{quote(batch, safe='')}")
+        found = await self._about_batches("GET", f"/{quote(batch, safe='')}")
+        return found if isinstance(found, CallFault) else _status(found)
 
-    async def latest_batches(self) -> list[Mapping[str, Any]] | CallFault:
-        """The latest hundred batches, the latest first."""
+    async def batches_since(self, since: float) -> "list[BatchStatus] | CallFault":
+        """Those of the latest hundred batches that were sent at this time or later."""
         listed = await self._about_batches("GET", "?limit=100")
         if isinstance(listed, CallFault):
             return listed
         data = listed.get("data")
-        return [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
+        found = [_status(each) for each in data if isinstance(each, dict)] if isinstance(data, list) else []
+        return [batch for batch in found if batch.sent_at >= since - SKEW_S]
 
     async def batch_results(self, batch: str) -> dict[str, Answer | CallFault] | CallFault:
         """The answers of a batch that has ended, by the ids of their requests."""
@@ -265,33 +268,6 @@ class BatchStatus:
     requests: int
     sent_at: float
     has_ended: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Batches:
-    """The batches of a service."""
-
-    client: Client
-
-    async def send(self, requests: Mapping[str, Request]) -> str | CallFault:
-        """Send requests by their ids, each of which no other request has: the batch's name."""
-        sent = await self.client.send_batch(requests)
-        return sent if isinstance(sent, CallFault) else str(sent.get("id", ""))
-
-    async def status(self, batch: str) -> BatchStatus | CallFault:
-        found = await self.client.batch(batch)
-        return found if isinstance(found, CallFault) else _status(found)
-
-    async def sent_since(self, since: float) -> list[BatchStatus] | CallFault:
-        """The latest batches that were sent at this time or later."""
-        listed = await self.client.latest_batches()
-        if isinstance(listed, CallFault):
-            return listed
-        return [status for each in listed if (status := _status(each)).sent_at >= since - SKEW_S]
-
-    async def results(self, batch: str) -> Mapping[str, Answer | CallFault] | CallFault:
-        """The answers of a batch that has ended, by the ids of their requests."""
-        return await self.client.batch_results(batch)
 
 
 def _status(document: Mapping[str, object]) -> BatchStatus:

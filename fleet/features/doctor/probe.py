@@ -368,7 +368,7 @@ class Probes:
         if "batches" in self.missing.of(model):
             return LEFT_OUT
         self._asking.require_time()
-        listed = await self.client.latest_batches()
+        listed = await self.client.batches_since(0.0)
         if isinstance(listed, CallFault):
             for each in self._answered:
                 self.missing.lacks(each, "batches")

@@ -13,7 +13,7 @@ from agents.conversation.loop import Conversation, ConversationSpec
 from agents.factory import OpenModels
 from agents.models.answer import Answer, Block, CallFault, Message, Request, ToolCall, estimated_tokens
 from agents.models.calls import as_failure, describe_calls
-from agents.models.client import Batches, BatchStatus
+from agents.models.client import BatchStatus
 from agents.models.prices import dollars
 from agents.models.text import fenced, render
 from agents.tools.tool import Tool, ToolInputError
@@ -68,10 +68,6 @@ class ClaudeReviewer:
 
     section: Reviewer
     models: OpenModels
-
-    @property
-    def batches(self) -> Batches:
-        return Batches(self.models.client)
 
     def model(self, named: str | None, worker: str | None) -> str:
         """The model that reviews what a worker's model did: another one, if there is any."""
@@ -139,7 +135,7 @@ class ClaudeReviewer:
 
     async def send(self, briefs: Sequence[ReviewBrief]) -> str | Failure:
         """Ask for reviews as a batch: its name. A failure without a status may have arrived nevertheless."""
-        result = await self.batches.send({brief.asked.id: self._request(brief) for brief in briefs})
+        result = await self.models.client.send_batch({brief.asked.id: self._request(brief) for brief in briefs})
         return as_failure(result, briefs[0].asked.model) if isinstance(result, CallFault) else result
 
     async def find(self, asked: Sequence[AskedVote], since: float) -> BatchFound | Failure:
@@ -147,7 +143,8 @@ class ClaudeReviewer:
 
         A batch names its requests only with its results. So one that is as large and as old may be it until then.
         """
-        listed, ids, is_open = await self.batches.sent_since(since), {vote.id for vote in asked}, False
+        ids, is_open = {vote.id for vote in asked}, False
+        listed = await self.models.client.batches_since(since)
         if isinstance(listed, CallFault):
             return as_failure(listed, asked[0].model)
         for batch in listed:
@@ -156,17 +153,17 @@ class ClaudeReviewer:
             if not batch.has_ended:
                 is_open = True
                 continue
-            results = await self.batches.results(batch.id)
+            results = await self.models.client.batch_results(batch.id)
             if not isinstance(results, CallFault) and ids <= results.keys():
                 return BatchFound(batch.id)
         return BatchFound(None, is_open=is_open)
 
     async def collect(self, batch: str, briefs: Mapping[str, ReviewBrief]) -> BatchResults | Failure | None:
         """What a batch brought; None while the service still works on it. `briefs` by their ids."""
-        status = await self.batches.status(batch)
+        status = await self.models.client.batch(batch)
         if isinstance(status, BatchStatus) and not status.has_ended:
             return None
-        results = await self.batches.results(batch) if isinstance(status, BatchStatus) else status
+        results = await self.models.client.batch_results(batch) if isinstance(status, BatchStatus) else status
         if isinstance(results, CallFault):
             return as_failure(results, "")
         votes, uses = list[Vote](), list[ModelUse]()
