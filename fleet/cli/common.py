@@ -148,6 +148,12 @@ Metrics = Annotated[
 Otlp = Annotated[
     str | None, typer.Option("--otlp", metavar="URL", help="Send traces to this collector of OpenTelemetry, over HTTP.")
 ]
+Workers = Annotated[int | None, typer.Option("--workers", metavar="N", help="Maximum number of agents at once.")]
+Budget = Annotated[
+    float | None, typer.Option("--budget", metavar="USD", help="Maximum cost in USD; no call is made that exceeds it.")
+]
+REVIEWERS = "human (default on a terminal), auto (the [review] rules; default elsewhere), none"
+Review = Annotated[str | None, typer.Option(metavar="human|auto|none", help=f"Who approves the plan: {REVIEWERS}.")]
 HERE = Path()
 Pause = Callable[[float], Awaitable[None]]
 """Waits for so many seconds."""
@@ -577,6 +583,22 @@ def _value(option: str, value: str | bool | float | None) -> str | bool | float 
     return WITH_NETWORK if option == "setup_network" and value else value
 
 
+EXIT = {"landed": 0, "partial": 1, "cancelled": 1, "aborted": 1, "failed": 3, "budget": 4, None: 130}
+
+
+def reviewing_of(review: str | None, *, yes: bool, by_human: bool) -> Reviewing:
+    """Who approves the plan. In a script no person can be asked, so the rules decide there."""
+    if review is not None and yes:
+        raise UsageError("--yes means --review none", hint="use one of them")
+    match review:
+        case "human" | "auto" | "none":
+            return review
+        case None:
+            return "none" if yes else "human" if by_human else "auto"
+        case _:
+            raise UsageError(f"--review {review}: use human, auto or none")
+
+
 # ---- hard stop -------------------------------------------------------------------------------------------------------
 # The second Ctrl-C: it ends this process within a second, whatever it waits for.
 #
@@ -631,25 +653,3 @@ def end_now(hint: str) -> None:
         message = f"\x1b[?25h{message}"  # the cursor, which live lines hide
     os.write(2, message.encode())
     os._exit(EXIT_CODE)
-
-
-Workers = Annotated[int | None, typer.Option("--workers", metavar="N", help="Maximum number of agents at once.")]
-Budget = Annotated[
-    float | None, typer.Option("--budget", metavar="USD", help="Maximum cost in USD; no call is made that exceeds it.")
-]
-REVIEWERS = "human (default on a terminal), auto (the [review] rules; default elsewhere), none"
-Review = Annotated[str | None, typer.Option(metavar="human|auto|none", help=f"Who approves the plan: {REVIEWERS}.")]
-EXIT = {"landed": 0, "partial": 1, "cancelled": 1, "aborted": 1, "failed": 3, "budget": 4, None: 130}
-
-
-def reviewing_of(review: str | None, *, yes: bool, by_human: bool) -> Reviewing:
-    """Who approves the plan. In a script no person can be asked, so the rules decide there."""
-    if review is not None and yes:
-        raise UsageError("--yes means --review none", hint="use one of them")
-    match review:
-        case "human" | "auto" | "none":
-            return review
-        case None:
-            return "none" if yes else "human" if by_human else "auto"
-        case _:
-            raise UsageError(f"--review {review}: use human, auto or none")
