@@ -7,7 +7,6 @@ READS_STATE = {
     # passes it on
     "fleet/ports/journal.py": "the port through which the engine gets it",
     "fleet/runs/run_folder.py": "folds the facts of a journal into it",
-    "fleet/runs/counted.py": "folds the facts of many journals, and counts the runs that ended",
     "fleet/cli/common.py": "loads it for verbs, with the configuration that the run began with",
     # creates, resumes or lands runs, as a part of the engine
     "fleet/app/fleet.py": "creates and resumes runs",
