@@ -66,9 +66,9 @@ class _Document(BaseModel):
 
 
 class RequestHead(_Document):
-    method: Annotated[str, Field(max_length=20)]
-    target: Annotated[str, Field(max_length=2_000)]
-    headers: Annotated[dict[str, str], Field(max_length=16)]
+    method: Annotated[str, Field(max_length=20, pattern=r"^[A-Z]+$")]
+    target: Annotated[str, Field(max_length=2_000, pattern=r"^/[!-~]*$")]
+    headers: Annotated[dict[str, Annotated[str, Field(pattern=r"^[ -~]*$")]], Field(max_length=16)]
 
 
 class ReplyHead(_Document):
@@ -118,7 +118,7 @@ def _honest(kind: type[Parsed], data: bytes) -> Parsed:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "request"
-        raise CallRefusedError(f"its request has another shape: {where}: {first['msg']}"[:300]) from None
+        raise CallRefusedError(f"its request has another shape: {where!r}: {first['msg']}"[:300]) from None
     except ValueError:
         raise CallRefusedError("its request is not JSON") from None
 
@@ -201,7 +201,10 @@ class ConversationRules:
             raise CallRefusedError(f"it asks for the effort {effort!r}; its order has {self.effort!r}")
         if body.max_tokens > self.max_tokens:
             raise CallRefusedError(f"it asks for an answer of {body.max_tokens} tokens")
-        if any(tool.get("type", "") not in _TOOL_TYPES for tool in body.tools) or body.thinking not in (None, ADAPTIVE):
+        if any(str(tool.get("type", "")) not in _TOOL_TYPES for tool in body.tools) or body.thinking not in (
+            None,
+            ADAPTIVE,
+        ):
             raise CallRefusedError("it asks for a tool that the service runs, or for another kind of thinking")
         turns = int(body.max_tokens > 0)
         self._asked, self._warmed = self._asked + turns, self._warmed + 1 - turns

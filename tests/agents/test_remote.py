@@ -137,6 +137,22 @@ def test_what_is_no_request_is_refused(data: bytes) -> None:
         load_request(data)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "POST /x"},
+        {"target": "v1"},
+        {"target": "/v1/messages?\x00"},
+        {"headers": {"user-agent": "a\r\nb: c"}},
+    ],
+)
+def test_a_head_that_no_client_would_send_is_refused(changes: dict[str, Any]) -> None:
+    request = sent(**changes)
+    head = {"method": request.method, "target": request.target, "headers": dict(request.headers)}
+    with pytest.raises(CallRefusedError, match="another shape"):
+        load_request(json.dumps(head).encode() + b"\n")
+
+
 def test_what_a_conversation_of_ours_asks_is_allowed(rules: ConversationRules) -> None:
     assert rules.check(sent()) == 1
     assert rules.check(sent(BODY | {"max_tokens": 0})) == 0
@@ -171,6 +187,8 @@ def test_a_conversation_has_one_way_to_ask(rules: ConversationRules, changes: di
         ({"thinking": {"type": "enabled"}}, "another kind of thinking"),
         ({"output_config": None}, "asks for the effort None"),
         ({"model": "x" * 201}, "model"),
+        ({"tools": [{"type": ["web_search"]}]}, "a tool that the service runs"),
+        ({"\ud800\x1b": 1}, "another shape: '"),
     ],
 )
 def test_a_body_of_another_shape_is_refused(rules: ConversationRules, changed: dict[str, Any], why: str) -> None:
