@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from fleet.core.base.ids import QuestionId, RunId, SubtaskId
+from fleet.core.base.ids import QuestionId, RunId, Sha, SubtaskId
 from fleet.core.base.usage import Cost, Spend
-from fleet.core.facts.fact_parts import SubtaskEstimate
+from fleet.core.facts.fact_parts import IssueSource, SubtaskEstimate
 from fleet.core.facts.facts import Failure, FailureKind, Relanding, Role
 from fleet.core.plans.parameters import is_flat
 from fleet.core.plans.plan import PLANNER, Plan, Subtask, waves
@@ -205,6 +205,20 @@ class RunSnapshot:
         """The commands of the gate, now and on the base."""
         on_base = (check.command for check in self.state.base_checks)
         return frozenset((self.state.gate_command or "", *on_base, *self.state.gate)) - {""}
+
+    @property
+    def base(self) -> Sha:
+        """The commit that it began with."""
+        return self.state.base
+
+    @property
+    def base_name(self) -> str:
+        return self.state.base_name
+
+    @property
+    def issue(self) -> IssueSource | None:
+        """The issue that it is about."""
+        return self.state.issue
 
     @property
     def relanding(self) -> Relanding | None:
@@ -483,6 +497,10 @@ class RunSnapshot:
 
     def spec(self, id_: SubtaskId) -> Subtask:
         return self.state.spec(id_)
+
+    def area_of(self, id_: SubtaskId) -> SubtaskId | None:
+        """The area whose planner made a subtask; None if the run's planner did."""
+        return self.state.subtasks[id_].area
 
     def spend_of(self, id_: SubtaskId) -> Spend:
         """What a subtask has cost."""

@@ -15,7 +15,6 @@ READS_STATE = {
     "fleet/features/reviews/verdict.py": "judges a change by its reviews",
     "fleet/features/merge/relanding.py": "makes the plan of a run that lands a result again",
     "fleet/features/merge/taking.py": "creates and resumes such runs",
-    "fleet/features/forge/pull_requests.py": "cuts a result into commits of their own, each with its pin",
     "fleet/features/nodes/manager_side.py": "opens the nodes of a run for its engine",
     "fleet/features/nodes/placement.py": "decides where an attempt works",
     "fleet/features/nodes/remote_node.py": "says why a node takes no attempt",

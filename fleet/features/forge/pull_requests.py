@@ -17,7 +17,6 @@ from dashboards.text.safe import safe
 from fleet.core.base.forges import ForgeKind
 from fleet.core.base.ids import Sha, SubtaskId, run_refs
 from fleet.core.facts.facts import IssueSource
-from fleet.core.state.state import RunState
 from fleet.errors import FleetError, UsageError
 from fleet.features.forge.forge import PREFIXES, Draft, Forge, Place, Pull, issue_reference, place_of_remote
 from fleet.features.forge.program import ForgeError, open_forge, redact
@@ -25,6 +24,7 @@ from fleet.features.forge.pulls_view import Done, PullsView, PullView
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES, Feature
 from fleet.read.report_data import LandedSubtask, ReportData, report_data
+from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
@@ -182,23 +182,23 @@ class Piece:
 class Stacker:
     """The result of a run at `tip`."""
 
-    state: RunState
+    run: RunSnapshot
     store: Store
     tip: Sha
 
     def whole(self) -> Piece:
         """All of it in one."""
-        state = self.state
-        return Piece(state.result_branch, self.tip, state.commits, Layer())
+        run = self.run
+        return Piece(run.result.branch, self.tip, run.result.commits, Layer())
 
     async def pieces(self) -> Sequence[Piece]:
         """One for each area, as far as they come apart."""
-        state = self.state
+        run = self.run
         integrator = StoreIntegrator(self.store, committer_of(*FLEET))
-        commits = await commits_above(integrator, state.base, self.tip)
+        commits = await commits_above(integrator, run.base, self.tip)
         if commits is None:
-            raise UsageError(f"{state.result_branch} has a merge commit", hint="propose it without --stack")
-        members = await landed_since(self.store.git, state.run, old=state.base, tip=self.tip)
+            raise UsageError(f"{run.result.branch} has a merge commit", hint="propose it without --stack")
+        members = await landed_since(self.store.git, run.run, old=run.base, tip=self.tip)
         subtask_of = {member.commit: member.subtask for member in members}
         groups = _groups([(commit, self._area_of(subtask_of.get(commit))) for commit in commits])
         while True:
@@ -211,8 +211,8 @@ class Stacker:
     def _area_of(self, subtask: SubtaskId | None) -> SubtaskId | None:
         """The outermost area that a subtask is in."""
         found = None
-        while subtask is not None and subtask in self.state.subtasks:
-            area = self.state.subtasks[subtask].area
+        while subtask is not None and self.run.has_subtask(subtask):
+            area = self.run.area_of(subtask)
             found = area if area is not None else found
             subtask = area
         return found
@@ -222,9 +222,9 @@ class Stacker:
 
         Copies are pinned, so that the same result always gives the same commits.
         """
-        tip, tips = self.state.base, list[Sha]()
+        tip, tips = self.run.base, list[Sha]()
         for number, group in enumerate(groups, start=1):
-            pin = f"{run_refs(self.state.run)}/stack/{self.tip}/{len(groups)}.{number}"
+            pin = f"{run_refs(self.run.run)}/stack/{self.tip}/{len(groups)}.{number}"
             pinned = await self.store.git.sha(pin)
             if pinned is None:
                 replayed = await Replay(integrator).onto(tip, group.commits)
@@ -238,7 +238,7 @@ class Stacker:
             return None if len(groups) > 1 else [self.tip]
         for number, pinned in enumerate(tips, start=1):
             await self.store.git(
-                "update-ref", f"{run_refs(self.state.run)}/stack/{self.tip}/{len(tips)}.{number}", pinned
+                "update-ref", f"{run_refs(self.run.run)}/stack/{self.tip}/{len(tips)}.{number}", pinned
             )
         return tips
 
@@ -249,12 +249,12 @@ class Stacker:
         commits: Sequence[Sha],
         subtask_of: dict[Sha, SubtaskId],
     ) -> list[Piece]:
-        state, last = self.state, len(groups)
+        run, last = self.run, len(groups)
         if last == 1:
-            return [Piece(state.result_branch, self.tip, len(commits), Layer())]
+            return [Piece(run.result.branch, self.tip, len(commits), Layer())]
         pieces = []
         for number, (group, tip) in enumerate(zip(groups, tips, strict=True), start=1):
-            spec = state.plan.subtask(group.area) if group.area is not None else None
+            spec = run.plan.subtask(group.area) if group.area is not None else None
             layer = Layer(
                 area=group.area,
                 title=spec.title if spec is not None else "What no area did",
@@ -263,7 +263,7 @@ class Stacker:
                 of=last,
                 tested=tip in commits or number == last,
             )
-            branch = f"{state.result_branch}.{number}-{_word(group.area or 'rest')}"
+            branch = f"{run.result.branch}.{number}-{_word(group.area or 'rest')}"
             pieces.append(Piece(branch, tip, len(group.commits), layer))
         return pieces
 
@@ -322,7 +322,7 @@ class Wanted:
 class Way:
     """From a run to its forge."""
 
-    state: RunState
+    run: RunSnapshot
     data: ReportData
     remote: Remote
     forge: Forge
@@ -345,26 +345,26 @@ class PullRequests:
 
     async def propose(self) -> PullsView:
         """Push, and open or update. Raises `FleetError`; what was done until then is found again by the next call."""
-        state, data = self._read()
-        target = await inspect(Path(state.repository))
-        tip = await commit_of(target, state.result_branch)
-        store = await open_store(self.state_dir, target, tip, state.base)
+        run, data = self._read()
+        target = await inspect(Path(run.figures.repository))
+        tip = await commit_of(target, run.result.branch)
+        store = await open_store(self.state_dir, target, tip, run.base)
         try:
-            name, place = await self._place(state, target)
+            name, place = await self._place(run, target)
             remote = await remote_of(target, store.git, name, self.environ)
-            return await self._propose(Way(state, data, remote, open_forge(place, self.environ)), store, tip)
+            return await self._propose(Way(run, data, remote, open_forge(place, self.environ)), store, tip)
         finally:
             await store.close()
 
     async def _propose(self, way: Way, store: Store, tip: Sha) -> PullsView:
         into = await self._into(way)
-        pieces = await self._pieces(way.state, store, tip)
+        pieces = await self._pieces(way.run, store, tip)
         made, commands, dry = list[PullView](), list[str](), self.wanted.dry_run
         for piece in pieces:
             base = made[-1].branch if made else into
             draft = Draft(
-                title=pull_title(way.data, way.state.issue, piece.layer),
-                body=pull_body(way.data, way.state.issue, way.place, piece.layer),
+                title=pull_title(way.data, way.run.issue, piece.layer),
+                body=pull_body(way.data, way.run.issue, way.place, piece.layer),
                 head_branch=piece.branch,
                 base_branch=base,
             )
@@ -375,40 +375,40 @@ class PullRequests:
             if view.done != "unchanged":
                 commands.append(shlex.join((way.place.kind.program, *way.forge.opening(draft))))
         shown = tuple(commands) if dry else ()
-        return PullsView(way.state.run, str(way.place), way.remote.name, dry, tuple(made), shown)
+        return PullsView(way.run.run, str(way.place), way.remote.name, dry, tuple(made), shown)
 
-    def _read(self) -> tuple[RunState, ReportData]:
+    def _read(self) -> tuple[RunSnapshot, ReportData]:
         """The run, if it has something to propose."""
-        state = self.folder.state()
-        if state.relanding is not None:
-            raise UsageError(f"{state.run} lands a result again", hint=f"fleet pr {state.relanding.run}")
-        if state.rehearsal is not None:
-            raise UsageError(f"{state.run} is a rehearsal, which has nothing to propose")
-        if state.published is None:
+        run = just_after(self.folder.state())
+        if run.relanding is not None:
+            raise UsageError(f"{run.run} lands a result again", hint=f"fleet pr {run.relanding.run}")
+        if run.figures.rehearsal:
+            raise UsageError(f"{run.run} is a rehearsal, which has nothing to propose")
+        if not run.figures.is_published:
             raise UsageError(f"nothing of {self.folder.run} has landed", hint="there is nothing to propose")
         with Journal(self.folder.journal) as journal:
             data = report_data((fact for _, fact in journal.each()), time.time(), alive=self.folder.alive)
         if data is None:
             raise FleetError(f"{self.folder.run} can't be read")
-        return state, data
+        return run, data
 
-    async def _pieces(self, state: RunState, store: Store, tip: Sha) -> Sequence[Piece]:
-        stacker = Stacker(state, store, tip)
+    async def _pieces(self, run: RunSnapshot, store: Store, tip: Sha) -> Sequence[Piece]:
+        stacker = Stacker(run, store, tip)
         pieces = await stacker.pieces() if self.wanted.stack else [stacker.whole()]
         if self.wanted.stack and len(pieces) == 1:
-            self.say(f"{state.run} has no areas that can be told apart: one pull request for all of it")
+            self.say(f"{run.run} has no areas that can be told apart: one pull request for all of it")
         return pieces
 
     # ---- where
 
-    async def _place(self, state: RunState, target: Target) -> tuple[str, Place]:
+    async def _place(self, run: RunSnapshot, target: Target) -> tuple[str, Place]:
         """The remote and what it is on the forge: the named one, that of the run's issue, `origin`, or the first."""
         urls, named = await remote_urls(target), self.wanted.remote
         if named is not None and named not in urls:
             raise UsageError(f"the repository has no remote {named!r}", hint=f"it has: {', '.join(urls) or 'none'}")
         places = {name: place_of_remote(url, self.wanted.kind) for name, url in urls.items() if named in {None, name}}
         known = {name: place for name, place in places.items() if place is not None}
-        issue = issue_reference(state.issue.reference) if state.issue is not None else None
+        issue = issue_reference(run.issue.reference) if run.issue is not None else None
         of_issue = [name for name, place in known.items() if issue is not None and place == issue.place]
         candidates = [*of_issue, *([USUAL] if USUAL in known else []), *known]
         if not candidates:
@@ -419,7 +419,7 @@ class PullRequests:
 
     async def _into(self, way: Way) -> str:
         """The branch that it should go into."""
-        wanted, ref = self.wanted.into, f"{run_refs(way.state.run)}/into"
+        wanted, ref = self.wanted.into, f"{run_refs(way.run.run)}/into"
         if wanted is not None:
             if not BRANCH.fullmatch(wanted):
                 raise UsageError(f"{wanted!r} is not the name of a branch")
@@ -427,7 +427,7 @@ class PullRequests:
                 hint = "push it first, or name another with --into"
                 raise UsageError(f"{way.remote.name} has no branch {wanted!r}", hint=hint)
             return wanted
-        begun = way.state.base_name
+        begun = way.run.base_name
         if BRANCH.fullmatch(begun) and await way.remote.fetch(begun, ref) is not None:
             return begun
         default = await way.forge.default_branch()
