@@ -28,7 +28,6 @@ from fleet.features.table import FEATURES
 from fleet.ports.settings import WorkerSection
 from worktrees.base.settings import MIB, BoxLimits, WorktreeSettings
 from worktrees.sandbox.box import has_program
-from worktrees.sandbox.tool_chains import with_tool_chains
 
 NO_KEY = "no-key-is-needed"
 REAL_HOST = "api.anthropic.com"
@@ -239,8 +238,11 @@ class Wiring:
     def worktrees(self) -> WorktreeSettings:
         config, box = self.config, self.config.box
         limits = BoxLimits(memory_bytes=box.memory_mb * MIB, disk_bytes=box.disk_mb * MIB)
-        state_dir, box = Path(config.state.dir), with_tool_chains(box, self.home)
-        return WorktreeSettings(state_dir, box, config.worktrees, config.checks, config.git, limits)
+        if box.tool_chains:
+            from worktrees.sandbox.tool_chains import with_tool_chains  # noqa: PLC0415 - few boxes show any
+
+            box = with_tool_chains(box, self.home)
+        return WorktreeSettings(Path(config.state.dir), box, config.worktrees, config.checks, config.git, limits)
 
     def _worker(self, key: str, worker: WorkerSection) -> WorkerSettings:
         default = default_config().workers["coder"]
