@@ -188,6 +188,34 @@ class Greeted(Happened):
     kind: Literal["greeted"] = "greeted"
     by: str
 '''
+FORGE = """    ForgeKind(
+        name="Hello",
+        prefix="he",
+        host="hello.example",
+        program="he",
+        install="install it from https://hello.example",
+        client="forge.hello:Hello",
+        form="OWNER/REPO",
+        depths=range(2, 3),
+        issue_pages=("/-/hellos/",),
+        pull_pages=("/-/pulls/",),
+        pull_sign="#",
+    ),
+"""
+CLIENT = '''"""The client of a forge that is only named."""
+
+from dataclasses import dataclass
+
+from fleet.features.forge.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A repository there."""
+
+    program: Program
+'''
+BELL = '    "hello": Command,\n'
 ENTRY = '    "hello": Feature(verbs={"Look": {"hello": Verb("hello.verbs:hello", "machine", "Say hello.")}}),\n'
 RECIPES: dict[str, dict[str, dict[str, str]]] = {
     "a feature": {
@@ -198,6 +226,16 @@ RECIPES: dict[str, dict[str, dict[str, str]]] = {
     "a key of the program itself": {
         "fleet/config/schema.py": {"class Landing(Section):\n": "    hello: int\n"},
         "config.toml": {"[landing]\n": "# How often to say hello.\nhello = 3\n"},
+    },
+    "a forge": {
+        "fleet/core/base/forges.py": {"FORGES = (\n": FORGE},
+        "fleet/features/forge/hello.py": {"": CLIENT},
+    },
+    "a notification channel": {
+        "fleet/features/notify/channels.py": {
+            "KINDS: dict[str, type[Channel]] = {\n": BELL,
+            "    kind: Literal[\n": '        "hello",\n',
+        },
     },
     "a tool of the planner": {
         "agents/tools/hello.py": {"": TOOL},
@@ -224,6 +262,14 @@ RECIPES: dict[str, dict[str, dict[str, str]]] = {
     "a figure in the status": {"fleet/read/figures.py": {"FIGURES = (\n": FIGURE}},
 }
 """By recipe of `docs/architecture.md`: for each file, what is added after which line; after nothing: the whole file."""
+OPENED = (
+    "from fleet.features.forge.forge import issue_reference; from fleet.features.forge.program import open_forge; "
+    "place = issue_reference('he:acme/shop#1').place; print(type(open_forge(place, {})).__name__, place)"
+)
+RUNG = (
+    "from fleet.features.notify.channels import KINDS, NotifyChannel; "
+    "keys = NotifyChannel(kind='hello', command='ring it'); print(KINDS[keys.kind].of(keys, {}).words)"
+)
 ASKED = "from agents.tools.registry import PLANNER_TOOLS; print(PLANNER_TOOLS['hello'].description)"
 SHOWN = """
 from dashboards.metrics.gauges import RunsSnapshot, samples
@@ -262,6 +308,8 @@ LADDER = "from fleet.core.policy.remedies import LADDER; print(LADDER['hello'].w
 SEEN: dict[str, tuple[tuple[str, ...], str]] = {
     "a feature": (("-m", "fleet", "hello"), "hello\n"),
     "a key of the program itself": (("-m", "fleet", "config", "get", "landing.hello"), "3\n"),
+    "a forge": (("-c", OPENED), "Hello he:acme/shop\n"),
+    "a notification channel": (("-c", RUNG), "('ring', 'it')\n"),
     "a tool of the planner": (("-c", ASKED), "Says hello.\n"),
     "a class of failures": (("-c", LADDER), "hello\n"),
     "a fact": (("-c", HAPPENED), "  0:01  ann says hello hello\n"),
