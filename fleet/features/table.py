@@ -122,7 +122,7 @@ FEATURES: dict[str, Feature] = {
         },
         sections={"tend": "forge.settings:Tend"},
         epics={r"[a-z]+:[^\s#!]+[#!]\d|https?://": "forge.issue_epic:read_issue_epic"},
-        findings="forge.findings:findings",
+        findings="forge.program:findings",
     ),
     "merge": Feature(
         verbs={
@@ -158,7 +158,7 @@ FEATURES: dict[str, Feature] = {
         sections={"notify": "notify.settings:Notify"},
         on="notify.channels",
         beside="notify.notifier:keeping_notifier",
-        findings="notify.findings:notify_findings",
+        findings="notify.notifier:notify_findings",
     ),
     "recipes": Feature(
         verbs={
@@ -171,7 +171,7 @@ FEATURES: dict[str, Feature] = {
                 ),
             }
         },
-        tries="recipes.trial_findings:trial_findings",
+        tries="recipes.trials:trial_findings",
     ),
     "rehearse": Feature(
         verbs={

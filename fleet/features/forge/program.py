@@ -7,17 +7,20 @@ pager.
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from anyio import create_task_group
 from pydantic import TypeAdapter, ValidationError
 
-from fleet.core.base.forges import FORGES
+from fleet.app.fleet import Fleet
+from fleet.core.base.forges import FORGES, ForgeKind
 from fleet.errors import FleetError
 from fleet.features.forge.forge import Forge, Place
 from fleet.features.parts import load_part
+from fleet.read.base_view import Finding
 from worktrees.base.process import Finished, Launch, run
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
@@ -163,3 +166,47 @@ _TOKEN = re.compile(
 def redact(text: str) -> str:
     """The text without accounts and tokens in addresses, and without anything shaped like a token."""
     return _TOKEN.sub(HIDDEN, _IN_ADDRESS.sub(rf"\1{HIDDEN}@", text))
+
+
+# ---- findings --------------------------------------------------------------------------------------------------------
+# What the doctor finds about forges.
+
+
+LOOK_S = 10.0
+ANY = "any/any"  # no repository is asked for
+
+
+async def findings(fleet: Fleet) -> AsyncIterator[Finding]:
+    """Whether `gh` and `glab` are there and logged in. No run needs them."""
+    for finding in await forge_findings(fleet.environ):
+        yield finding
+
+
+async def forge_findings(environ: Mapping[str, str]) -> list[Finding]:
+    """One for each forge; none of them is a failure."""
+    found: dict[str, Finding] = {}
+
+    async def look(kind: ForgeKind) -> None:
+        found[kind.name] = await _finding(Place(kind, kind.host, ANY), environ)
+
+    async with create_task_group() as tasks:
+        for kind in FORGES:
+            tasks.start_soon(look, kind)
+    return [found[kind.name] for kind in FORGES]
+
+
+async def _finding(place: Place, environ: Mapping[str, str]) -> Finding:
+    name = place.kind.program
+    try:
+        status = await Program(place, environ).finish(("auth", "status"), timeout_s=LOOK_S)
+    except ProgramMissingError as missing:
+        return Finding(name, ok=True, says="not installed: `fleet pr` and issues as epics need it", fix=missing.hint)
+    except ForgeError as error:
+        return Finding(name, ok=True, says=error.message, fix=error.hint)
+    if status.timed_out:
+        return Finding(
+            name, ok=True, says=f"installed; it did not answer within {LOOK_S:g} s", fix=f"{name} auth status"
+        )
+    if status.exit_code != 0:
+        return Finding(name, ok=True, says="not logged in", fix=f"{name} auth login")
+    return Finding(name, ok=True, says="logged in: issues and pull requests can be reached")

@@ -11,16 +11,20 @@ import shutil
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from dashboards.text.formats import duration
+from dashboards.text.safe import safe
+from fleet.app.fleet import Fleet
 from fleet.app.wiring import Wiring
 from fleet.config.schema import Config
 from fleet.core.base.output import outdated
 from fleet.core.facts.facts import CheckRun, Failure, SetupRun
+from fleet.core.facts.failures import how
 from fleet.core.plans.plan import Criterion
 from fleet.core.verdicts.judges import NO_RESULTS, is_analysis
 from fleet.core.verdicts.summaries import starts_pytest
@@ -32,6 +36,7 @@ from fleet.features.recipes.lacking import ran_nothing, remedies, wants_network
 from fleet.features.recipes.recipe import Recipe, together
 from fleet.features.recipes.tree import Tree, usable_names
 from fleet.ports.worktrees import EffectError
+from fleet.read.base_view import Finding
 from fleet.runs.run_folder import make_state_dir
 from worktrees.base.settings import WorktreeSettings
 from worktrees.git.program import ask_git, fields
@@ -426,3 +431,29 @@ def _reader(root: Path) -> Callable[[str], str]:
             return file.read(LARGEST_TEXT).decode("utf-8", "replace")
 
     return read
+
+
+# ---- trial findings --------------------------------------------------------------------------------------------------
+# What the doctor finds when it tries set-up and gate.
+
+
+SHOWN = 3  # lines of a red gate
+
+
+async def trial_findings(fleet: Fleet, repository: Path, progress: Progress | None) -> AsyncIterator[Finding]:
+    """Set-up and gate as they were tried."""
+    trial = await try_out(fleet.config, fleet.environ, TrialOrder(repository), progress)
+    fix = "; ".join(trial.advice) or "fleet try shows more"
+    if trial.setup is not None:
+        yield _command("set-up", trial.setup.check, fix)
+    if trial.check is not None:
+        yield _command("gate", trial.check, fix)
+    if trial.verdict == "not possible" and trial.failure is not None:
+        yield Finding("gate", ok=False, says=safe(trial.failure.summary, limit=200), fix=fix)
+
+
+def _command(what: str, check: CheckRun, fix: str) -> Finding:
+    causes = "".join(f" | {safe(line, limit=160)}" for line in check.causes[:SHOWN])
+    result = f"green in the box, {duration(check.seconds)}" if check.passed else f"{how(check)} in the box{causes}"
+    says = f"{safe(check.command, limit=100)}: {result}"
+    return Finding(what, ok=check.passed, says=says, fix="" if check.passed else safe(fix, limit=1000))

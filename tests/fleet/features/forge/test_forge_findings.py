@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.features.forge.findings import forge_findings
+from fleet.features.forge.program import forge_findings
 
 
 @pytest.fixture
