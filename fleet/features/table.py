@@ -188,8 +188,8 @@ FEATURES: dict[str, Feature] = {
     ),
     "reviews": Feature(
         sections={"reviewer": "reviews.settings:Reviewer"},
-        reviews={"reviewer.look_for": "reviews.opening:open_reviews"},
-        findings="reviews.opening:findings",
+        reviews={"reviewer.look_for": "reviews.reviews:open_reviews"},
+        findings="reviews.reviews:findings",
     ),
     "tool_servers": Feature(
         sections={"mcp": "tool_servers.settings:Servers"},

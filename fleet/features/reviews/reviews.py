@@ -4,19 +4,24 @@ A batch is recorded before it is sent and again with its name, so a resumed run 
 by its name, or by looking for it among the service's batches if the name was lost.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from hashlib import blake2b
 
 from anyio import sleep
 
+from agents.factory import OpenModels
+from dashboards.text.formats import counted
+from dashboards.text.safe import safe
+from fleet.app.fleet import Fleet
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Cost
 from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Subtask
 from fleet.core.state.subtasks import Attempt
 from fleet.core.verdicts.oddities import Patch, parse_patch
+from fleet.engine.commands.adapters import Adapters
 from fleet.engine.commands.checks import run_side_by_side
 from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
 from fleet.features.reviews.reviewer import BatchFound, BatchResults, ClaudeReviewer, ReviewBrief
@@ -25,6 +30,7 @@ from fleet.features.reviews.verdict import Review, review_failure, reviews_of, s
 from fleet.ports.agents import DrainingError, ModelUse
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.worktrees import Commits
+from fleet.read.base_view import Finding
 
 SLICE_S = 1.0  # how long a run that is drained may wait for a batch
 SAME_MODEL = "the reviewer of {subtask} is the model that did the work, {model}: no other is known (reviewer.model)"
@@ -225,3 +231,24 @@ class Reviewing:
                 raise DrainingError
             await sleep(min(left, SLICE_S))
             left -= SLICE_S
+
+
+# ---- what the program is given ---------------------------------------------------------------------------------------
+
+
+def open_reviews(fleet: Fleet, models: OpenModels, adapters: Adapters, engine: Recorder, budget: RunBudget) -> Reviews:
+    """The reviews of a run. Of history that is replayed, only what its plan asks for is reviewed."""
+    section, state = fleet.config.of(Reviewer), engine.state
+    if state.rehearsal is not None and not state.for_real:
+        section = section.model_copy(update={"look_for": ""})
+    return Reviews(engine, ClaudeReviewer(section, models), adapters.commits, adapters.clock, budget, section)
+
+
+async def findings(fleet: Fleet) -> AsyncIterator[Finding]:
+    """Who reviews changes, if the configuration says anything about it."""
+    reviewer, planner = fleet.config.of(Reviewer), fleet.config.planner.model
+    if reviewer.look_for.strip() or reviewer.model:
+        model = reviewer.model or f"{planner} (or {fleet.config.models.worker}, if that did the work)"
+        which = "every change" if reviewer.look_for.strip() else "changes whose plan asks for it"
+        how = f"{counted(reviewer.votes, 'vote')}{', as batches' if reviewer.batch else ''}"
+        yield Finding("reviewer", ok=True, says=f"{safe(model, limit=200)} reviews {which}, {how}")

@@ -4,7 +4,7 @@ import pytest
 
 from fleet.app.fleet import Fleet
 from fleet.config.load import load_config
-from fleet.features.reviews.opening import findings
+from fleet.features.reviews.reviews import findings
 
 USUAL = "claude-opus-5-5 (or claude-haiku-5-5, if that did the work) reviews every change, 3 votes"
 
