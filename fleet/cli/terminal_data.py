@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -18,7 +18,7 @@ from fleet.core.plans.plan import Plan
 from fleet.core.policy.requests import Request
 from fleet.errors import FleetError
 from fleet.features.parts import load_part
-from fleet.features.table import FEATURES
+from fleet.features.table import FEATURES, Feature
 from fleet.runs.journal_feed import JournalFeed
 from fleet.runs.run_folder import RunFolder, all_runs, find_run
 from worktrees.leases.gc import stored_copy, stored_diff
@@ -129,9 +129,9 @@ def library_of(state_dir: Path, *, background: Background | None = None, run: st
     )
 
 
-def start_pages(folder: RunFolder) -> None:
+def start_pages(folder: RunFolder, features: Mapping[str, Feature] = FEATURES) -> None:
     """Have a feature show a run in a browser while it is at work."""
-    places = [feature.shows for feature in FEATURES.values() if feature.shows]
+    places = [feature.shows for feature in features.values() if feature.shows]
     if places:
         load_part(places[0])(folder)
     else:

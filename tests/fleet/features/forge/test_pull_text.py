@@ -1,7 +1,10 @@
 """The title of a pull request, which becomes the message of a commit where it is squashed."""
 
+import pytest
+
 from fleet.core.facts.facts import IssueSource
-from fleet.features.forge.pull_requests import Layer, pull_title
+from fleet.errors import FleetError
+from fleet.features.forge.pull_requests import Layer, find_proposal, pull_title
 from fleet.read.report_data import report_data
 from tests.fleet.core.story import Story
 
@@ -16,3 +19,8 @@ def test_a_title_closes_no_issue() -> None:
         reference="gh:acme/shop#3", title="Closes #8 at last", url="https://github.com/acme/shop/issues/3"
     )
     assert pull_title(data, issue, Layer()) == "Closes (see #8) at last"
+
+
+def test_without_the_feature_of_reports_there_is_no_text_to_propose() -> None:
+    with pytest.raises(FleetError, match="needs fleet report"):
+        find_proposal({})
