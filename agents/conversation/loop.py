@@ -3,7 +3,8 @@
 Knows no model service and no particular tool. An answer that is cut off, refused or malformed has no effect.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -24,6 +25,7 @@ from fleet.ports.worktrees import EffectError
 
 End = TypeVar("End")
 _COMPLETE = frozenset({"tool_use", "end_turn", "stop_sequence"})
+_MISTAKES_OF_AN_ANSWER: tuple[Mistake, ...] = ("cut_off", "paused", "unknown_stop", "too_long")
 _TOUCH_S = 20.0  # how long a call that only keeps the cache warm may delay the next turn
 _EVIDENCE = 4_000  # characters of a conversation that go into a failure
 _STOPPED = ToolResult("Stopped by the operator before it had finished; an instruction follows.", is_error=True)
@@ -127,7 +129,9 @@ class Conversation(Generic[End]):
         self._conduct.forgive("refused")
         self.history.calibrate(request, answer)
         self.transcript.write("answer", turn=turn, **answer.record())
-        return await self._respond(answer, turns_left=self.spec.guards.turns - turn)
+        if answer.stop_reason in _COMPLETE and answer.calls:
+            return await self._act(answer, turns_left=self.spec.guards.turns - turn)
+        return self._respond(answer)
 
     async def _read_instructions(self) -> None:
         """Whatever the operator has said goes into the next request, after the results of the tools."""
@@ -150,12 +154,11 @@ class Conversation(Generic[End]):
             length=length,
         )
 
-    async def _respond(self, answer: Answer, *, turns_left: int) -> Finished[End] | Failure | None:
+    def _respond(self, answer: Answer) -> Failure | None:
+        """What follows from an answer that is no complete one with calls."""
         match answer.stop_reason:
             case reason if reason in _COMPLETE:
-                self._conduct.forgive("cut_off", "paused", "unknown_stop", "too_long")
-                if answer.calls:
-                    return await self._act(answer, turns_left=turns_left)
+                self._conduct.forgive(*_MISTAKES_OF_AN_ANSWER)
                 return self._nudge(answer)
             case "max_tokens":
                 return self._cut_off(answer)
@@ -177,14 +180,14 @@ class Conversation(Generic[End]):
 
     async def _act(self, answer: Answer, *, turns_left: int) -> Finished[End] | Failure | None:
         self.history.add_answer(answer)
-        self._conduct.forgive("no_tool")
+        self._conduct.forgive("no_tool", *_MISTAKES_OF_AN_ANSWER)
         if loop := self._conduct.loop(answer.calls):
             what = "the same action" if len(loop) == 1 else f"the same {len(loop)} actions in turn"
             return self._failure("protocol", f"{what}, {self.spec.guards.repeats} times in a row", "\n".join(loop))
         results: list[Block] = []
         malformed = False
         for call in answer.calls:
-            outcome = await self._run_warm(call)
+            outcome = await self._run(call)
             if isinstance(outcome, Finished) and turns_left and self.operator.has_news:
                 outcome = _NOT_ENDED
             if not isinstance(outcome, ToolResult):
@@ -202,21 +205,34 @@ class Conversation(Generic[End]):
         self.history.add_ours(results)
         return None
 
-    async def _run_warm(self, call: ToolCall) -> ToolResult | Finished[End] | Failure:
-        """Run a call; meanwhile its prompt stays in the cache, however long it takes, and the operator may stop it."""
+    async def _run(self, call: ToolCall) -> ToolResult | Finished[End] | Failure:
+        """Run a call, unless the operator has stopped it before or does so meanwhile."""
         if self.operator.interrupts:
             return _NOT_RUN
         outcome: ToolResult | Finished[End] | Failure = _STOPPED
+        async with self._kept_warm():
+            try:
+                outcome = await self._tool(call).run(call.input)
+            except ToolInputError as error:
+                outcome = ToolResult(str(error), is_error=True, bad_input=True)
+            except EffectError as error:
+                outcome = error.failure
+            except WorkspaceError as error:
+                outcome = ToolResult(str(error), is_error=True)
+        return outcome
+
+    @asynccontextmanager
+    async def _kept_warm(self) -> AsyncIterator[None]:
+        """The prompt stays in the cache, however long the block takes; the operator may end the block."""
         try:
             async with anyio.create_task_group() as tasks:
                 if touches := self.caller.touches(self._model):
                     tasks.start_soon(self._keep_warm, touches)
                 tasks.start_soon(self._stop_on_interrupt, tasks.cancel_scope)
-                outcome = await self._run(call)
+                yield
                 tasks.cancel_scope.cancel()
         except ExceptionGroup as group:  # what went wrong is what the tool raised, or the call to the model
             raise group.exceptions[0] from None
-        return outcome
 
     async def _stop_on_interrupt(self, scope: anyio.CancelScope) -> None:
         await self.operator.wait_interrupt()
@@ -236,16 +252,6 @@ class Conversation(Generic[End]):
                 if not kept:
                     return
             self._asked_at = started
-
-    async def _run(self, call: ToolCall) -> ToolResult | Finished[End] | Failure:
-        try:
-            return await self._tool(call).run(call.input)
-        except ToolInputError as error:
-            return ToolResult(str(error), is_error=True, bad_input=True)
-        except EffectError as error:
-            return error.failure
-        except WorkspaceError as error:
-            return ToolResult(str(error), is_error=True)
 
     def _tool(self, call: ToolCall) -> Tool[End]:
         """Raises `ToolInputError` for a call that no tool can run."""

@@ -9,7 +9,7 @@ import os
 import resource
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -112,31 +112,32 @@ class Decoy:
     index: Path
     excluded: bytes
 
-    def shown(self, size: int, descriptor: Callable[[bytes], str]) -> Iterator[str]:
-        """The arguments of bubblewrap that show it. `descriptor` is one of a file with a content."""
+    def shown(self, size: int) -> Iterator[str | bytes]:
+        """The arguments of bubblewrap that show it, with the contents of files where it wants a descriptor."""
         if self.folder is not None:
-            self.make(self.folder)
             yield from ("--bind", str(self.folder), PLACE)
         else:
             yield from ("--size", str(size), "--tmpfs", PLACE)
             for name, content in self.files.items():
-                yield from ("--file", descriptor(content), f"{PLACE}/{name}")
-        yield from ("--perms", "0755", "--file", descriptor(PROGRAM), f"{PROGRAMS}/git")
-        yield from ("--file", descriptor(self.excluded), EXCLUDED)
+                yield from ("--file", content, f"{PLACE}/{name}")
+        yield from ("--perms", "0755", "--file", PROGRAM, f"{PROGRAMS}/git")
+        yield from ("--file", self.excluded, EXCLUDED)
         yield from ("--ro-bind-try", str(self.index), INDEX)
         for number, folder in enumerate(self.objects):
             yield from ("--ro-bind", str(folder), f"{OBJECTS}/{number}")
             if (folder / "info/alternates").is_file():
                 yield from ("--dev-bind", os.devnull, f"{OBJECTS}/{number}/info/alternates")  # the decoy lists them all
 
-    def make(self, folder: Path) -> None:
-        """Make it in a folder, where it is not there yet."""
+    def make(self) -> None:
+        """Make it in its folder, where it is not there yet."""
+        if self.folder is None:
+            return
         with os_errors("a repository for a worker can't be made"), suppress(FileExistsError):
-            os.makedirs(folder)  # noqa: PTH103 - plain names: each lease does this
+            os.makedirs(self.folder)  # noqa: PTH103 - plain names: each lease does this
             for name in FOLDERS:
-                os.mkdir(f"{folder}/{name}")  # noqa: PTH102
+                os.mkdir(f"{self.folder}/{name}")  # noqa: PTH102
             for name, content in self.files.items():
-                create_file(f"{folder}/{name}", content)
+                create_file(f"{self.folder}/{name}", content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +309,8 @@ class Box:
                 )
                 return await run(launch, timeout_s=timeout_s, cap=cap)
             gated = (*_gate(source, before=_set_limits(self.settings.limits)), *argv)
+            if place.decoy:
+                place.decoy.make()
             boxed = files.enter_context(_boxed(self.settings, place, gated, environment, report))
             monitor = ResourceMonitor(self.settings.limits, boxed.init, *_tenant_folders(place))
             mount = place.overlay.mount_options() if place.overlay else nullcontext("")
@@ -401,33 +404,30 @@ def _boxed(
     with ExitStack() as files:
         decoy = place.decoy
         filter_bytes = (filter_program() if settings.box.syscall_filter else None) or b""
-        fds = list[int]()
-
-        def descriptor(content: bytes) -> str:
-            fds.append(files.enter_context(memory_file(content)))
-            return str(fds[-1])
-
         etc = {name: fd for name in ETC_FILES if (fd := _opened(files, f"/etc/{name}")) is not None}
         has_git = place.overlay or os.path.lexists(place.tree / ".git")
         network = ("--ro-bind-try", "/etc/hosts", "/etc/hosts", "--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf")
-        arguments = [
+        arguments: list[str | bytes] = [
             *NAMESPACES,
-            *(("--seccomp", descriptor(filter_bytes)) if filter_bytes else ()),
+            *(("--seccomp", filter_bytes) if filter_bytes else ()),
             *(() if settings.box.network else ("--unshare-net",)),
             *_root(settings.limits),
-            *_file(descriptor(PASSWD), "/etc/passwd"),
-            *_file(descriptor(GROUP), "/etc/group"),
+            *_file(PASSWD, "/etc/passwd"),
+            *_file(GROUP, "/etc/group"),
             *(part for name, content in etc.items() for part in _file(str(content), f"/etc/{name}")),
-            *(network if settings.box.network else _file(descriptor(HOSTS), "/etc/hosts")),
+            *(network if settings.box.network else _file(HOSTS, "/etc/hosts")),
             *(part for path in _shown_paths(settings.box.read_only) for part in ("--ro-bind", str(path), str(path))),
-            *(decoy.shown(settings.limits.tmp_bytes, descriptor) if decoy else ()),
+            *(decoy.shown(settings.limits.tmp_bytes) if decoy else ()),
             *(("--bind", str(report), f"/run/{report.name}") if report else ()),
             *("--bind", str(place.tree), ROOT),
-            *(("--ro-bind-data", descriptor(POINTER if decoy else b""), f"{ROOT}/.git") if has_git else ()),
+            *(("--ro-bind-data", POINTER if decoy else b"", f"{ROOT}/.git") if has_git else ()),
             *("--remount-ro", "/", "--chdir", ROOT),
             *(part for pair in environment.items() for part in ("--setenv", *pair)),
         ]
-        packed = os.fsencode("\0".join((*arguments, "")))
+        fds = [files.enter_context(memory_file(content)) for content in arguments if isinstance(content, bytes)]
+        numbers = iter(fds)
+        words = (str(next(numbers)) if isinstance(part, bytes) else part for part in arguments)
+        packed = os.fsencode("\0".join((*words, "")))
         listed, status = files.enter_context(memory_file(packed)), files.enter_context(memory_file(b""))
         bwrap = (shutil.which("bwrap") or "bwrap", "--args", str(listed), "--json-status-fd", str(status), "--")
         yield _Boxed((*bwrap, *argv), (*fds, *etc.values(), listed, status), status)
@@ -442,7 +442,7 @@ def _opened(files: ExitStack, path: str) -> int | None:
     return fd
 
 
-def _file(content: str, path: str) -> tuple[str, ...]:
+def _file(content: str | bytes, path: str) -> tuple[str | bytes, ...]:
     """A file of the root, which is made read-only when it is complete: that saves a mount for each file."""
     return ("--perms", "0644", "--file", content, path)
 

@@ -24,7 +24,7 @@ from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
 from fleet.engine.internal_errors import Advice, persist
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.operator import Operator
-from fleet.ports.orders import AttemptOrder, AttemptResult, Began, Node, Progress, Worked
+from fleet.ports.orders import AttemptOrder, AttemptResult, Began, Node, Progress, Tell, Worked
 from fleet.ports.worktrees import Change
 
 NO_MODEL = "there is no model to review it"
@@ -78,12 +78,14 @@ class Attempts:
         before = await self.check_before_work(spec, attempt)
         if before is None:
             return
-        work = await self._work(spec, attempt, before)
+        work = await self.node.attempt(*await self._order(spec, attempt, before))
         finish = self._finished if work.finished else self._unfinished
         await persist(partial(finish, spec, attempt, work), "recorded the work", again_s=self.adapters.again_s)
 
-    async def _work(self, spec: Subtask, attempt: Attempt, before: tuple[f.CheckRun, ...]) -> AttemptResult:
-        """Have the work done where there is room for it, and record that it has begun."""
+    async def _order(
+        self, spec: Subtask, attempt: Attempt, before: tuple[f.CheckRun, ...]
+    ) -> tuple[AttemptOrder, CallMeter, Tell]:
+        """What a machine is asked to do, the meter of its calls, and what records that it has begun."""
         brief = await self.briefs.brief(spec, attempt, self.adapters.workers[attempt.worker])
         role: f.Role = "resolver" if attempt.strategy == "resolve" else "worker"
         meter = CallMeter(self.budget, Purpose(role, subtask=spec.id, attempt=attempt.number))
@@ -103,8 +105,7 @@ class Attempts:
 
         operator = AttemptOperator(self.engine, self.adapters.clock, spec.id, attempt.number)
         labels = wanted_labels(self.engine.state, spec)
-        order = AttemptOrder(attempt.base, attempt.worker, replace(brief, operator=operator), labels)
-        return await self.node.attempt(order, meter, tell)
+        return AttemptOrder(attempt.base, attempt.worker, replace(brief, operator=operator), labels), meter, tell
 
     async def _finished(self, spec: Subtask, attempt: Attempt, work: AttemptResult) -> None:
         id_, number, committed = spec.id, attempt.number, work.committed

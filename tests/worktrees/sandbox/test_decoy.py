@@ -122,7 +122,7 @@ def test_both_kinds_of_object_ids_are_read(tmp_path: Path) -> None:
     decoys = Decoys((tmp_path / "objects",), b"", b"")
     for letters, kind in ((40, "sha1"), (64, "sha256")):
         folder = tmp_path / kind
-        decoys.decoy(folder, Sha("a" * letters), index=tmp_path / "index", exact=True).make(folder)
+        decoys.decoy(folder, Sha("a" * letters), index=tmp_path / "index", exact=True).make()
         assert git(folder, "--git-dir=.", "rev-parse", "--show-object-format") == kind
 
 
