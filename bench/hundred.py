@@ -33,7 +33,7 @@ from bench.side_by_side import (
     ratios,
 )
 from fleet.core.base.ids import result_branch
-from fleet.read.queue import commits_tested
+from fleet.read.run_view import commits_tested
 from fleet.runs.run_folder import RunFolder
 from scripts.frame import Figure, progress
 from worktrees.base.settings import LeaseKind

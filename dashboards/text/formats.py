@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
+from fleet.read.figures import Figure, Value, figures_of
+
 if TYPE_CHECKING:
     from fleet.read.agent_rows import AgentRow
-    from fleet.read.figures import Figure, Value
     from fleet.read.run import RunSnapshot
-    from fleet.read.run_view import TokensView
+    from fleet.read.run_view import StatusView, TokensView
 
 
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -71,6 +72,12 @@ def figure_text(figure: Figure, value: Value) -> str:
         "share": lambda value: f"{value:.0%}",
     }
     return texts.get(figure.kind, "{:g}".format)(value)
+
+
+def figure_rows(status: StatusView) -> list[tuple[str, str]]:
+    """The figures of a status that a text shows, with their titles."""
+    values = ((figure, status.figures[figure.name]) for figure in figures_of("text"))
+    return [(figure.title, figure_text(figure, value)) for figure, value in values if value is not None]
 
 
 def sparkline(values: Sequence[float]) -> str:

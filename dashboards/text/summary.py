@@ -15,6 +15,7 @@ from dashboards.text.formats import (
     activity_of,
     counted,
     duration,
+    figure_rows,
     kind_mark,
     money,
     rate,
@@ -23,7 +24,6 @@ from dashboards.text.formats import (
 )
 from dashboards.text.incident_text import base_lines, outcome, refusal_commands, reviews_line
 from dashboards.text.safe import safe, safe_goal
-from dashboards.text.tables import figure_rows
 from fleet.core.facts.facts import Role
 from fleet.read.incident_view import IncidentRow, summaries_of
 from fleet.read.question_view import reply_command

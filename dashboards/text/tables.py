@@ -8,7 +8,7 @@ from dashboards.text.event_text import waiting_line
 from dashboards.text.formats import (
     counted,
     duration,
-    figure_text,
+    figure_rows,
     kind_mark,
     listed,
     moment,
@@ -29,7 +29,6 @@ from dashboards.text.plan_review import estimate_rows
 from dashboards.text.safe import safe, safe_block, safe_goal
 from fleet.core.facts.facts import CheckRun, RungChoice, RungOption, RungReason
 from fleet.read.agent_rows import NodeUseView
-from fleet.read.figures import figures_of
 from fleet.read.policy_document import PolicyView, RungView
 from fleet.read.question_view import InstructionView
 from fleet.read.run_view import LimitsView, RunView, StatusView
@@ -44,12 +43,6 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows with aligned columns."""
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))] if rows else []
     return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def figure_rows(status: StatusView) -> list[tuple[str, str]]:
-    """The figures of a status that a text shows, with their titles."""
-    values = ((figure, status.figures[figure.name]) for figure in figures_of("text"))
-    return [(figure.title, figure_text(figure, value)) for figure, value in values if value is not None]
 
 
 # ---- runs -----------------------------------------------------------------------------------------------------------

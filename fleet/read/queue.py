@@ -7,6 +7,7 @@ from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.facts.facts import BatchTested
 from fleet.core.policy.landing import is_full
 from fleet.core.state.state import Batch, RunState
+from fleet.read.run_view import commits_tested
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +136,6 @@ def result_branch(state: RunState) -> ResultBranch:
         published=state.published,
         is_behind=bool(state.commits) and state.published != state.tip,
     )
-
-
-def commits_tested(state: RunState) -> int:
-    """How many of the landed commits had their own tree tested, not only a later one."""
-    return sum(attempt.tested for subtask in state.subtasks.values() for attempt in subtask.attempts)
 
 
 def past_batch(before: RunState | None, result: BatchTested) -> PastBatch:

@@ -90,7 +90,7 @@ from fleet.read.question_view import (
     reviews_view,
     when_read,
 )
-from fleet.read.queue import MergeQueue, ResultBranch, commits_tested, merge_queue, result_branch
+from fleet.read.queue import MergeQueue, ResultBranch, merge_queue, result_branch
 from fleet.read.run_view import (
     AgentsView,
     BaseView,
@@ -105,6 +105,7 @@ from fleet.read.run_view import (
     StatusView,
     SubtaskLine,
     base_view,
+    commits_tested,
     outages,
     run_word,
     subtask_lines,
@@ -352,7 +353,7 @@ class RunSnapshot:
     @cached_property
     def nodes(self) -> tuple[NodeUseView, ...]:
         """The machines beside this one."""
-        return node_views(self.state, alive=self.alive)
+        return node_views(self.state, alive=self.alive) if self.state.nodes else ()
 
     @property
     def node_statuses(self) -> Mapping[str, NodeStatus]:
@@ -366,7 +367,9 @@ class RunSnapshot:
     @cached_property
     def waiting_for_machines(self) -> Mapping[SubtaskId, str]:
         """The first of the subtasks that could start, but for a machine; and why."""
-        return waiting_for_machines(self.state, self.now)
+        state = self.state
+        may_wait = state.policy.machines.workers or state.subtasks.plan.labelled
+        return waiting_for_machines(state, self.now) if may_wait else {}
 
     @cached_property
     def queue(self) -> MergeQueue:

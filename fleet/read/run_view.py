@@ -333,6 +333,11 @@ def run_word(state: RunState, now: float, *, alive: bool) -> RunStatus:
     return "planning" if not state.plan.subtasks else "running"
 
 
+def commits_tested(state: RunState) -> int:
+    """How many of the landed commits had their own tree tested, not only a later one."""
+    return sum(attempt.tested for subtask in state.subtasks.values() for attempt in subtask.attempts)
+
+
 def tokens_view(spend: Spend) -> TokensView:
     usage = spend.usage
     return TokensView(spend.calls, usage.input, usage.output, usage.cache_read, usage.cache_write)
