@@ -189,6 +189,10 @@ class ConversationRules:
     _asked: int = 0
     _warmed: int = 0
     _noted: int = 0
+    _touches: int = 0
+    """The most that it was told."""
+    _told: set[str] = field(default_factory=set)
+    """The models to begin with instead that it was told."""
 
     def check(self, request: RelayRequest) -> int:
         """How many turns a request takes. Raises `CallRefusedError` for what an honest node never asks for."""
@@ -201,15 +205,14 @@ class ConversationRules:
             raise CallRefusedError(f"it asks for the effort {effort!r}; its order has {self.effort!r}")
         if body.max_tokens > self.max_tokens:
             raise CallRefusedError(f"it asks for an answer of {body.max_tokens} tokens")
-        if any(str(tool.get("type", "")) not in _TOOL_TYPES for tool in body.tools) or body.thinking not in (
-            None,
-            ADAPTIVE,
-        ):
-            raise CallRefusedError("it asks for a tool that the service runs, or for another kind of thinking")
+        if any(str(tool.get("type", "")) not in _TOOL_TYPES for tool in body.tools):
+            raise CallRefusedError("it asks for a tool that the service runs")
+        if body.thinking not in (None, ADAPTIVE):
+            raise CallRefusedError("it asks for another kind of thinking")
         turns = int(body.max_tokens > 0)
         self._asked, self._warmed = self._asked + turns, self._warmed + 1 - turns
         tries = self.turns * self.caller.policy.retries + len(_CAPABILITIES)
-        warmed = self.turns * self.caller.touches(body.model)
+        warmed = self.turns * self._touches
         if self.answered + turns > self.turns or self._asked > tries or self._warmed > warmed:
             raise CallRefusedError(f"it asks more often than in {self.turns} turns")
         return turns
@@ -221,15 +224,17 @@ class ConversationRules:
         if self._noted > MOST_NOTES:
             raise CallRefusedError(f"it asks about its model more than {MOST_NOTES} times")
         instead, lacks = self.caller.available(model), self.caller.lacks
+        touches = self.caller.touches(instead)
+        self._told, self._touches = self._told | {instead}, max(self._touches, touches)
         return ModelNotes(
             id=instead,
             limits=await self.caller.limits(instead),
-            touches=self.caller.touches(instead),
+            touches=touches,
             without=frozenset(each for each in _CAPABILITIES if lacks(instead, each)),
         )
 
     def _check_model(self, model: str) -> None:
-        if model not in {self.model, self.caller.available(self.model)}:
+        if model not in {self.model, *self._told}:
             raise CallRefusedError(f"it asks for the model {model!r}; its order has {self.model!r}"[:300])
 
 

@@ -108,6 +108,13 @@ class Caller:
             model = self.fallbacks[model]
         return model
 
+    def line_of(self, model: str) -> tuple[str, ...]:
+        """A model and, one after the other, those to use instead."""
+        line = [model]
+        while (other := self.fallbacks.get(line[-1])) is not None and other not in line:
+            line.append(other)
+        return tuple(line)
+
     async def limits(self, model: str) -> ModelLimits:
         """The limits of a model: as the service reports them, asked once, or from the table."""
         if self.tell_limits is None:

@@ -159,8 +159,8 @@ class Relay:
 
     @property
     def _models(self) -> tuple[str, ...]:
-        """What it may ask for: its model, or what a conversation of ours begins with instead."""
-        return (self.model,) if self.warmup is None else (self.model, self.caller.available(self.model))
+        """What it may ask for: its model, or what a conversation of ours may have begun with instead."""
+        return (self.model,) if self.warmup is None else self.caller.line_of(self.model)
 
     async def _short(self, request: RelayRequest, body: Mapping[str, Any]) -> ShortReply:
         """The response to what is no call."""

@@ -155,7 +155,27 @@ def test_a_head_that_no_client_would_send_is_refused(changes: dict[str, Any]) ->
 
 def test_what_a_conversation_of_ours_asks_is_allowed(rules: ConversationRules) -> None:
     assert rules.check(sent()) == 1
-    assert rules.check(sent(BODY | {"max_tokens": 0})) == 0
+
+
+async def test_what_it_was_told_stays_allowed_when_the_service_changes(caller: Caller) -> None:
+    caller.fallbacks = {MODEL: "claude-other-1", "claude-other-1": "claude-other-2"}
+    rules = ConversationRules(MODEL, "high", 100, 3, caller)
+    caller.lost(MODEL)
+    assert (await rules.notes(MODEL)).id == "claude-other-1"
+    caller.lost("claude-other-1")
+    assert rules.check(sent(BODY | {"model": "claude-other-1"})) == 1
+    with pytest.raises(CallRefusedError, match="asks for the model 'claude-other-2'"):
+        rules.check(sent(BODY | {"model": "claude-other-2"}))
+
+
+async def test_a_prompt_is_kept_in_the_cache_as_often_as_it_was_told(caller: Caller, rules: ConversationRules) -> None:
+    touches = (await rules.notes(MODEL)).touches
+    caller.lacks = lambda _model, capability: capability == "keep_alive"
+    assert (await rules.notes(MODEL)).touches == 0
+    warms = sent(BODY | {"max_tokens": 0})
+    assert [rules.check(warms) for _ in range(3 * touches)] == [0] * 3 * touches
+    with pytest.raises(CallRefusedError, match="more often than in 3 turns"):
+        rules.check(warms)
 
 
 @pytest.mark.parametrize(
