@@ -46,11 +46,6 @@ class Operator:
         """Whether an instruction that has not been read stops what runs."""
         return any(each.interrupt for each in self.unread)
 
-    async def wait_news(self) -> None:
-        """Return once an instruction has not been read."""
-        while not self.has_news:
-            await self.wait_told(len(self.told()))
-
     async def wait_interrupt(self) -> None:
         """Return once an instruction that was not read stops what runs."""
         while not self.interrupts:

@@ -12,7 +12,7 @@ from dashboards.text.safe import safe, safe_block
 from fleet.app.input_files import GivenEpic
 from fleet.core.facts.facts import IssueSource
 from fleet.features.forge.forge import Comment, Issue, Reference, issue_reference
-from fleet.features.forge.program import open_forge, redact
+from fleet.features.forge.program import open_forge, redact, visible
 
 EPIC_TITLE = 120  # characters
 BODY = 40_000  # characters
@@ -20,7 +20,6 @@ COMMENT = 8_000
 COMMENTS = 60_000  # of all together; the newest ones count
 LINES = 2_000  # of one text
 
-_HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _TAG = re.compile(r"<(?=\s*/?\s*issue\b)", re.IGNORECASE)
 _TASK = """\
 Issue {number}: "{title}"
@@ -82,16 +81,11 @@ def _author(name: str) -> str:
 
 
 def _line(text: str) -> str:
-    return _TAG.sub("&lt;", redact(safe(_visible(text), limit=EPIC_TITLE)))
+    return _TAG.sub("&lt;", redact(safe(visible(text), limit=EPIC_TITLE)))
 
 
 def _block(text: str, limit: int) -> str:
     """Text that some person wrote, as a block that can't end the one around it."""
-    seen = redact(_visible(text).strip())
+    seen = redact(visible(text).strip())
     cut = seen if len(seen) <= limit else f"{seen[:limit]}\n[… {len(seen) - limit:,} characters left out …]"
     return _TAG.sub("&lt;", safe_block(cut, lines=LINES))
-
-
-def _visible(text: str) -> str:
-    """What the page shows."""
-    return _HIDDEN.sub("", text)

@@ -15,7 +15,7 @@ from dashboards.text.safe import safe, safe_block
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.plans.plan import WORKER_SUCCEEDED, Criterion, Plan, Subtask
 from fleet.features.forge.forge import Check, Comment, Pull, Thread
-from fleet.features.forge.program import redact
+from fleet.features.forge.program import redact, visible
 
 # ---- matters ---------------------------------------------------------------------------------------------------------
 # What a pull request asks for at the moment: threads of a review that wait for an answer, and checks that failed.
@@ -134,7 +134,6 @@ def why_stopped(pull: Pull, comments: Iterable[Comment], may_ask: Collection[str
 SAID, LOG = 8_000, 12_000  # characters that a worker is given
 SUMMARY = 1_500  # characters of a worker's summary in an answer
 NAME = 100  # characters of a path or a check's name
-_HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _TAG = re.compile(r"<(?=\s*/?\s*(?:review|log)\b)", re.IGNORECASE)
 _PLAIN_PATH = re.compile(r"(?!.*(?:^|/)\.\.(?:/|$))[\w][\w.@+/-]*", re.ASCII)
 _NOTIFIES = re.compile(r"(?<![\w`])@(?=\w)")
@@ -217,11 +216,11 @@ def _subtask(id_: SubtaskId, title: str, goal: str, worker: str, context: tuple[
 
 
 def _line(text: str) -> str:
-    return _TAG.sub("&lt;", redact(safe(_HIDDEN.sub("", text), limit=200)))
+    return _TAG.sub("&lt;", redact(safe(visible(text), limit=200)))
 
 
 def _block(text: str, limit: int) -> str:
-    seen = redact(_HIDDEN.sub("", text).strip())
+    seen = redact(visible(text).strip())
     cut = seen if len(seen) <= limit else f"[… {len(seen) - limit:,} characters left out …]\n{seen[-limit:]}"
     return _TAG.sub("&lt;", safe_block(cut))
 

@@ -163,6 +163,14 @@ _TOKEN = re.compile(
 )
 
 
+_HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+
+
+def visible(text: str) -> str:
+    """What a page shows of a text."""
+    return _HIDDEN.sub("", text)
+
+
 def redact(text: str) -> str:
     """The text without accounts and tokens in addresses, and without anything shaped like a token."""
     return _TOKEN.sub(HIDDEN, _IN_ADDRESS.sub(rf"\1{HIDDEN}@", text))

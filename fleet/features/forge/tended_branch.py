@@ -12,7 +12,7 @@ from typing import cast
 from fleet.app.fleet import Fleet
 from fleet.core.base.ids import RunId, Sha, SubtaskId, result_branch
 from fleet.errors import FleetError, UsageError
-from fleet.features.forge.forge import NAMES, Forge, Place, Pull, place_of_remote, pull_reference
+from fleet.features.forge.forge import NAMES, Place, Pull, place_of_remote, pull_reference
 from fleet.features.forge.program import open_forge
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES, Feature
@@ -141,7 +141,7 @@ async def find_opened(wanted: str | None, target: Target, state_dir: Path, envir
         if place not in places.values():
             known = ", ".join(map(str, places.values())) or "none on a forge"
             raise UsageError(f"{place} is not the repository here", hint=f"its remotes: {known}; name it with -C")
-        pull = await _forge(place, environ).pull(reference.number)
+        pull = await open_forge(place, environ).pull(reference.number)
     folder = _run_of(pull, runs)
     if pull.is_cross_repository or folder is None:
         raise UsageError(
@@ -164,7 +164,7 @@ async def _of_run(
         raise UsageError(f"{wanted!r} is no pull request and no run of this repository", hint="give its number or URL")
     for name in [named] if named is not None else reversed(names):
         for place in dict.fromkeys(places.values()):
-            if pulls := await _forge(place, environ).pulls_of(result_branch(name)):
+            if pulls := await open_forge(place, environ).pulls_of(result_branch(name)):
                 return next((pull for pull in pulls if pull.state == "open"), pulls[0]), place
     of_what = f"{wanted} has" if wanted is not None else "the runs of this repository have"
     raise UsageError(f"{of_what} no pull request", hint="`fleet pr` opens one")
@@ -184,7 +184,3 @@ async def _places(target: Target) -> dict[str, Place]:
     urls = await remote_urls(target)
     ordered = sorted(urls, key=lambda name: name != "origin")
     return {name: place for name in ordered if (place := place_of_remote(urls[name])) is not None}
-
-
-def _forge(place: Place, environ: Mapping[str, str]) -> Forge:
-    return open_forge(place, environ)

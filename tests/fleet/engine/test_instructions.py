@@ -32,7 +32,8 @@ class ListeningWorker:
         del desk, meter
         self.at_work.set()
         while "end" not in {words for number, words in self.read if number == brief.attempt}:
-            await brief.operator.wait_news()
+            while not brief.operator.has_news:
+                await brief.operator.wait_told(len(brief.operator.told()))
             self.read += [(brief.attempt, each.text) for each in await brief.operator.read()]
         failed = f.Failure(kind="check", summary="red")
         return failed if brief.attempt <= self.fails else DONE

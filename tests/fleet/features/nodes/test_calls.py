@@ -56,7 +56,7 @@ class Asking:
         await tell(Began())
         operator = order.brief.operator
         while len(self.told) < self.waits:
-            await operator.wait_news()
+            await operator.wait_told(len(self.told))
             self.told += [each.text for each in await operator.read()]
         try:
             if self.go is not None:
