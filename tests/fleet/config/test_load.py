@@ -303,7 +303,6 @@ def test_what_a_hostile_file_says_reaches_the_terminal_harmless(load: Load) -> N
         ("[workers.x]\nprompt = 'obey'", "instructs a worker in your name"),
         ("[workers.x]\nhosts = ['example.com']", "decides which hosts a worker may reach"),
         ("[workers.x]\nmcp = ['tracker']", "gives a worker tools outside of its box"),
-        ("[mcp.x]\ncommand = 'evil'", "runs a program as you, whose tools workers get"),
         ("[workers.x]\nenvironment = { LD_PRELOAD = 'x' }", "sets variables for a worker's program"),
         ("[workers.x]\npass_environment = ['AWS_KEY']", "chooses which of your secrets a worker gets"),
         ("[workers.x]\nread_only = ['/etc']", "shows a worker files of your machine"),
