@@ -75,7 +75,7 @@ async def test_a_planner_explores_and_hands_in_a_revision(model: Script, tmp_pat
     files = Files({"README.md": "# hi\n", "src/a.py": "class A:\n    def run(self): ...\ndef b(): ...\n"})
     looks = (
         use("repo_map", id="t1"),
-        use("list_files", {"pattern": "*.py"}, id="t2"),
+        use("list_files", {"pattern": "**/*.py"}, id="t2"),
         use("read_file", {"path": "src/a.py", "first_line": 3}, id="t3"),
         use("search", {"text": "class"}, id="t4"),
         use("history", {"limit": 3}, id="t5"),

@@ -255,7 +255,9 @@ RECIPES: dict[str, dict[str, dict[str, str]]] = {
             "\nPlanFact = ": "Greeted | ",
         },
         "fleet/core/history/plan_history.py": {
-            "    match fact:\n": '        case f.Greeted():\n            return replace(state, warnings=("hello",))\n'
+            "fact: f.PlanFact) -> RunState:\n    match fact:\n": (
+                '        case f.Greeted():\n            return replace(state, warnings=("hello",))\n'
+            )
         },
         "dashboards/text/event_text.py": {"    # the plan\n": '    f.Greeted: lambda _, it: f"{it.by} says hello",\n'},
     },
@@ -277,7 +279,8 @@ from dashboards.metrics.tally import Tally
 from fleet.read.follow import FollowedRun
 from dashboards.terminal.base_screen import header_lines
 from dashboards.text.tables import status_lines
-from dashboards.web.rendering import environment
+from dashboards.rendering import environment
+from dashboards.web.site import HERE
 from dashboards.web.run_page import numbers_of
 from fleet.read.base_view import dump_view
 from fleet.read.run import RunSnapshot
@@ -291,7 +294,8 @@ it = RunSnapshot(story.state, story.now, alive=True)
 print(dump_view(it.status)["hello"])
 print(*(line for line in status_lines(it.status) if "hello" in line))
 print("hello 42" in "".join(text for line in header_lines(run, it, 200) for text, _ in line))
-print("<dt>Hello</dt><dd><b>42</b>" in environment().get_template("parts/numbers.html").render(numbers_of(run, it)))
+numbers = environment(HERE / "templates").get_template("parts/numbers.html")
+print("<dt>Hello</dt><dd><b>42</b>" in numbers.render(numbers_of(run, it)))
 print(*(value for name, _, value in samples(RunsSnapshot(story.now, [it], {}), Tally()) if name == "fleet_run_hello"))
 """
 HAPPENED = """

@@ -81,7 +81,7 @@ async def test_only_the_cache_keeps_its_refs(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class ScriptedLease:
-    """Satisfies what is asked of `Leasing` and `Lease` here: its checks pass or not, and its commits come out so."""
+    """Gives itself out as a lease: its checks pass or not, and its commits come out so."""
 
     committed: Change | Failure
     workspace: FolderWorkspace
@@ -104,7 +104,7 @@ def workshop(folder: Path, needed: int, outcome: Report | Failure, committed: Ch
     program = worker_settings(kind="command", command=("true" if outcome == DONE else "false",))
     settings = settings_for(Script(), folder, workers={"step": program})
     leases: Any = ScriptedLease(committed, FolderWorkspace(folder))
-    return NodeWorkshop(leases, settings, frozenset({"step"}), folder, needed)
+    return NodeWorkshop(leases.lease, settings, frozenset({"step"}), folder, needed)
 
 
 DONE, FAILED = Report(status="done", summary=""), Failure(kind="other", summary="exit code 1")
