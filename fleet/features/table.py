@@ -239,7 +239,7 @@ FEATURES: dict[str, Feature] = {
                 "web": Verb("dashboards.web.verbs:web", "machine", "Show all runs in a browser, and decide there.")
             }
         },
-        shows="dashboards.web.beside:start_pages",
+        shows="dashboards.web.verbs:start_pages",
     ),
     "simulated": Feature(
         verbs={

@@ -3,8 +3,7 @@
 import acp
 
 from fleet.core.policy.requests import waiting_for_approval
-from fleet.features.serve_acp.people import matters, only_elsewhere
-from fleet.features.serve_acp.shown import epic_text, typed_text
+from fleet.features.serve_acp.agent import epic_text, matters, only_elsewhere, typed_text
 from fleet.read.run import just_after
 from tests.fleet.core.policy.test_approval import reviewed
 

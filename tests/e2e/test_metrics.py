@@ -44,7 +44,7 @@ def kill_pages(stage: Stage) -> None:
             command = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if b"dashboards.web.beside" in command and str(stage.state).encode() in command:
+        if b"dashboards.web.verbs" in command and str(stage.state).encode() in command:
             os.kill(int(folder.name), signal.SIGKILL)
 
 

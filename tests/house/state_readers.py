@@ -12,7 +12,6 @@ READS_STATE = {
     "fleet/app/fleet.py": "creates and resumes runs",
     "fleet/app/past_runs.py": "adds up what past runs of a repository saw",
     "fleet/features/reviews/reviews.py": "asks for the reviews of a change, as a part of the engine",
-    "fleet/features/reviews/verdict.py": "judges a change by its reviews",
     "fleet/features/merge/relanding.py": "makes the plan of a run that lands a result again",
     "fleet/features/merge/taking.py": "creates and resumes such runs",
     "fleet/features/nodes/manager_side.py": "opens the nodes of a run for its engine",

@@ -4,20 +4,33 @@ Whatever arrives is checked before it is obeyed. When the stream ends, what runs
 so that a manager that was killed finds it done; then everything is stopped.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Protocol, assert_never
 
-from anyio import CancelScope, create_task_group, current_time, move_on_after, sleep, sleep_until, to_thread
+from anyio import (
+    BrokenResourceError,
+    CancelScope,
+    ClosedResourceError,
+    EndOfStream,
+    connect_unix,
+    create_task_group,
+    create_unix_listener,
+    current_time,
+    move_on_after,
+    sleep,
+    sleep_until,
+    to_thread,
+)
 from anyio import Event as Flag
-from anyio.abc import TaskGroup
+from anyio.abc import SocketListener, TaskGroup, UNIXSocketStream
 
 from fleet.core.base.ids import Sha
 from fleet.errors import FleetError
-from fleet.features.nodes.handover import Arrived, hand_over, taking_over
 from fleet.features.nodes.host import OrderHost, Records, Workshop
 from fleet.features.nodes.messages import (
     MOST_NAMED,
@@ -28,6 +41,7 @@ from fleet.features.nodes.messages import (
     Cancel,
     Clean,
     Cleaned,
+    Decoder,
     Drop,
     Event,
     Follow,
@@ -48,6 +62,7 @@ from fleet.features.nodes.messages import (
     Stored,
     Unknown,
     dump_event,
+    encode,
     from_manager,
     load_instruction,
     load_order,
@@ -58,6 +73,119 @@ from fleet.features.nodes.transport import FdStream, Link, LinkLostError
 from fleet.ports.agents import Asked, Dropped, InstructionsRead
 from fleet.ports.orders import AttemptOrder
 from fleet.ports.worktrees import EffectError
+
+# ---- handover --------------------------------------------------------------------------------------------------------
+# A stream that arrives while an earlier process of this node works for the same run is handed over to that process.
+# Each connection starts a process of its own. When a link breaks, its process goes on with its orders; the process of
+# the next link passes its descriptors on and waits. So what was followed is followed again, and what an attempt asked
+# its manager for arrives, without a daemon. Nothing but processes of the same user on the same machine can reach the
+# socket.
+
+
+SOCKET = "process.sock"
+ANSWER_S = 2.0  # how long the earlier process may take to answer: one that hangs gets nothing
+OFFER, YES, GO = b"o", b"y", b"g"
+_GONE = (OSError, BrokenResourceError, ClosedResourceError, EndOfStream)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A stream that another process was given, which waits until it has no more use."""
+
+    link: Link
+    released: Flag = field(default_factory=Flag)
+
+
+async def hand_over(folder: Path, opening: Frame, stream: FdStream) -> bool:
+    """Give a stream to the process that works for the run; return once it has no more use for it.
+
+    False if there is no such process, or it does not take it: it works under other terms, or hangs.
+    """
+    with _short(folder) as path:
+        try:
+            socket = await connect_unix(path)
+        except OSError:
+            return False
+    async with socket:
+        taken = False
+        with suppress(*_GONE), move_on_after(ANSWER_S):
+            await socket.send_fds(OFFER, [stream.source, stream.sink])
+            await socket.send(encode(opening))
+            taken = await socket.receive(1) == YES
+        if not taken:
+            return False
+        with suppress(*_GONE):  # after this the stream is the other's
+            await socket.send(GO)
+            await socket.receive(1)
+    return True
+
+
+@asynccontextmanager
+async def taking_over(
+    folder: Path, tasks: TaskGroup, accepts: Callable[[Frame], bool], take: Callable[[Arrived], None]
+) -> AsyncIterator[None]:
+    """Take the streams of later processes while the block lasts."""
+    with _short(folder) as path:
+        listener = await create_unix_listener(path, mode=0o600)
+    own = (folder / SOCKET).stat().st_ino
+
+    async def heed(socket: UNIXSocketStream) -> None:
+        async with socket:
+            with suppress(*_GONE, FrameError):
+                await _heed(socket, accepts, take)
+
+    tasks.start_soon(_serve, listener, heed, tasks)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if (folder / SOCKET).stat().st_ino == own:  # a later process may have put its own there
+                (folder / SOCKET).unlink()
+
+
+async def _serve(
+    listener: SocketListener, heed: Callable[[UNIXSocketStream], Awaitable[None]], tasks: TaskGroup
+) -> None:
+    async with listener:
+        await listener.serve(heed, tasks)  # type: ignore[arg-type] # a listener of UNIX sockets
+
+
+async def _heed(socket: UNIXSocketStream, accepts: Callable[[Frame], bool], take: Callable[[Arrived], None]) -> None:
+    fds: list[int] = []
+    try:
+        agreed = False
+        with move_on_after(2 * ANSWER_S):
+            _, fds = await socket.receive_fds(len(OFFER), 2)
+            decoder, frame = Decoder(), None
+            while frame is None:
+                frame = next(decoder.feed(await socket.receive()), None)
+            if len(fds) == 2 and accepts(frame):  # noqa: PLR2004 - a source and a sink
+                await socket.send(YES)
+                agreed = await socket.receive(1) == GO
+        if agreed:
+            for fd in fds:
+                os.set_blocking(fd, False)
+                os.set_inheritable(fd, False)
+            arrived = Arrived(Link(FdStream(*fds)))
+            take(arrived)
+            await arrived.released.wait()
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+@contextmanager
+def _short(folder: Path) -> Iterator[str]:
+    """The path of the socket, by the folder's descriptor: the kernel takes 107 characters."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{fd}/{SOCKET}"
+    finally:
+        os.close(fd)
+
+
+# ---- serve -----------------------------------------------------------------------------------------------------------
+
 
 MOST_BYTES = 16 * 1024**3  # of one pack of objects
 MOST_FOLLOWED = 4_000

@@ -7,33 +7,58 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import anyio.lowlevel
 from acp import PROTOCOL_VERSION, Client, run_agent
 from acp.exceptions import RequestError
-from acp.helpers import update_agent_message_text, update_available_commands, update_plan, update_user_message_text
+from acp.helpers import (
+    plan_entry,
+    text_block,
+    tool_content,
+    update_agent_message_text,
+    update_available_commands,
+    update_plan,
+    update_user_message_text,
+)
 from acp.schema import (
+    AcceptElicitationResponse,
     AgentCapabilities,
+    AllowedOutcome,
+    AvailableCommand,
     ClientCapabilities,
+    ElicitationFormSessionMode,
+    ElicitationSchema,
+    ElicitationStringPropertySchema,
+    EmbeddedResourceContentBlock,
     Implementation,
     InitializeResponse,
     ListSessionsResponse,
     LoadSessionResponse,
     NewSessionResponse,
+    PermissionOption,
     PlanEntry,
+    PlanEntryStatus,
     PromptCapabilities,
     PromptResponse,
+    ResourceContentBlock,
     SessionCapabilities,
+    SessionInfo,
     SessionListCapabilities,
+    TextContentBlock,
+    TextResourceContents,
+    ToolCallUpdate,
+    UnstructuredCommandInput,
 )
 from acp.stdio import stdio_streams
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from dashboards.text.event_text import event_lines
+from dashboards.text.plan_review import review_lines
 from dashboards.text.safe import safe, safe_block
+from dashboards.text.summary import summary_lines
 from fleet import __version__
 from fleet.app.fleet import Fleet, Order
 from fleet.app.input_files import checked_epic
@@ -41,26 +66,245 @@ from fleet.cli import common
 from fleet.cli.engine import Background
 from fleet.config.environment import current
 from fleet.config.load import Loaded
-from fleet.core.facts.facts import CancelRequested, QuestionAnswered
+from fleet.core.base.ids import SubtaskId
+from fleet.core.facts.facts import CancelRequested, PlanApproved, PlanRejected, QuestionAnswered
 from fleet.core.plans.limits import Reviewing
+from fleet.core.policy.requests import Request
 from fleet.errors import FleetError, UsageError
-from fleet.features.serve_acp.people import Matter, People, matters, only_elsewhere
-from fleet.features.serve_acp.shown import (
-    as_code,
-    ending_text,
-    epic_text,
-    info_of,
-    offered_commands,
-    plan_entries,
-    question_text,
-    typed_text,
-)
-from fleet.features.serve_acp.slash_commands import by, parsed
+from fleet.features.serve_acp.slash_commands import COMMANDS, by, parsed
 from fleet.ports.worktrees import EffectError
 from fleet.read.follow import RunFollower, Step
+from fleet.read.question_view import QuestionView
 from fleet.read.run import RunSnapshot, just_after
+from fleet.read.run_view import SubtaskStatus
 from fleet.runs.journal_feed import JournalFeed
 from fleet.runs.run_folder import FirstFact, RunFolder, git_folder, root_of, runs_by_start
+
+# ---- shown -----------------------------------------------------------------------------------------------------------
+# What an editor sees of a run: its plan as a list, its events, how it ended. It sends nothing.
+
+
+TITLE = 200
+_DONE: frozenset[SubtaskStatus] = frozenset({"merged", "split", "dropped"})
+_UNDERWAY: frozenset[SubtaskStatus] = frozenset({"running", "verifying", "landing"})
+Block = object
+"""A block of a prompt, of whatever kind."""
+
+
+def plan_entries(run: RunSnapshot) -> list[PlanEntry]:
+    """The plan as it is now. Before there is one, planning is all there is to do."""
+    if not run.plan.subtasks:
+        return [plan_entry("Plan the epic", status="completed" if run.figures.is_over else "in_progress")]
+    entries = []
+    for id_, status in run.statuses.items():
+        spec = run.spec(id_)
+        mark = "" if status in {"merged", "waiting", "ready", *_UNDERWAY} else f" ({status})"
+        title = f"{safe(id_)}: {safe(spec.title, limit=TITLE)}{mark}"
+        entries.append(plan_entry(title, priority="high" if spec.risk == "high" else "medium", status=_status(status)))
+    return entries
+
+
+def _status(status: SubtaskStatus) -> PlanEntryStatus:
+    if status in _DONE:
+        return "completed"
+    return "in_progress" if status in _UNDERWAY else "pending"
+
+
+def ending_text(run: RunSnapshot) -> str:
+    """How a run is or has ended, and the commands that take its result."""
+    return as_code("\n".join(summary_lines(run)))
+
+
+def review_text(run: RunSnapshot, ids: Sequence[SubtaskId]) -> str:
+    """What a person reads before an approval."""
+    return as_code("\n".join(review_lines(run.review, ids)))
+
+
+def question_text(question: QuestionView) -> str:
+    options = (
+        f"\n\nFor example: {' | '.join(safe(each, limit=300) for each in question.options)}" if question.options else ""
+    )
+    return f"{safe(question.id)}: {safe_block(question.question)}{options}"
+
+
+def info_of(run: FirstFact, cwd: str) -> SessionInfo:
+    """A run as a session in an editor's list."""
+    goal = run.state.goal if run.state is not None else ""
+    title = safe(goal.strip().split("\n", 1)[0], limit=TITLE)
+    return SessionInfo(session_id=run.folder.run, cwd=cwd, title=title)
+
+
+def offered_commands() -> list[AvailableCommand]:
+    """What may be typed, as an editor offers it."""
+    return [
+        AvailableCommand(
+            name=name,
+            description=command.description,
+            input=UnstructuredCommandInput(hint=command.hint) if command.hint else None,
+        )
+        for name, command in COMMANDS.items()
+    ]
+
+
+def typed_text(prompt: Sequence[Block]) -> str:
+    """What the person typed: files that they attached are no part of it."""
+    return "\n\n".join(block.text for block in prompt if isinstance(block, TextContentBlock)).strip()
+
+
+def epic_text(prompt: Sequence[Block]) -> str:
+    """The prompt as an epic, with what is attached to it. Raises `UsageError` for what is no text."""
+    parts = []
+    for block in prompt:
+        if isinstance(block, TextContentBlock):
+            parts.append(block.text)
+        elif isinstance(block, ResourceContentBlock):
+            parts.append(f"See {block.uri}")
+        elif isinstance(block, EmbeddedResourceContentBlock) and isinstance(block.resource, TextResourceContents):
+            parts.append(f"Attached, {block.resource.uri}:\n\n{as_code(block.resource.text)}")
+        else:
+            raise UsageError("an epic is text", hint="describe the picture or the sound in words")
+    return "\n\n".join(parts)
+
+
+# ---- text ------------------------------------------------------------------------------------------------------------
+# Text as an editor shows it: Markdown, in which texts of others stay what they are.
+
+
+LINES = 400
+
+
+def as_code(text: str) -> str:
+    """A block that nothing inside can close."""
+    shown = safe_block(text, lines=LINES)
+    longest = max((len(run) for run in _runs_of_ticks(shown)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{shown}\n{fence}"
+
+
+def _runs_of_ticks(text: str) -> list[str]:
+    return "".join(char if char == "`" else " " for char in text).split()
+
+
+# ---- people ----------------------------------------------------------------------------------------------------------
+# What a run needs from a person, asked in the editor: the approval of a plan as a permission, a question as a form.
+# An editor may be set to allow whatever it is asked. So what is of high risk is never asked here.
+
+
+LONGEST_ANSWER = 20_000
+Outcome = Literal["sent", "dismissed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Matter:
+    """Something that waits for a person. It is asked once in a turn; what changes is another matter."""
+
+    run: RunSnapshot
+    question: QuestionView | None = None
+    subtasks: tuple[SubtaskId, ...] = ()
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return (self.question.id,) if self.question else (self.run.plan.version, self.subtasks)
+
+
+def matters(run: RunSnapshot) -> list[Matter]:
+    """Everything that waits for a person and may be asked here, an approval first."""
+    if not run.may_ask:
+        return []
+    here = tuple(id_ for id_ in run.waiting_for_approval if run.spec(id_).risk != "high") if run.plan_waits else ()
+    approval = [Matter(run, subtasks=here)] if here else []
+    return [*approval, *(Matter(run, each) for each in run.questions.values())]
+
+
+def only_elsewhere(run: RunSnapshot) -> tuple[SubtaskId, ...]:
+    """What waits for an approval that no editor may give."""
+    return tuple(id_ for id_ in run.waiting_for_approval if run.spec(id_).risk == "high") if run.plan_waits else ()
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """The person at the editor of one session."""
+
+    client: Client
+    session: str
+    folder: RunFolder
+    has_forms: bool
+
+    def can_ask(self, matter: Matter) -> bool:
+        """Whether the editor has a way to ask this. A question without one is answered with the next prompt."""
+        return matter.question is None or self.has_forms or bool(matter.question.options)
+
+    async def ask(self, matter: Matter) -> Outcome:
+        """Ask, and send what was decided. An editor that can't ask is like one that dismisses it."""
+        try:
+            request = await (self._approval(matter) if matter.question is None else self._answer(matter.question))
+        except RequestError:
+            request = None
+        if request is None:
+            return "dismissed"
+        try:
+            common.send_checked(self.folder, request)
+        except FleetError:
+            return "dismissed"  # it was settled elsewhere meanwhile
+        return "sent"
+
+    async def _approval(self, matter: Matter) -> Request | None:
+        version, ids = matter.run.plan.version, matter.subtasks
+        call = ToolCallUpdate(
+            tool_call_id=f"plan-{version}",
+            title=f"Approve version {version} of the plan: {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}",  # noqa: PLR2004
+            kind="think",
+            status="pending",
+            content=[tool_content(text_block(review_text(matter.run, ids)))],
+        )
+        options = [
+            PermissionOption(option_id="approve", name=f"Approve {len(ids)} of the subtasks", kind="allow_once"),
+            PermissionOption(option_id="reject", name="Reject: the planner revises the plan", kind="reject_once"),
+        ]
+        match await self._choice(call, options):
+            case "approve":
+                return PlanApproved(at=time.time(), version=version, by=by(), subtasks=ids)
+            case "reject":
+                why = "rejected in the editor, without a reason"
+                return PlanRejected(at=time.time(), version=version, by=by(), reason=why, subtasks=ids)
+        return None
+
+    async def _answer(self, question: QuestionView) -> Request | None:
+        text = await (self._form(question) if self.has_forms else self._options(question))
+        if not text or len(text) > LONGEST_ANSWER:
+            return None
+        return QuestionAnswered(at=time.time(), question=question.id, answer=text, by=by())
+
+    async def _form(self, question: QuestionView) -> str:
+        answer = ElicitationStringPropertySchema(type="string", title="Answer", min_length=1)
+        schema = ElicitationSchema(properties={"answer": answer}, required=["answer"])
+        mode = ElicitationFormSessionMode(mode="form", session_id=self.session, requested_schema=schema)
+        reply = await self.client.create_elicitation(question_text(question), mode)
+        given = (reply.content or {}).get("answer") if isinstance(reply, AcceptElicitationResponse) else ""
+        return given.strip() if isinstance(given, str) else ""
+
+    async def _options(self, question: QuestionView) -> str:
+        call = ToolCallUpdate(
+            tool_call_id=f"question-{question.id}",
+            title=f"Question {question.id}",
+            kind="think",
+            status="pending",
+            content=[tool_content(text_block(question_text(question)))],
+        )
+        options = [
+            PermissionOption(option_id=str(number), name=option[:200], kind="allow_once")
+            for number, option in enumerate(question.options)
+        ]
+        later = PermissionOption(option_id="later", name="Answer in my own words", kind="reject_once")
+        chosen = await self._choice(call, [*options, later])
+        return question.options[int(chosen)] if chosen.isdigit() and int(chosen) < len(options) else ""
+
+    async def _choice(self, call: ToolCallUpdate, options: list[PermissionOption]) -> str:
+        """The option that was chosen; empty if none was."""
+        reply = await self.client.request_permission(session_id=self.session, tool_call=call, options=options)
+        outcome = reply.outcome
+        return outcome.option_id if isinstance(outcome, AllowedOutcome) else ""
+
 
 # ---- turn ------------------------------------------------------------------------------------------------------------
 # One turn of an editor's session: a run followed until it ends, or until only another prompt can continue it.

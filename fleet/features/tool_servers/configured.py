@@ -15,8 +15,14 @@ from fleet.app.wiring import Wiring
 from fleet.config.schema import Config
 from fleet.core.base.ids import did_you_mean
 from fleet.errors import FleetError, UsageError
-from fleet.features.tool_servers.mcp_catalog import Listing, ServerSettings
-from fleet.features.tool_servers.servers import MOST_DECLARED, McpServers, open_servers, tools_of_servers
+from fleet.features.tool_servers.servers import (
+    MOST_DECLARED,
+    Listing,
+    McpServers,
+    ServerSettings,
+    open_servers,
+    tools_of_servers,
+)
 from fleet.features.tool_servers.settings import ServerSection
 from fleet.read.base_view import Finding
 from worktrees.sandbox.overlay_mount import TAG, this_manager

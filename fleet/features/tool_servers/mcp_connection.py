@@ -25,7 +25,7 @@ from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 from pydantic import TypeAdapter, ValidationError
 
 from agents.models.text import redacted
-from fleet.features.tool_servers.mcp_catalog import Listing, ServerSettings, plain, read_listing
+from fleet.features.tool_servers.servers import Listing, ServerSettings, plain, read_listing
 
 # ---- line ------------------------------------------------------------------------------------------------------------
 # A server's process and the line to it: newline-delimited JSON, bounded, for the SDK's client to speak over.

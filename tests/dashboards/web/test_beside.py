@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from dashboards.web import beside
-from dashboards.web.beside import wait_over
+from dashboards.web import verbs
+from dashboards.web.verbs import wait_over
 
 
 @dataclass
@@ -26,10 +26,10 @@ async def test_pages_wait_for_their_engine_outlive_it_a_moment_and_end() -> None
     folder: Any = Looks([False, True, True, False])
     await wait_over(folder, pause=folder.sleep)
     assert folder.alive_at == []
-    assert folder.slept == [beside.POLL_S] * 3 + [beside.LAST_S]
+    assert folder.slept == [verbs.POLL_S] * 3 + [verbs.LAST_S]
 
 
 async def test_pages_of_a_run_that_never_begins_end_too() -> None:
     folder: Any = Looks([False])
     await wait_over(folder, start_s=0.0, pause=folder.sleep)
-    assert folder.slept == [beside.LAST_S]
+    assert folder.slept == [verbs.LAST_S]

@@ -8,10 +8,9 @@ import pytest
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.features.audit.audit import Audit, audit_run, read_facts
-from fleet.features.audit.audit_text import audit_lines
+from fleet.features.audit.audit import Audit, Branch, Commit, audit_run, read_facts
 from fleet.features.audit.audit_view import audit_view
-from fleet.features.audit.commits import Branch, Commit
+from fleet.features.audit.verbs import audit_lines
 from fleet.read.base_view import dump_view
 from tests.fleet.core.story import Story
 

@@ -4,8 +4,7 @@ from hypothesis import given
 
 from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import BatchTested
-from fleet.features.audit.audit import audit_run, read_facts
-from fleet.features.audit.commits import Branch, Commit
+from fleet.features.audit.audit import Branch, Commit, audit_run, read_facts
 from tests.fleet.core.history.test_landing_history import given_two_that_landed, lost
 from tests.fleet.core.pretend import Pretend
 from tests.fleet.core.test_run_properties import steps, worlds

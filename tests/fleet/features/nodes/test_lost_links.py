@@ -14,11 +14,10 @@ from anyio.lowlevel import checkpoint
 
 from fleet.core.facts.facts import Fact, Report, WarningNoted
 from fleet.features.nodes.connection import Connection, greet
-from fleet.features.nodes.handover import hand_over
 from fleet.features.nodes.messages import Frame, Open, to_frame
 from fleet.features.nodes.node_orders import NodeLostError
 from fleet.features.nodes.remote_node import RECONNECT_S, RemoteNode
-from fleet.features.nodes.serve import serve
+from fleet.features.nodes.serve import hand_over, serve
 from fleet.features.nodes.transport import FdStream, Link, LinkLostError
 from fleet.ports.orders import AttemptOrder, AttemptResult
 from tests.fleet.fakes import wait_until

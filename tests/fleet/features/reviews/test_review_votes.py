@@ -10,8 +10,8 @@ from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.subtasks import Attempt
 from fleet.core.verdicts.oddities import parse_patch
+from fleet.features.reviews.reviews import Review, reviews_of, settled_by, verdict
 from fleet.features.reviews.settings import Reviewer
-from fleet.features.reviews.verdict import Review, reviews_of, settled_by, verdict
 from fleet.read.question_view import reviews_view
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story, plan_of

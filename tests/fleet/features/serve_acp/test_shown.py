@@ -6,7 +6,7 @@ import pytest
 from fleet.core.policy.requests import Request
 from fleet.core.state.state import RunState
 from fleet.errors import UsageError
-from fleet.features.serve_acp.shown import as_code, epic_text, offered_commands, plan_entries, typed_text
+from fleet.features.serve_acp.agent import as_code, epic_text, offered_commands, plan_entries, typed_text
 from fleet.features.serve_acp.slash_commands import COMMANDS, parsed
 from fleet.read.run import RunSnapshot, just_after
 from tests.fleet.core.policy.test_approval import reviewed

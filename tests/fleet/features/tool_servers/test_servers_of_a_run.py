@@ -13,13 +13,15 @@ import anyio
 import pytest
 
 from agents.tools.tool import ToolInputError
-from fleet.features.tool_servers.mcp_catalog import ServerSettings, ServerTool, read_listing
 from fleet.features.tool_servers.servers import (
     MOST_STARTS,
     McpServer,
     ServerAnswer,
+    ServerSettings,
+    ServerTool,
     open_servers,
     read_answer,
+    read_listing,
     tools_of_servers,
 )
 
