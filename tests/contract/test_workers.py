@@ -142,7 +142,7 @@ async def test_no_key_is_in_the_box_and_none_in_the_transcript(kind: str, open_s
         assert "sk-test-0123456789" not in stand.transcript
 
 
-@pytest.mark.parametrize("kind", [name for name, kind in WORKERS.items() if "secrets" in kind.takes])
+@pytest.mark.parametrize("kind", [name for name, kind in WORKERS.items() if "pass_environment" in kind.takes])
 async def test_the_secrets_of_a_workers_commands_stay_with_them(kind: str, open_stand: OpenStand) -> None:
     async with open_stand(kind) as stand:
         stand.rig.changes |= {"passed": {"TOOL_KEY": SECRET}}
