@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from dashboards.address import parse_address
-from dashboards.metrics.server import DEFAULT_PORT, exporting, scrape_of
 from dashboards.metrics.settings import Metrics
 from fleet.cli import common
 from fleet.cli.common import AsJson, ConfigFile
@@ -45,6 +44,12 @@ def metrics(
       fleet metrics --listen 127.0.0.1:9500
       fleet metrics --once > /var/lib/node_exporter/fleet.prom
     """
+    from dashboards.metrics.server import (  # noqa: PLC0415 - prometheus_client is slow to import
+        DEFAULT_PORT,
+        exporting,
+        scrape_of,
+    )
+
     loaded = load_config(environ=current(), config_file=config, repository=None).config
     settings, state_dir = loaded.of(Metrics), Path(loaded.state.dir)
     address = parse_address(listen or settings.listen or str(DEFAULT_PORT))

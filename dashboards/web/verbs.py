@@ -8,14 +8,12 @@ import time
 import webbrowser
 from functools import cache
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import anyio
 import typer
 
 from dashboards.address import Address, parse_address
-from dashboards.web.access import Access
-from dashboards.web.site import Scrape, serving
 from fleet.cli import common
 from fleet.cli.common import AsJson, Pause, run_async
 from fleet.cli.terminal_data import FolderLibrary, library_of
@@ -28,9 +26,14 @@ from fleet.features.table import FEATURES
 from fleet.read.base_view import WebView
 from fleet.runs.run_folder import RunFolder
 
+if TYPE_CHECKING:
+    from dashboards.web.access import Access
+    from dashboards.web.site import Scrape
+
 # ---- beside ----------------------------------------------------------------------------------------------------------
 # The pages of a run in a browser, beside its engine: a process of its own, so that no run notices when it breaks.
-# python -m dashboards.web.verbs RUN-FOLDER prints the link as its first line; ends when the run is no longer at work
+#
+#     python -m dashboards.web.verbs RUN-FOLDER     prints the link as its first line; ends with the run
 
 
 LOG = "pages.log"
@@ -40,12 +43,14 @@ POLL_S = 0.25
 LAST_S = 2.0  # so long after its end, open pages have shown how it ended
 
 
-def access_of(state_dir: Path) -> Access:
+def access_of(state_dir: Path) -> "Access":
     """Who may open the pages: the same browsers whichever process serves them."""
+    from dashboards.web.access import Access  # noqa: PLC0415 - aiohttp is slow to import, and help wants none of it
+
     return Access(state_dir / SESSIONS, time.time)
 
 
-def scrape_of(state_dir: Path) -> Scrape | None:
+def scrape_of(state_dir: Path) -> "Scrape | None":
     """What answers scrapes of all runs: a feature, which is imported at the first one."""
     places = [feature.scrape for feature in FEATURES.values() if feature.scrape]
     load = cache(lambda: load_part(places[0])(state_dir))
@@ -84,6 +89,8 @@ def start_pages(folder: RunFolder) -> None:
 
 async def serve(folder: RunFolder) -> None:
     state_dir = folder.path.parent.parent
+    from dashboards.web.site import serving  # noqa: PLC0415
+
     access, scrape = access_of(state_dir), scrape_of(state_dir)
     with library_of(state_dir) as library:
         async with serving(library, access, Address("127.0.0.1", 0), time.time, user(), scrape=scrape) as server:
@@ -138,6 +145,8 @@ def web(
       fleet web --read-only
       fleet web --listen 0.0.0.0:8080 --allow-host fleet.example
     """
+    from dashboards.web.site import serving  # noqa: PLC0415
+
     address, state_dir = parse_address(listen), common.state_dir()
     access = access_of(state_dir)
 
