@@ -1,21 +1,39 @@
-"""What past runs of a repository say about rungs, and what their landed subtasks cost and took."""
+"""What past runs of a repository say about rungs, and what their landed subtasks cost and took.
+
+What an ended run says is kept beside its journal, so that each journal is replayed for this once.
+"""
 
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agents.models.client import is_simulated
 from fleet.config.schema import Config
 from fleet.core.facts import facts as f
-from fleet.core.state.state import RungKey, RunState
 from fleet.errors import FleetError
-from fleet.read.costs import estimates_of, landed_subtasks
+from fleet.read.costs import LandedSubtask, estimates_of, landed_subtasks
 from fleet.runs.journal import Journal
-from fleet.runs.run_folder import git_folder, runs_by_start
+from fleet.runs.run_folder import RunFolder, git_folder, runs_by_start
 
 MOST_RUNS = 20
-MOST_FACTS = 15_000  # of all journals that are replayed for this: that takes a second
+MOST_FACTS = 30_000  # of all journals that are replayed at once: that takes some seconds
+KEPT = "evidence.json"
+
+
+class PastRun(BaseModel):
+    """What one past run says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: Literal[2] = 2
+    facts: int
+    """The length of its journal when this was read."""
+    tallies: tuple[f.RungTally, ...]
+    landed: tuple[LandedSubtask, ...]
 
 
 async def read_evidence(config: Config, repository: Path) -> f.EvidenceRead:
@@ -29,18 +47,18 @@ def past_evidence(
 ) -> f.EvidenceRead:
     """What the latest runs of the same kind say, added up."""
     past = _past_runs(state_dir, repository, simulated=simulated, most_runs=most_runs, most_facts=most_facts)
-    runs = [(run.tallies.values(), landed) for run in past if (landed := tuple(landed_subtasks(run))) or run.tallies]
-    tallies: dict[RungKey, f.RungTally] = {}
-    for tally in (tally for run, _ in runs for tally in run):
+    runs = [run for run in past if run.tallies or run.landed]
+    tallies: dict[tuple[object, ...], f.RungTally] = {}
+    for tally in (tally for run in runs for tally in run.tallies):
         key = (tally.worker, tally.model, tally.effort, tally.size)
         tallies[key] = _sum(tallies[key], tally) if key in tallies else tally
-    estimates = estimates_of(each for _, landed in runs for each in landed)
+    estimates = estimates_of(each for run in runs for each in run.landed)
     return f.EvidenceRead(at=time.time(), runs=len(runs), tallies=tuple(tallies.values()), estimates=estimates)
 
 
 def _past_runs(
     state_dir: Path, repository: Path, *, simulated: bool, most_runs: int, most_facts: int
-) -> Iterator[RunState]:
+) -> Iterator[PastRun]:
     """The last one first, as many as may be read. A broken journal says nothing."""
     here, left = git_folder(repository), most_facts
     alike = [
@@ -55,10 +73,32 @@ def _past_runs(
     for run, _ in zip(mine, range(most_runs), strict=False):
         with suppress(FleetError):
             with Journal(run.folder.journal) as journal:
-                left -= journal.length
+                facts = journal.length
+            if (kept := _kept(run.folder, facts)) is not None:
+                yield kept
+                continue
+            left -= facts
             if left < 0:
                 return
-            yield run.folder.state()
+            state = run.folder.state()
+            found = PastRun(facts=facts, tallies=tuple(state.tallies.values()), landed=tuple(landed_subtasks(state)))
+            if state.ended:
+                _keep(run.folder, found)
+            yield found
+
+
+def _kept(folder: RunFolder, facts: int) -> PastRun | None:
+    """What was kept of a run, if its journal has not grown since."""
+    try:
+        kept = PastRun.model_validate_json((folder.path / KEPT).read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return kept if kept.facts == facts else None
+
+
+def _keep(folder: RunFolder, run: PastRun) -> None:
+    with suppress(OSError):  # then it is read from the journal next time, too
+        (folder.path / KEPT).write_text(run.model_dump_json(), encoding="utf-8")
 
 
 def _sum(one: f.RungTally, other: f.RungTally) -> f.RungTally:

@@ -10,7 +10,6 @@ READS_STATE = {
     "fleet/cli/common.py": "loads it for verbs, with the configuration that the run began with",
     # creates, resumes or lands runs, as a part of the engine
     "fleet/app/fleet.py": "creates and resumes runs",
-    "fleet/app/past_runs.py": "adds up what past runs of a repository saw",
     "fleet/features/reviews/reviews.py": "asks for the reviews of a change, as a part of the engine",
     "fleet/features/merge/relanding.py": "makes the plan of a run that lands a result again",
     "fleet/features/merge/taking.py": "creates and resumes such runs",

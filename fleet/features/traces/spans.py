@@ -23,7 +23,6 @@ from fleet.errors import FleetError, UsageError
 LONGEST = 200  # characters of a text
 Value = str | int | float | bool
 Key = tuple[str | int | None, ...]
-OfAttempt = f.AttemptStarted | f.WorkerStarted | f.AttemptVerified | f.AttemptUnchanged | f.AttemptFailed
 
 
 @dataclass(frozen=True, slots=True)

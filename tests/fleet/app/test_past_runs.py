@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app.past_runs import past_evidence
+from fleet.app.past_runs import KEPT, past_evidence
 from fleet.core.facts import facts as f
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
@@ -64,6 +64,25 @@ def test_only_as_much_is_read_as_takes_a_moment(tmp_path: Path, repository: Path
         write_run(tmp_path, name, repository)
     assert past_evidence(tmp_path, repository, simulated=False, most_facts=5).runs == 0
     assert past_evidence(tmp_path, repository, simulated=False, most_runs=2).runs == 2
+
+
+def test_what_an_ended_run_says_is_read_from_its_journal_once(tmp_path: Path, repository: Path) -> None:
+    write_run(tmp_path, "one", repository)
+    first = past_evidence(tmp_path, repository, simulated=False).tallies
+    assert past_evidence(tmp_path, repository, simulated=False, most_facts=0).tallies == first
+    kept = tmp_path / "runs" / "one" / KEPT
+    kept.write_text("{")
+    damaged = past_evidence(tmp_path, repository, simulated=False, most_facts=0)
+    assert damaged.runs == 0, "what is damaged counts as missing"
+    assert past_evidence(tmp_path, repository, simulated=False).tallies == first
+
+
+def test_what_was_kept_of_a_run_that_went_on_is_read_again(tmp_path: Path, repository: Path) -> None:
+    write_run(tmp_path, "one", repository)
+    past_evidence(tmp_path, repository, simulated=False)
+    with Journal(RunFolder(tmp_path / "runs" / "one").journal) as journal:
+        journal.append([f.RunReopened(at=1000.0, by="ada")])
+    assert past_evidence(tmp_path, repository, simulated=False, most_facts=0).runs == 0
 
 
 def test_landed_subtasks_of_all_runs_are_compared_with_each_other(tmp_path: Path, repository: Path) -> None:
