@@ -31,7 +31,7 @@ from fleet.core.base.ids import RunId
 from fleet.core.base.usage import Usage
 from fleet.core.facts.facts import Report
 from fleet.core.plans.plan import Criterion, Subtask
-from fleet.engine.commands.briefs import layout
+from fleet.engine.briefs import layout
 from fleet.ports.agents import NO_EXTRAS, CommandResult, Dialogue, Extras, ModelUse, Worker, WorkerBrief
 from scripts.frame import Figure, temporary_folder
 

@@ -23,8 +23,8 @@ from bench.service import planner_cost_figures
 from bench.side_by_side import Extent
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
-from fleet.engine.commands.perform import Performer
 from fleet.engine.loop import Engine
+from fleet.engine.perform import Performer
 from fleet.ports.agents import Meter, WorkerBrief, Workspace
 from scripts.frame import Figure, temporary_folder
 from tests.fleet.fakes import DONE, QUICK, FakeFleet

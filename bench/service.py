@@ -31,7 +31,7 @@ from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.plans.revision import Problem, Revision
 from fleet.core.policy.planner_view import planner_record, planner_state
 from fleet.core.state.state import RunState
-from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
+from fleet.engine.reservations import CallMeter, Purpose, RunBudget
 from fleet.ports.agents import (
     NO_EXTRAS,
     CommandResult,
@@ -45,7 +45,7 @@ from fleet.ports.agents import (
 )
 from scripts.frame import Figure, temporary_folder
 from tests.fleet.core.story import Story
-from tests.fleet.engine.commands.test_budget import Noon, ledger
+from tests.fleet.engine.test_budget import Noon, ledger
 from tests.fleet.eyes import Files
 
 HAIKU, OPUS = "claude-haiku-5-5", "claude-opus-5-5"

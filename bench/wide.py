@@ -30,8 +30,8 @@ from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.policy.planner_view import planner_state
 from fleet.core.state.state import RunState
-from fleet.engine.commands.perform import Performer
 from fleet.engine.loop import Engine
+from fleet.engine.perform import Performer
 from fleet.ports.worktrees import Merged
 from fleet.runs.journal import Journal, held
 from fleet.runs.run_folder import RunFolder, without_collections

@@ -21,7 +21,7 @@ from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Criterion
 from fleet.core.plans.revision import Revision
 from fleet.core.state.state import RunState
-from fleet.engine.commands.checks import Gate
+from fleet.engine.checks import Gate
 from fleet.errors import FleetError
 from fleet.ports.agents import PlannerBrief, WorkerBrief
 from scripts.frame import MET, MISSED, command_line, exit_with, say

@@ -23,11 +23,11 @@ from fleet.core.plans.plan import Criterion
 from fleet.core.policy.effects import RunAttempt
 from fleet.core.state.state import RunState
 from fleet.engine import loop
-from fleet.engine.commands.attempts import Attempts
-from fleet.engine.commands.checks import Checks
-from fleet.engine.commands.landing import Lander
-from fleet.engine.commands.perform import Performer
-from fleet.engine.commands.reservations import RunBudget
+from fleet.engine.attempts import Attempts
+from fleet.engine.checks import Checks
+from fleet.engine.landing import Lander
+from fleet.engine.perform import Performer
+from fleet.engine.reservations import RunBudget
 from fleet.features.forge import tending
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal

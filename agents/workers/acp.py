@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
 
-from agents.acp import host
-from agents.acp.client import Notes
-from agents.acp.session import Claims, Session
 from agents.conversation.guards import AttemptBudget
 from agents.conversation.settings import AgentSettings, WorkerSettings
 from agents.models.text import capped, redacted, render, well_formed
 from agents.models.transcripts import Transcript, Transcripts
+from agents.workers import acp_host as host
+from agents.workers.acp_client import Notes
+from agents.workers.acp_session import Claims, Session
 from agents.workers.briefs import BriefFiles, brief_files
 from agents.workers.command import (
     EVIDENCE,

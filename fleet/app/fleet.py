@@ -39,10 +39,10 @@ from fleet.core.policy.planner_view import planner_state
 from fleet.core.policy.requests import missing_rollback
 from fleet.core.state.state import RunState
 from fleet.core.state.status import is_refused
-from fleet.engine.commands.adapters import Adapters, ChangeReviews, OpenReviews
-from fleet.engine.commands.briefs import planner_notes
-from fleet.engine.commands.perform import Performer
+from fleet.engine.adapters import Adapters, ChangeReviews, OpenReviews
+from fleet.engine.briefs import planner_notes
 from fleet.engine.loop import Engine, SystemClock, reconcile
+from fleet.engine.perform import Performer
 from fleet.errors import FleetError, UsageError
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES, Feature

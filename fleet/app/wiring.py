@@ -21,7 +21,7 @@ from fleet.core.plans.limits import Ladder, MachineOffer, Machines, Policy, Rung
 from fleet.core.plans.lint import Grade, grade_plan
 from fleet.core.plans.plan import Plan
 from fleet.core.plans.revision import Known
-from fleet.engine.commands.checks import Gate
+from fleet.engine.checks import Gate
 from fleet.errors import FleetError, UsageError
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES

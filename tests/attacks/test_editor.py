@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from agents.acp.host import SERVED, Host, RefusedError
+from agents.workers.acp_host import SERVED, Host, RefusedError
 from tests.attacks.conftest import CANARY, Arena
 
 

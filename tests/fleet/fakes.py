@@ -23,10 +23,10 @@ from fleet.core.plans.revision import Problem, Revision
 from fleet.core.policy.decide import RULES, Rule
 from fleet.core.policy.requests import Request
 from fleet.core.state.state import RunState
-from fleet.engine.commands.adapters import Adapters
-from fleet.engine.commands.checks import Gate
-from fleet.engine.commands.perform import Performer
+from fleet.engine.adapters import Adapters
+from fleet.engine.checks import Gate
 from fleet.engine.loop import Engine
+from fleet.engine.perform import Performer
 from fleet.ports.agents import (
     Meter,
     ModelUse,

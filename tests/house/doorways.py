@@ -2,7 +2,7 @@
 
 # Where a library may be imported. `*` crosses folders here. A doorway that nobody uses fails, too.
 DOORWAYS: dict[str, tuple[str, ...]] = {
-    "acp": ("agents/acp/schema.py", "fleet/features/serve_acp/*"),
+    "acp": ("agents/workers/acp_schema.py", "fleet/features/serve_acp/*"),
     "aiohttp": (
         *("agents/simulated/*", "agents/workers/relay_server.py", "agents/tools/fetch.py"),
         *("fleet/features/notify/channels.py", "fleet/features/traces/spans.py", "dashboards/web/*"),
@@ -42,7 +42,7 @@ NOT_LIKE_THEIR_DISTRIBUTION = {"agent-client-protocol": "acp", "gitpython": "git
 
 # Who reads the process's environment, and why. All other modules get values.
 READS_ENVIRONMENT: dict[str, str] = {
-    "agents/acp/host.py": "what the box of an agent sets, to run the agent in",
+    "agents/workers/acp_host.py": "what the box of an agent sets, to run the agent in",
     "fleet/config/environment.py": "the one reader",
     "fleet/features/nodes/cluster/actor.py": "what a machine of a Ray cluster gives the nodes that it starts",
     "worktrees/git/program.py": "PATH, to find git",

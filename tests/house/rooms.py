@@ -26,7 +26,6 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.core.policy": ("fleet.core.base", "fleet.core.facts", "fleet.core.plans", "fleet.core.state"),
     "fleet.core.verdicts": ("fleet.core.base", "fleet.core.facts", "fleet.core.plans"),
     "fleet.engine": ("fleet.core", "fleet.errors", "fleet.ports"),
-    "fleet.engine.commands": ("fleet.core", "fleet.engine", "fleet.ports"),
     "fleet.features": (),
     "fleet.features.audit": EVERYTHING,
     "fleet.features.completion": EVERYTHING,
@@ -47,14 +46,6 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "fleet.read": ("fleet.core", "fleet.errors"),
     "fleet.runs": ("fleet.core", "fleet.errors"),
     "agents": ("agents", "fleet.core", "fleet.ports"),
-    "agents.acp": (
-        "agents.conversation",
-        "agents.models.text",
-        "agents.models.transcripts",
-        "fleet.__version__",
-        "fleet.core",
-        "fleet.ports",
-    ),
     "agents.conversation": ("agents.models", "agents.tools", "fleet.core", "fleet.ports"),
     "agents.models": ("fleet.core", "fleet.errors", "fleet.ports"),
     "agents.simulated": (
@@ -67,10 +58,10 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     ),
     "agents.tools": ("agents.models", "fleet.core", "fleet.ports"),
     "agents.workers": (
-        "agents.acp",
         "agents.conversation",
         "agents.models",
         "agents.tools",
+        "fleet.__version__",
         "fleet.core",
         "fleet.errors",
         "fleet.ports",
@@ -107,7 +98,6 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "dashboards.metrics": EVERYTHING,
     "dashboards.report": EVERYTHING,
     "dashboards.terminal": (
-        "dashboards.run_files",
         "dashboards.past",
         "dashboards.subtask_map",
         "dashboards.terminal",

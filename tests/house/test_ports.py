@@ -14,7 +14,7 @@ PORTS: dict[str, tuple[str, ...]] = {
     "Integrator": ("tests/contract/test_worktrees.py",),
     "Journal": ("tests/contract/test_memory.py",),
     "Lease": ("tests/contract/test_worktrees.py",),
-    "Meter": ("agents/conversation/guards.py:AttemptBudget", "fleet/engine/commands/reservations.py:CallMeter"),
+    "Meter": ("agents/conversation/guards.py:AttemptBudget", "fleet/engine/reservations.py:CallMeter"),
     "Node": ("fleet/engine/this_machine.py:ThisMachine", "fleet/features/nodes/placement.py:Placement"),
     "Planner": ("tests/contract/test_planners.py",),
     "Recorder": ("fleet/engine/loop.py:Engine", "fleet/features/rehearse/past_tasks.py:_NoRun"),

@@ -30,11 +30,11 @@ BROAD_EXCEPTS: dict[str, int] = {
     # the fleet outlives any one effect, and advice can't fail what it is about; the fact keeps the trace
     "fleet/engine/this_machine.py": 3,
     "fleet/engine/internal_errors.py": 3,
-    "fleet/engine/commands/landing.py": 1,
+    "fleet/engine/landing.py": 1,
     "fleet/engine/lanes.py": 3,
     "fleet/features/nodes/host.py": 1,  # what an order raises is its report: the manager decides
     "fleet/engine/loop.py": 1,
-    "fleet/engine/commands/perform.py": 1,
+    "fleet/engine/perform.py": 1,
     # one request, one page or one run that breaks takes no other with it; the server says what it was
     "dashboards/web/access.py": 1,
     "dashboards/web/site.py": 1,
@@ -58,7 +58,7 @@ PATCHES: dict[str, int] = {
 
 _UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 _SKIPS = {"skip", "skipif", "skipIf", "skipUnless", "skipTest", "xfail", "importorskip", "expectedFailure"}
-GROUPS_OF_ASYNCIO = {"agents/acp/host.py": "runs in the box without our packages, in `asyncio.TaskGroup`"}
+GROUPS_OF_ASYNCIO = {"agents/workers/acp_host.py": "runs in the box without our packages, in `asyncio.TaskGroup`"}
 _LOOSE_TASKS = {"create_task", "ensure_future", "run_coroutine_threadsafe"}
 _EVERYTHING = {"Exception", "BaseException"}
 

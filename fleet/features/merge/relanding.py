@@ -18,7 +18,7 @@ from fleet.core.plans.plan import WORKER_SUCCEEDED, Criterion, Plan, Subtask
 from fleet.core.policy.budget import Budget, run_budgets
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Attempt
-from fleet.engine.commands.adapters import Adapters
+from fleet.engine.adapters import Adapters
 from fleet.engine.loop import Engine
 from fleet.errors import FleetError
 from fleet.ports.worktrees import Signature

@@ -28,7 +28,7 @@ from fleet.core.facts.failures import how
 from fleet.core.plans.plan import Criterion
 from fleet.core.verdicts.judges import NO_RESULTS, is_analysis
 from fleet.core.verdicts.summaries import starts_pytest
-from fleet.engine.commands.checks import NO_REPORT
+from fleet.engine.checks import NO_REPORT
 from fleet.errors import FleetError
 from fleet.features.recipes.find import Found, Part
 from fleet.features.recipes.init_view import TrialView, TriedVerdict, trial_view

@@ -24,7 +24,7 @@ from fleet.core.base.ids import Sha, did_you_mean
 from fleet.core.facts import facts as f
 from fleet.core.facts.facts import SubtaskEstimate
 from fleet.core.state.state import RunState
-from fleet.engine.commands.adapters import Adapters
+from fleet.engine.adapters import Adapters
 from fleet.engine.loop import SystemClock
 from fleet.errors import UsageError
 from fleet.features.rehearse.past_tasks import PastTasks, for_real_policy, read_tasks, redoing, score, unscored

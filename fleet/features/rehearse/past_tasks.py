@@ -18,10 +18,10 @@ from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Plan
 from fleet.core.state.state import RunState
-from fleet.engine.commands.adapters import Adapters
-from fleet.engine.commands.checks import Checks, Gate
-from fleet.engine.commands.trust import NodeTrust
+from fleet.engine.adapters import Adapters
+from fleet.engine.checks import Checks, Gate
 from fleet.engine.this_machine import ThisMachine
+from fleet.engine.trust import NodeTrust
 from fleet.errors import UsageError
 from fleet.features.rehearse.replay_plan import Described, past_subtask_id, task_plan
 from fleet.ports.journal import Clock

@@ -24,8 +24,8 @@ from fleet.core.facts.facts import Failure, Report
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.state.state import RunState
-from fleet.engine.commands.adapters import Adapters
-from fleet.engine.commands.checks import Gate
+from fleet.engine.adapters import Adapters
+from fleet.engine.checks import Gate
 from fleet.errors import UsageError
 from fleet.features.rehearse.rehearsal_view import Machine, Outcome, RehearsalView, Setting
 from fleet.features.rehearse.replay_plan import REPLAYER, PastCommit, commit_of, replay_plan

@@ -23,9 +23,9 @@ from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Attempt
 from fleet.core.verdicts.oddities import Patch, parse_patch
-from fleet.engine.commands.adapters import Adapters
-from fleet.engine.commands.checks import run_side_by_side
-from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
+from fleet.engine.adapters import Adapters
+from fleet.engine.checks import run_side_by_side
+from fleet.engine.reservations import CallMeter, Purpose, RunBudget
 from fleet.features.reviews.reviewer import BatchFound, BatchResults, ClaudeReviewer, ReviewBrief
 from fleet.features.reviews.settings import Reviewer
 from fleet.ports.agents import DrainingError, ModelUse

@@ -2,10 +2,10 @@
 
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
-from fleet.engine.commands.checks import Gate
+from fleet.engine.checks import Gate
 from tests.fleet.core.pretend import subtask_of
 from tests.fleet.core.story import plan_of
-from tests.fleet.engine.commands.test_perform import failures
+from tests.fleet.engine.test_perform import failures
 from tests.fleet.fakes import BASE, QUICK, FakeFleet
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine.commands.adapters import Adapters
+from fleet.engine.adapters import Adapters
 from fleet.engine.internal_errors import DiskFullError
 from fleet.runs.run_folder import disk_full_advice
 from tests.fleet.core.story import plan_of

@@ -6,9 +6,9 @@ import pytest
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.usage import Cost, Usage
-from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
+from fleet.engine.reservations import CallMeter, Purpose, RunBudget
 from fleet.ports.agents import ModelUse
-from tests.fleet.engine.commands.test_budget import Noon, ledger
+from tests.fleet.engine.test_budget import Noon, ledger
 
 USUAL, MOST = Cost(calls=1, tokens=10_000, dollars=0.1), Cost(calls=1, tokens=70_000, dollars=1.0)
 

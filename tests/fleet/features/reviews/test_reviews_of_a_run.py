@@ -16,9 +16,9 @@ from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.plans.revision import Retry, Revision
 from fleet.core.state.state import RunState
 from fleet.core.verdicts.oddities import Patch
-from fleet.engine.commands.adapters import Adapters
-from fleet.engine.commands.reservations import RunBudget
+from fleet.engine.adapters import Adapters
 from fleet.engine.loop import Engine
+from fleet.engine.reservations import RunBudget
 from fleet.features.reviews.reviewer import BatchFound, BatchResults, ClaudeReviewer, ReviewBrief
 from fleet.features.reviews.reviews import Reviews
 from fleet.features.reviews.settings import Reviewer

@@ -12,7 +12,7 @@ from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
 from fleet.core.plans.revision import Revision
 from fleet.core.state.state import RunState
-from fleet.engine.commands.checks import Gate
+from fleet.engine.checks import Gate
 from fleet.engine.loop import Engine
 from fleet.ports.agents import PlannerBrief, WorkerBrief
 from fleet.ports.worktrees import EffectError

@@ -14,10 +14,10 @@ from fleet.core.policy.remedies import backoff
 from fleet.core.state.machines import known_machines
 from fleet.core.state.state import RunState
 from fleet.core.state.status import conversations, for_revision, planning_of
-from fleet.engine.commands.adapters import Adapters
-from fleet.engine.commands.briefs import planner_notes
-from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
+from fleet.engine.adapters import Adapters
+from fleet.engine.briefs import planner_notes
 from fleet.engine.internal_errors import Advice
+from fleet.engine.reservations import CallMeter, Purpose, RunBudget
 from fleet.ports.agents import PlannerBrief
 from fleet.ports.journal import Recorder
 

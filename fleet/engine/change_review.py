@@ -18,7 +18,7 @@ from fleet.core.verdicts.judges import Influence, influence, naming
 from fleet.core.verdicts.oddities import oddities
 from fleet.core.verdicts.sources import reading_of
 from fleet.core.verdicts.summaries import has_no_tests, named_tests
-from fleet.engine.commands.checks import Checks
+from fleet.engine.checks import Checks
 from fleet.ports.agents import Repository, WorkspaceError
 
 LISTED = 50  # tests named in a failure; the others are counted

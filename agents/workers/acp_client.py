@@ -15,10 +15,10 @@ import anyio
 from anyio.abc import ByteStream, TaskGroup
 from pydantic import BaseModel, ValidationError
 
-from agents.acp import schema
-from agents.acp.host import ASK, HEADER, LINE, NEWS, REPLY
 from agents.models.text import capped, redacted, well_formed
 from agents.models.transcripts import Transcript
+from agents.workers import acp_schema as schema
+from agents.workers.acp_host import ASK, HEADER, LINE, NEWS, REPLY
 from fleet.core.base.output import parse_json
 
 # ---- link ------------------------------------------------------------------------------------------------------------

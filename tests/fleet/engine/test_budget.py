@@ -12,7 +12,7 @@ from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.state.state import RunState
-from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
+from fleet.engine.reservations import CallMeter, Purpose, RunBudget
 from fleet.ports.agents import ModelUse
 from tests.fleet.core.story import Story, plan_of
 

@@ -14,11 +14,11 @@ import anyio
 from anyio.abc import ByteStream
 from pydantic import ValidationError
 
-from agents.acp import schema
-from agents.acp.client import Client, EndError, Link, LinkError, Notes, Rpc, RpcError
-from agents.acp.schema import PromptResponse
 from agents.conversation.guards import AttemptBudget
 from agents.models.text import operator_text
+from agents.workers import acp_schema as schema
+from agents.workers.acp_client import Client, EndError, Link, LinkError, Notes, Rpc, RpcError
+from agents.workers.acp_schema import PromptResponse
 from fleet import __version__
 from fleet.core.base.usage import Usage
 from fleet.core.facts.facts import Failure, FailureKind

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Subtask
-from fleet.engine.commands.checks import Gate
-from fleet.engine.commands.reservations import RunBudget
+from fleet.engine.checks import Gate
 from fleet.engine.internal_errors import TRY_AGAIN_S
+from fleet.engine.reservations import RunBudget
 from fleet.ports.agents import Planner, Worker
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.worktrees import Commits, Integrator, Publish, Worktrees

@@ -2,11 +2,11 @@
 
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
-from fleet.engine.commands.adapters import Adapters
-from fleet.engine.commands.briefs import NOTES_LIMIT, WorkerBriefs, layout, planner_notes, worker_notes
-from fleet.engine.commands.checks import Gate
-from fleet.engine.commands.perform import Performer
+from fleet.engine.adapters import Adapters
+from fleet.engine.briefs import NOTES_LIMIT, WorkerBriefs, layout, planner_notes, worker_notes
+from fleet.engine.checks import Gate
 from fleet.engine.internal_errors import Advice
+from fleet.engine.perform import Performer
 from fleet.ports.agents import Planner
 from tests.fleet.core.pretend import checks_of, subtask_of
 from tests.fleet.eyes import Files

@@ -23,7 +23,7 @@ from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.state.machines import check_labels
 from fleet.core.verdicts.judges import NO_RESULTS, findings_problem, is_analysis
 from fleet.core.verdicts.summaries import missing_tests, starts_pytest
-from fleet.engine.commands.trust import NodeTrust
+from fleet.engine.trust import NodeTrust
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.orders import ChecksOrder, Node
 from fleet.ports.worktrees import Commits, SetupFailedError, Worktrees

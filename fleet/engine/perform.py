@@ -14,16 +14,16 @@ from fleet.core.base.ids import Sha
 from fleet.core.facts import facts as f
 from fleet.core.policy.effects import CallPlanner, CheckBase, Command, Publish, RunAttempt, TestBatch, VerifyAttempt
 from fleet.core.policy.remedies import backoff
-from fleet.engine.commands.adapters import Adapters
-from fleet.engine.commands.attempts import Attempts
-from fleet.engine.commands.briefs import WorkerBriefs
-from fleet.engine.commands.checks import Checks
-from fleet.engine.commands.landing import Lander
-from fleet.engine.commands.planner_calls import PlannerCalls
-from fleet.engine.commands.reservations import RunBudget
-from fleet.engine.commands.trust import NodeTrust
+from fleet.engine.adapters import Adapters
+from fleet.engine.attempts import Attempts
+from fleet.engine.briefs import WorkerBriefs
+from fleet.engine.checks import Checks
 from fleet.engine.internal_errors import Advice, DiskFullError, failure_of, persist, tries_after
+from fleet.engine.landing import Lander
+from fleet.engine.planner_calls import PlannerCalls
+from fleet.engine.reservations import RunBudget
 from fleet.engine.this_machine import ThisMachine
+from fleet.engine.trust import NodeTrust
 from fleet.ports.agents import DrainingError
 from fleet.ports.journal import Recorder
 from fleet.ports.orders import OtherMachines

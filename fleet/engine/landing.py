@@ -15,7 +15,7 @@ from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.policy.landing import every_tree, send_back
 from fleet.core.state.state import RunState
-from fleet.engine.commands.checks import IN_A_ROW, Checks, run_side_by_side
+from fleet.engine.checks import IN_A_ROW, Checks, run_side_by_side
 from fleet.engine.internal_errors import failure_of
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.worktrees import EffectError, Integrator, Merged

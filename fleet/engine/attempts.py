@@ -16,12 +16,12 @@ from fleet.core.plans.plan import PLANNER, Subtask
 from fleet.core.policy.effects import RunAttempt, VerifyAttempt
 from fleet.core.state.machines import wanted_labels
 from fleet.core.state.subtasks import Attempt
-from fleet.engine.commands.adapters import Adapters, ChangeReviews
-from fleet.engine.commands.briefs import WorkerBriefs
-from fleet.engine.commands.change_review import review
-from fleet.engine.commands.checks import Checks
-from fleet.engine.commands.reservations import CallMeter, Purpose, RunBudget
+from fleet.engine.adapters import Adapters, ChangeReviews
+from fleet.engine.briefs import WorkerBriefs
+from fleet.engine.change_review import review
+from fleet.engine.checks import Checks
 from fleet.engine.internal_errors import Advice, persist
+from fleet.engine.reservations import CallMeter, Purpose, RunBudget
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.operator import Operator
 from fleet.ports.orders import AttemptOrder, AttemptResult, Began, Node, Progress, Tell, Worked

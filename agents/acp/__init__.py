@@ -1,1 +1,0 @@
-"""Agents that speak the Agent Client Protocol, as workers: what such an agent is asked, and what it may ask for."""
