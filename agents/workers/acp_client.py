@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import anyio
+from acp import schema
 from anyio.abc import ByteStream, TaskGroup
 from pydantic import BaseModel, ValidationError
 
 from agents.models.text import capped, redacted, well_formed
 from agents.models.transcripts import Transcript
-from agents.workers import acp_schema as schema
 from agents.workers.acp_host import ASK, HEADER, LINE, NEWS, REPLY
 from fleet.core.base.output import parse_json
 

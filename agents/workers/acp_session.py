@@ -11,14 +11,15 @@ from math import isfinite
 from typing import Any
 
 import anyio
+from acp import schema
+from acp.meta import PROTOCOL_VERSION
+from acp.schema import PromptResponse
 from anyio.abc import ByteStream
 from pydantic import ValidationError
 
 from agents.conversation.guards import AttemptBudget
 from agents.models.text import operator_text
-from agents.workers import acp_schema as schema
 from agents.workers.acp_client import Client, EndError, Link, LinkError, Notes, Rpc, RpcError
-from agents.workers.acp_schema import PromptResponse
 from fleet import __version__
 from fleet.core.base.usage import Usage
 from fleet.core.facts.facts import Failure, FailureKind
@@ -121,16 +122,14 @@ class Session:
         """Agree on a version, and begin a session."""
         files = schema.FileSystemCapabilities(read_text_file=True, write_text_file=True)
         hello = schema.InitializeRequest(
-            protocol_version=schema.PROTOCOL_VERSION,
+            protocol_version=PROTOCOL_VERSION,
             client_capabilities=schema.ClientCapabilities(fs=files, terminal=True),
             client_info=schema.Implementation(name="fleet", version=__version__),
         )
         try:
             agent = schema.InitializeResponse.model_validate(await rpc.call("initialize", _sent(hello)))
-            if agent.protocol_version != schema.PROTOCOL_VERSION:
-                why = (
-                    f"the agent speaks version {agent.protocol_version} of the protocol, not {schema.PROTOCOL_VERSION}"
-                )
+            if agent.protocol_version != PROTOCOL_VERSION:
+                why = f"the agent speaks version {agent.protocol_version} of the protocol, not {PROTOCOL_VERSION}"
                 self._fail(why, "configuration")
                 return False
             self._name = agent.agent_info.name[:100] if agent.agent_info else ""

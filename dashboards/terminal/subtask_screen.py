@@ -16,7 +16,7 @@ from rich.syntax import Syntax, SyntaxTheme
 from textual import work
 from textual.binding import Binding, BindingType
 
-from dashboards.run_files import TranscriptTail, check_output
+from dashboards.past import TranscriptTail, check_output
 from dashboards.subtask_map import marked
 from dashboards.terminal.base_screen import END, BaseScreen, Button
 from dashboards.terminal.lines import Line, Page, PageOptions, clipped, event_line, heading, text_page

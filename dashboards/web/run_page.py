@@ -13,8 +13,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from dashboards.charts import DRAWN, plan_graph, wave_graph
-from dashboards.past import Past
-from dashboards.run_files import TranscriptTail, check_output
+from dashboards.past import Past, TranscriptTail, check_output
 from dashboards.text.formats import figure_text
 from dashboards.text.plan_review import estimate_rows
 from dashboards.web.followed import (

@@ -17,13 +17,12 @@ from fleet.core.policy.remedies import backoff
 from fleet.engine.adapters import Adapters
 from fleet.engine.attempts import Attempts
 from fleet.engine.briefs import WorkerBriefs
-from fleet.engine.checks import Checks
+from fleet.engine.checks import Checks, NodeTrust
 from fleet.engine.internal_errors import Advice, DiskFullError, failure_of, persist, tries_after
 from fleet.engine.landing import Lander
 from fleet.engine.planner_calls import PlannerCalls
 from fleet.engine.reservations import RunBudget
 from fleet.engine.this_machine import ThisMachine
-from fleet.engine.trust import NodeTrust
 from fleet.ports.agents import DrainingError
 from fleet.ports.journal import Recorder
 from fleet.ports.orders import OtherMachines

@@ -10,10 +10,9 @@ from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan, Subtask
 from fleet.core.state.state import RunState
 from fleet.engine.adapters import Adapters
-from fleet.engine.checks import Checks, Gate
+from fleet.engine.checks import Checks, Gate, NodeTrust
 from fleet.engine.perform import Performer
 from fleet.engine.this_machine import ThisMachine
-from fleet.engine.trust import NodeTrust
 from fleet.ports.worktrees import Change
 from tests.fleet.core.pretend import checks_of, subtask_of
 from tests.fleet.fakes import FakePlanner

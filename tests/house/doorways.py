@@ -2,7 +2,7 @@
 
 # Where a library may be imported. `*` crosses folders here. A doorway that nobody uses fails, too.
 DOORWAYS: dict[str, tuple[str, ...]] = {
-    "acp": ("agents/workers/acp_schema.py", "fleet/features/serve_acp/*"),
+    "acp": ("agents/workers/acp_client.py", "agents/workers/acp_session.py", "fleet/features/serve_acp/*"),
     "aiohttp": (
         *("agents/simulated/*", "agents/workers/relay_server.py", "agents/tools/fetch.py"),
         *("fleet/features/notify/channels.py", "fleet/features/traces/spans.py", "dashboards/web/*"),

@@ -16,15 +16,18 @@ from tempfile import TemporaryDirectory
 from anyio import to_thread
 
 from fleet.core.base.ids import Sha, attempt_ref, kept_ref
-from fleet.core.base.paths import matches, outside
+from fleet.core.base.paths import folders_above, matches, outside
 from fleet.core.facts.facts import Failure
 from fleet.ports.worktrees import Change, Signature
 from fleet.runs.crash_points import reached
 from worktrees.base.fs import as_text, printable
 from worktrees.base.settings import WorktreeSettings
 from worktrees.git.diff import Diff, DiffEntry
-from worktrees.git.large_files import raw_large_files
 from worktrees.git.object_format import (
+    ATTRIBUTES,
+    EXECUTABLE,
+    FILE,
+    LINK,
     PackError,
     PackLimits,
     author_of,
@@ -36,7 +39,8 @@ from worktrees.git.object_format import (
     parse_commit,
     parse_tree,
 )
-from worktrees.git.program import Git, text
+from worktrees.git.objects import Objects
+from worktrees.git.program import Git, fields, text
 from worktrees.git.repository import Repository
 from worktrees.git.write_tree import PathChange, changes_in, source_content
 from worktrees.leases.union_view import (
@@ -54,6 +58,79 @@ from worktrees.leases.union_view import (
 )
 from worktrees.sandbox.overlay_mount import Overlay
 from worktrees.store.store import Store, new_prefix
+
+# ---- large files -----------------------------------------------------------------------------------------------------
+# Finds files that Git LFS should store and a worker wrote as they are: the repository would hold their bytes. In a
+# worktree such files are pointers, three lines of text. A commit must hold pointers, too, and only Git LFS makes
+# them.
+
+
+RULE = b"filter=lfs"
+POINTER = b"version https://git-lfs.github.com/spec/"
+LONGEST_POINTER = 1024
+
+
+async def raw_large_files(repository: Repository, base: Sha, tree: Sha, diff: Diff) -> list[str]:
+    """The new or changed files that attributes give to Git LFS and that are no pointers, unless they never were."""
+    asked = await repository.run(partial(_may_be_large, repository.objects, tree, diff.files))
+    if not asked:
+        return []
+    with TemporaryDirectory(prefix="fleet-index-") as folder:
+        env = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
+        await repository.git("read-tree", tree, env=env)
+        names = "".join(f"{entry.path}\0" for entry in asked).encode("utf-8", "surrogateescape")
+        answers = fields(await repository.git("check-attr", "--cached", "-z", "--stdin", "filter", env=env, data=names))
+    large = {path for path, _, value in zip(*[iter(answers)] * 3, strict=True) if value == "lfs"}
+    return await repository.run(partial(_raw, repository.objects, base, [e for e in asked if e.path in large]))
+
+
+def _may_be_large(objects: Objects, tree: Sha, files: Sequence[DiffEntry]) -> list[DiffEntry]:
+    """The files below a `.gitattributes` that names the filter, without asking git."""
+    has_rule: dict[str, bool] = {}
+
+    def rules(folder: str) -> bool:
+        if folder not in has_rule:
+            content = _content(objects, tree, f"{folder}{ATTRIBUTES}")
+            has_rule[folder] = content is not None and RULE in content
+        return has_rule[folder]
+
+    def is_below(path: str) -> bool:
+        return rules("") or any(rules(f"{folder}/") for folder in folders_above(path))
+
+    return [entry for entry in files if entry.mode != LINK and is_below(entry.path)]
+
+
+def _raw(objects: Objects, base: Sha, files: Sequence[DiffEntry]) -> list[str]:
+    raw = []
+    for entry in files:
+        before = _content(objects, objects.tree_of(base), entry.path)
+        was_raw = before is not None and not _is_pointer(before)
+        if not was_raw and not _is_pointer(objects.blob(entry.id)):
+            raw.append(entry.path)
+    return raw
+
+
+def _content(objects: Objects, tree: Sha, path: str) -> bytes | None:
+    """A file of a tree; None where there is none."""
+    *folders, name = os.fsencode(path).split(b"/")
+    entries = objects.tree(tree)
+    for folder in folders:
+        node = entries.get(folder)
+        if not is_folder(node):
+            return None
+        entries = objects.tree_at(node)
+    node = entries.get(name)
+    if node is None or node[0].decode() not in {FILE, EXECUTABLE}:
+        return None
+    return objects.blob(node_id(node))
+
+
+def _is_pointer(content: bytes) -> bool:
+    return content.startswith(POINTER) and len(content) <= LONGEST_POINTER
+
+
+# ---- commit ----------------------------------------------------------------------------------------------------------
+
 
 PATCH_CAP = 16 * 1024 * 1024
 LISTED = 50  # paths named in a failure; the rest is counted
@@ -227,7 +304,6 @@ def _refused(summary: str, lines: Iterable[str]) -> Failure:
 
 
 LONGEST_COMMIT = 64 * 1024
-LINK = "120000"
 MAX_DEPTH = 100
 HEX = re.compile(r"[0-9a-f]+")
 

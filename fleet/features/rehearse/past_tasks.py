@@ -19,9 +19,8 @@ from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Plan
 from fleet.core.state.state import RunState
 from fleet.engine.adapters import Adapters
-from fleet.engine.checks import Checks, Gate
+from fleet.engine.checks import Checks, Gate, NodeTrust
 from fleet.engine.this_machine import ThisMachine
-from fleet.engine.trust import NodeTrust
 from fleet.errors import UsageError
 from fleet.features.rehearse.replay_plan import Described, past_subtask_id, task_plan
 from fleet.ports.journal import Clock

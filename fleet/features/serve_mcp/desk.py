@@ -3,14 +3,15 @@
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import anyio
 import anyio.lowlevel
 from anyio import to_thread
+from pydantic import BaseModel, ConfigDict, Field
 
 from fleet.app.fleet import Fleet, Order
-from fleet.app.input_files import checked_epic
+from fleet.app.input_files import LONGEST_EPIC, checked_epic
 from fleet.cli import common
 from fleet.cli.common import flags, limits_of
 from fleet.cli.engine import Background
@@ -21,7 +22,6 @@ from fleet.core.facts.facts import Paused, PlanApproved, QuestionAnswered
 from fleet.core.plans.limits import Reviewing
 from fleet.core.policy.requests import waiting_for_approval
 from fleet.errors import UsageError
-from fleet.features.serve_mcp import arguments as a
 from fleet.read.base_view import View, dump_view
 from fleet.read.follow import RunFollower
 from fleet.read.plan_views import RunPlanView
@@ -29,6 +29,77 @@ from fleet.read.question_view import RequestView, review_view
 from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.journal_feed import JournalFeed
 from fleet.runs.run_folder import RunFolder, git_folder, runs_by_start
+
+# ---- arguments -------------------------------------------------------------------------------------------------------
+# The arguments of each tool, as a client's model writes them: parsed here, and unknown ones refused.
+
+
+LONGEST_WAIT_S = 300
+
+Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9._/-]+$")]
+Run = Annotated[Name | None, Field(description="The run; left out: the latest one of this repository.")]
+NamedRun = Annotated[Name, Field(description="The run, by its name.")]
+SubtaskId = Annotated[Name, Field(description="The id of a subtask.")]
+
+
+class Arguments(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Begin(Arguments):
+    epic: str = Field(
+        min_length=1, max_length=LONGEST_EPIC, description="The goal, as text: what should be true afterwards."
+    )
+    budget_dollars: float = Field(gt=0, description="What the run may cost at most. It has no default.")
+    minutes: float | None = Field(default=None, gt=0, description="How long it may work.")
+    workers: int | None = Field(default=None, ge=1, le=1000, description="How many agents may work at once.")
+    name: Annotated[Name | None, Field(description="The run's name; its branch is fleet/NAME.")] = None
+
+
+class OfRun(Arguments):
+    run: Run = None
+
+
+class Show(Arguments):
+    run: Run = None
+    subtask: Annotated[Name | None, Field(description="Show this subtask with its attempts and checks.")] = None
+    what: Literal["plan", "incidents"] = Field(
+        default="plan", description="Without a subtask: the plan as it is now, or what failed and what was done."
+    )
+
+
+class Diff(Arguments):
+    run: Run = None
+    subtask: SubtaskId
+    attempt: int | None = Field(default=None, ge=1, description="The attempt; left out: the last one with a commit.")
+
+
+class Answer(Arguments):
+    run: NamedRun
+    question: Annotated[Name, Field(description="The id of an open question, such as q1.")]
+    text: str = Field(min_length=1, max_length=20_000, description="The answer, for the planner.")
+
+
+class Approve(Arguments):
+    run: NamedRun
+    version: int = Field(ge=1, description="The version of the plan that was looked at; another one is refused.")
+    subtasks: list[Name] = Field(min_length=1, max_length=1000, description="The subtasks to approve, one by one.")
+
+
+class Pause(Arguments):
+    run: NamedRun
+
+
+class Wait(Arguments):
+    run: Run = None
+    seconds: float = Field(default=30, gt=0, le=LONGEST_WAIT_S, description="How long to wait at most.")
+    until: Literal["news", "end"] = Field(
+        default="news", description="news: until it needs somebody, or ends; end: only until it ends."
+    )
+
+
+# ---- desk ------------------------------------------------------------------------------------------------------------
+
 
 POLL_S = 0.2
 Data = dict[str, Any]
@@ -50,13 +121,13 @@ class Desk:
 
     # ---- work
 
-    async def plan(self, given: a.Begin) -> Data:
+    async def plan(self, given: Begin) -> Data:
         return await self._begin(given, "human")
 
-    async def run(self, given: a.Begin) -> Data:
+    async def run(self, given: Begin) -> Data:
         return await self._begin(given, "auto")
 
-    async def _begin(self, given: a.Begin, review: Reviewing) -> Data:
+    async def _begin(self, given: Begin, review: Reviewing) -> Data:
         epic = checked_epic(given.epic)
         loaded = self._configuration(given)
         self._grant(given.budget_dollars)
@@ -71,9 +142,9 @@ class Desk:
             self.granted -= given.budget_dollars
             raise
         await to_thread.run_sync(engine.wait_started)
-        return await self.status(a.OfRun(run=folder.run))
+        return await self.status(OfRun(run=folder.run))
 
-    def _configuration(self, given: a.Begin) -> Loaded:
+    def _configuration(self, given: Begin) -> Loaded:
         """The operator's configuration with the limits that were asked for; none may be above theirs."""
         options = flags(base_url=self.base_url, sandbox=self.sandbox)
         theirs = common.configuration(self.repository, self.config_file, options).config.run
@@ -97,10 +168,10 @@ class Desk:
 
     # ---- looking
 
-    async def status(self, given: a.OfRun) -> Data:
+    async def status(self, given: OfRun) -> Data:
         return dump_view((await self._read(given.run)).status)
 
-    async def show(self, given: a.Show) -> Data:
+    async def show(self, given: Show) -> Data:
         run = await self._read(given.run)
         if given.subtask is not None:
             return dump_view(run.subtask(common.find_subtask(run, given.subtask).id))
@@ -108,15 +179,15 @@ class Desk:
             return dump_view(run.story)
         return dump_view(RunPlanView(run.run, run.plan.version, run.plan))
 
-    async def diff(self, given: a.Diff) -> Data:
+    async def diff(self, given: Diff) -> Data:
         folder = await to_thread.run_sync(self._find, given.run)
         return dump_view(await change_of(folder, given.subtask, given.attempt))
 
-    async def report(self, given: a.OfRun) -> Data:
+    async def report(self, given: OfRun) -> Data:
         folder = await to_thread.run_sync(self._find, given.run)
         return dump_view(await to_thread.run_sync(common.report_of, folder))
 
-    async def wait(self, given: a.Wait) -> Data:
+    async def wait(self, given: Wait) -> Data:
         """Follow the journal until there is something to do, or the time is over."""
         folder = await to_thread.run_sync(self._find, given.run)
         with anyio.move_on_after(given.seconds), JournalFeed(folder) as feed:
@@ -130,24 +201,24 @@ class Desk:
                 if (run := follower.snapshot) is not None and _has_news(run, given):
                     break
                 await anyio.sleep(POLL_S)
-        return await self.status(a.OfRun(run=folder.run))
+        return await self.status(OfRun(run=folder.run))
 
     # ---- deciding
 
-    async def answer(self, given: a.Answer) -> Data:
+    async def answer(self, given: Answer) -> Data:
         folder = await to_thread.run_sync(self._find, given.run)
         known = just_after(await to_thread.run_sync(folder.state)).question_named(given.question)
         request = QuestionAnswered(at=time.time(), question=known, answer=given.text, by=_by())
         common.send_checked(folder, request)
         return _requested(folder, request.kind, f"{known} answered")
 
-    async def pause(self, given: a.Pause) -> Data:
+    async def pause(self, given: Pause) -> Data:
         folder = await to_thread.run_sync(self._find, given.run)
         request = Paused(at=time.time(), by=_by())
         common.send_checked(folder, request)
         return _requested(folder, request.kind, "no new agents start; a person resumes it: `fleet resume`")
 
-    async def approve(self, given: a.Approve) -> Data:
+    async def approve(self, given: Approve) -> Data:
         folder = await to_thread.run_sync(self._find, given.run)
         state = folder.requested_state()
         if given.version != state.plan.version:
@@ -185,7 +256,7 @@ class Desk:
         return found
 
 
-def _has_news(run: RunSnapshot, given: a.Wait) -> bool:
+def _has_news(run: RunSnapshot, given: Wait) -> bool:
     """Whether a run has ended or stopped, or needs somebody."""
     if run.figures.is_over or not run.alive:
         return True

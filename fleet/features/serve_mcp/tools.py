@@ -4,8 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fleet.features.serve_mcp import arguments as a
-from fleet.features.serve_mcp.desk import Desk
+from fleet.features.serve_mcp.desk import Answer, Approve, Arguments, Begin, Desk, Diff, OfRun, Pause, Show, Wait
 from fleet.read.base_view import View, shape_of
 from fleet.read.question_view import RequestView, ReviewView
 from fleet.read.report_data import ReportData
@@ -22,7 +21,7 @@ class FleetTool:
 
     name: str
     description: str
-    takes: type[a.Arguments]
+    takes: type[Arguments]
     effect: Effect
     do: Callable[[Desk, Any], Awaitable[dict[str, Any]]]
     view: type[View] | None
@@ -43,7 +42,7 @@ TOOLS: tuple[FleetTool, ...] = (
         "plan",
         "Start a run that plans an epic and then waits: nothing is built before `approve`. Returns at once with the "
         "run's name; `wait`, then `show` its plan.",
-        a.Begin,
+        Begin,
         "adds",
         Desk.plan,
         StatusView,
@@ -53,7 +52,7 @@ TOOLS: tuple[FleetTool, ...] = (
         "Start a run that plans an epic and builds it, within a budget. Agents work in worktrees of their own; the "
         "result is the new branch fleet/RUN, and the checkout is not touched. Subtasks that the operator's review "
         "rules stop wait for approval. Returns at once with the run's name; poll `wait`.",
-        a.Begin,
+        Begin,
         "adds",
         Desk.run,
         StatusView,
@@ -61,7 +60,7 @@ TOOLS: tuple[FleetTool, ...] = (
     FleetTool(
         "status",
         "How a run is doing: its state, what it needs from a person, open questions, what landed, cost and budget.",
-        a.OfRun,
+        OfRun,
         "looks",
         Desk.status,
         StatusView,
@@ -69,18 +68,18 @@ TOOLS: tuple[FleetTool, ...] = (
     FleetTool(
         "show",
         "The plan of a run with its version, or its incidents, or one subtask with its attempts, checks and failures.",
-        a.Show,
+        Show,
         "looks",
         Desk.show,
         None,
     ),
-    FleetTool("diff", "What an attempt at a subtask changed, as a patch.", a.Diff, "looks", Desk.diff, DiffView),
-    FleetTool("answer", "Answer an open question of a run.", a.Answer, "decides", Desk.answer, RequestView),
+    FleetTool("diff", "What an attempt at a subtask changed, as a patch.", Diff, "looks", Desk.diff, DiffView),
+    FleetTool("answer", "Answer an open question of a run.", Answer, "decides", Desk.answer, RequestView),
     FleetTool(
         "approve",
         "Approve subtasks of a plan that wait for approval, one by one and by the plan's version. Those of high risk "
         "are refused: a person approves them.",
-        a.Approve,
+        Approve,
         "decides",
         Desk.approve,
         ReviewView,
@@ -88,7 +87,7 @@ TOOLS: tuple[FleetTool, ...] = (
     FleetTool(
         "pause",
         "Start no new agents in a run until a person resumes it. Running agents finish.",
-        a.Pause,
+        Pause,
         "decides",
         Desk.pause,
         RequestView,
@@ -97,7 +96,7 @@ TOOLS: tuple[FleetTool, ...] = (
         "wait",
         "Wait until a run ends or needs somebody, or the seconds are over; returns its status. A run takes minutes to "
         "hours: call it again.",
-        a.Wait,
+        Wait,
         "looks",
         Desk.wait,
         StatusView,
@@ -105,7 +104,7 @@ TOOLS: tuple[FleetTool, ...] = (
     FleetTool(
         "report",
         "The report of a run: what landed and what did not, checks, recovery, cost, what needs attention.",
-        a.OfRun,
+        OfRun,
         "looks",
         Desk.report,
         ReportData,

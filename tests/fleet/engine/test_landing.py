@@ -10,10 +10,9 @@ from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
-from fleet.engine.checks import Checks, Gate
+from fleet.engine.checks import Checks, Gate, NodeTrust
 from fleet.engine.landing import Lander
 from fleet.engine.this_machine import ThisMachine
-from fleet.engine.trust import NodeTrust
 from fleet.ports.worktrees import EffectError
 from fleet.read.run import status_view
 from fleet.read.subtask_view import subtask_view

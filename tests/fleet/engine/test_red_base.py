@@ -7,10 +7,9 @@ from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion
 from fleet.core.policy.decide import decide
 from fleet.core.policy.effects import CheckBase, effects
-from fleet.engine.checks import Checks, Gate
+from fleet.engine.checks import Checks, Gate, NodeTrust
 from fleet.engine.landing import Lander
 from fleet.engine.this_machine import ThisMachine
-from fleet.engine.trust import NodeTrust
 from tests.fleet.core.pretend import started, subtask_of
 from tests.fleet.hands import Book, Clock, PaperHands, probed, queued
 

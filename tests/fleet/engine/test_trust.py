@@ -4,7 +4,7 @@ import pytest
 
 from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import CheckRun
-from fleet.engine.trust import MOST_WRONG_REDS, NodeTrust
+from fleet.engine.checks import MOST_WRONG_REDS, NodeTrust
 from tests.fleet.hands import Clock, queued
 
 COMMIT = Sha("0123456789abcdef0123456789abcdef01234567")

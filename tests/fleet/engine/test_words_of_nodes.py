@@ -9,9 +9,8 @@ from fleet.core.base.ids import Sha
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.plan import Criterion
-from fleet.engine.checks import Checks, Gate
+from fleet.engine.checks import MOST_WRONG_REDS, Checks, Gate, NodeTrust
 from fleet.engine.this_machine import ThisMachine
-from fleet.engine.trust import MOST_WRONG_REDS, NodeTrust
 from fleet.ports.orders import ChecksOrder
 from fleet.ports.worktrees import SetupFailedError
 from tests.fleet.hands import BASE, Book, Clock, PaperHands, queued

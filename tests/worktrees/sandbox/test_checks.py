@@ -7,10 +7,9 @@ import pytest
 from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import CheckRun
 from fleet.core.plans.plan import Criterion
-from fleet.engine.checks import Checks, Gate
+from fleet.engine.checks import Checks, Gate, NodeTrust
 from fleet.engine.landing import Lander
 from fleet.engine.this_machine import ThisMachine
-from fleet.engine.trust import NodeTrust
 from fleet.ports.worktrees import Lease
 from tests.fleet.core.pretend import subtask_of
 from tests.fleet.hands import Clock, queued

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import UsageError
-from fleet.features.serve_mcp.arguments import Begin, OfRun
-from fleet.features.serve_mcp.desk import Desk
+from fleet.features.serve_mcp.desk import Begin, Desk, OfRun
 from fleet.features.serve_mcp.tools import TOOLS, offered
 from tests.fleet.program import fleet
 from tests.worktrees.conftest import make_repository
