@@ -62,7 +62,7 @@ class CallLine(Protocol):
 
 
 class _Document(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class RequestHead(_Document):

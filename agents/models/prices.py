@@ -33,7 +33,7 @@ class Price(settings.Price):
 class ModelLimits(BaseModel):
     """What a model accepts."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     context_tokens: int = Field(gt=0)
     """Prompt and answer together."""

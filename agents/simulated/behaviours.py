@@ -15,7 +15,7 @@ StopReason = Literal[
 class ScriptShape(BaseModel):
     """A part of a script. Unknown keys are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Pace(ScriptShape):

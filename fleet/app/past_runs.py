@@ -27,7 +27,7 @@ KEPT = "evidence.json"
 class PastRun(BaseModel):
     """What one past run says."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     version: Literal[2] = 2
     facts: int

@@ -21,7 +21,7 @@ class Section(BaseModel):
     refused: ClassVar[Mapping[str, str]] = {}
     """The keys that a repository may not set, each with the reason; an empty name: none of them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
 def _one_line(text: str) -> str:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class Usage(BaseModel):
     """Tokens of one or more calls. `input` excludes what was read from or written to the cache."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     input: int = Field(default=0, ge=0)
     output: int = Field(default=0, ge=0)
@@ -98,7 +98,7 @@ class Spend:
 class Cost(BaseModel):
     """The most that calls may cost. `dollars` is None if a price is unknown."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     calls: int = 0
     tokens: int = 0

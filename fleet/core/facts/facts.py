@@ -6,7 +6,7 @@ the facts and their parts from here.
 
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from fleet.core.facts.attempt_facts import *  # noqa: F403 - all facts and their parts
 from fleet.core.facts.attempt_facts import AttemptFact, LandingFact, ReviewFact
@@ -18,4 +18,4 @@ from fleet.core.facts.run_facts import NodeFact, RunFact
 
 Fact = RunFact | PlanFact | AttemptFact | LandingFact | PeopleFact | NodeFact | ReviewFact
 
-FACT: TypeAdapter[Fact] = TypeAdapter(Annotated[Fact, Field(discriminator="kind")])
+FACT: TypeAdapter[Fact] = TypeAdapter(Annotated[Fact, Field(discriminator="kind")], config=ConfigDict(defer_build=True))

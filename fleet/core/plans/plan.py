@@ -46,7 +46,7 @@ PLANNER = "planner"
 class Shape(BaseModel):
     """A frozen value in which an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Written(Shape):

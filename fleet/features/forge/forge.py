@@ -148,7 +148,7 @@ CheckState = Literal["passed", "failed", "pending", "skipped"]
 
 
 class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Comment(_Value):

@@ -394,7 +394,7 @@ SHOWN = 300
 
 
 class _Payload(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class _Brief(_Payload):

@@ -32,7 +32,7 @@ OF_MODELS = frozenset({"worker", "max_tokens", "retries", "compact_at", "compact
 class Terms(BaseModel):
     """What a manager asks a node to keep to."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     checks: Checks
     worktrees: Worktrees
