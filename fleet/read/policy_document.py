@@ -1,6 +1,6 @@
 """The policy as a document: what is done about each failure, what a subtask may decide in advance, and the limits.
 
-The only source of `fleet explain-policy` and, compared by a test, of docs/recovery.md.
+The only source of `fleet explain-policy` and, compared by a test, of docs/reference/recovery.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

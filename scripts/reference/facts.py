@@ -90,7 +90,7 @@ COMMON: Mapping[str, str] = {
     "id": "The subtask.",
     "input": "Tokens that were neither read from the cache nor written to it.",
     "into": "The parts.",
-    "kind": "What kind of failure it is; [recovery](../recovery.md#the-ladder) says what follows from it.",
+    "kind": "What kind of failure it is; [recovery](recovery.md#the-ladder) says what follows from it.",
     "members": "The candidates, in the order of the queue.",
     "model": "The model; none: the worker's own.",
     "needs": "What it needs to know.",

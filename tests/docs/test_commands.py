@@ -42,7 +42,7 @@ OWN_RUNS = {
     "docs/guides/rehearsing.md",
     "docs/simulated-model.md",
 }
-IN_THE_TUTORIAL = {"docs/audit.md", "docs/report.md"}
+IN_THE_TUTORIAL = {"docs/guides/audit.md", "docs/guides/report.md"}
 """Pages of a verb that the tutorial has, too."""
 
 

@@ -1,4 +1,4 @@
-"""The examples of docs/workers.md as the page shows them, all in one run, and a session of Claude Code in another."""
+"""The examples of docs/guides/workers.md as the page shows them, all in one run, and a session of Claude Code in another."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from tests.e2e.test_telling import is_asleep
 from tests.fleet.core.pretend import subtask_of
 from tests.worktrees.conftest import make_repository
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "workers.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "guides" / "workers.md"
 CHANGELOG = """\
 import argparse, json, pathlib
 parser = argparse.ArgumentParser()

@@ -191,13 +191,13 @@ def _room_rows(documents: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def test_the_ladder_of_the_document_is_the_ladder_of_the_code(documents: Mapping[str, str]) -> None:
-    part = documents["docs/recovery.md"].partition("## The ladder")[2].partition("\n## ")[0]
+    part = documents["docs/reference/recovery.md"].partition("## The ladder")[2].partition("\n## ")[0]
     documented = [(row[0].strip("`"), row[1] == "yes", row[2], row[3]) for row in _rows(part)]
     assert documented == [(kind, rung.counts, rung.first, rung.what) for kind, rung in LADDER.items()]
 
 
 def test_what_a_subtask_may_settle_beforehand_is_what_the_code_does(documents: Mapping[str, str]) -> None:
-    part = documents["docs/recovery.md"].partition("## What the planner may choose")[2].partition("\n## ")[0]
+    part = documents["docs/reference/recovery.md"].partition("## What the planner may choose")[2].partition("\n## ")[0]
     assert {row[0].strip("`"): row[1] for row in _rows(part)} == ACTIONS
     assert set(ACTIONS) == set(get_args(FailureAction))
 

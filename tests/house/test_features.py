@@ -20,7 +20,7 @@ from fleet.features.table import FEATURES
 ROOT = Path(__file__).parents[2]
 TABLE = "fleet/features/table.py"
 PACKAGES = ("fleet", "agents", "worktrees", "dashboards")
-KEPT = (*PACKAGES, "tests", "scripts", "examples", "docs/recovery.md", "pyproject.toml", "config.toml")
+KEPT = (*PACKAGES, "tests", "scripts", "examples", "docs/reference/recovery.md", "pyproject.toml", "config.toml")
 KERNEL = ("tests/fleet/core", "tests/fleet/engine", "tests/fleet/config", "tests/fleet/read")
 QUICK = "audit"
 """The feature that `make test` deletes."""
@@ -247,7 +247,7 @@ RECIPES: dict[str, dict[str, dict[str, str]]] = {
     "a class of failures": {
         "fleet/core/facts/fact_parts.py": {'    "too_complex",\n': '    "hello",\n'},
         "fleet/core/policy/remedies.py": {"    for rung in (\n": '        Rung("hello", True, "planner", "hello"),\n'},
-        "docs/recovery.md": {"|---|---|---|---|\n": "| `hello` | yes | planner | hello |\n"},
+        "docs/reference/recovery.md": {"|---|---|---|---|\n": "| `hello` | yes | planner | hello |\n"},
     },
     "a fact": {
         "fleet/core/facts/plan_facts.py": {

@@ -234,7 +234,7 @@ def test_a_plan_without_parameters_takes_none(tmp_path: Path) -> None:
 
 
 def test_the_plans_of_the_page_about_them_are_plans() -> None:
-    page = Path(__file__).parents[3] / "docs" / "plans.md"
+    page = Path(__file__).parents[3] / "docs" / "guides" / "plans.md"
     shown = re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     assert len(shown) > 1
     for text in shown:
