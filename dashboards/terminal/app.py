@@ -26,7 +26,7 @@ from fleet.core.base.ids import SubtaskId
 from fleet.read.follow import FollowedRun, FollowedRuns, Library
 
 # ---- keys ------------------------------------------------------------------------------------------------------------
-# Every key, in one place: the help, the command palette and docs/guides/terminal.md show these tables.
+# Every key, in one place: the help, the command palette and docs/reference/keys.md show these tables.
 
 
 ACTIONS: Mapping[str, tuple[str, str]] = {

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from dashboards.terminal.app import ACTIONS, GROUPS, FleetApp, help_text
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "guides" / "terminal.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "keys.md"
 
 
 def test_the_document_explains_every_key() -> None:
