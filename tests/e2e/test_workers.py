@@ -1,4 +1,4 @@
-"""The examples of docs/guides/workers.md as the page shows them, all in one run, and a session of Claude Code in another."""
+"""The examples of docs/guides/workers.md, all in one run, and a session of Claude Code in another."""
 
 import json
 import os
