@@ -81,7 +81,7 @@ def test_an_issue_becomes_one_draft_that_follows_its_run(
     for part in ("@ann", "#7", "</issue>", str(repository), "<b>"):
         assert part not in pull["body"]
 
-    here.fleet("pr", at=repository).ended(0).says("nothing to change")
+    here.fleet("pr", at=repository).ended(0).says("already up to date")
     with forge.changing() as told:
         told["pulls"][str(view["number"])]["body"] = (
             f"From ann.\n\n{pull['body'].replace('What landed', 'Gone')}\n\nBye."

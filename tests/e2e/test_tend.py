@@ -78,7 +78,7 @@ def test_a_review_and_a_red_check_are_worked_on_once_and_what_stays_red_is_given
     forge.add_check("slow", "never.txt", "green", log="E  never")
     for _ in range(2):
         given_up = scene.tend("--rounds", "1", "--json").ended(1).json
-        assert (given_up["status"], given_up["why"]) == ("gave_up", "its 1 rounds are used up")
+        assert (given_up["status"], given_up["why"]) == ("gave_up", "it reached the limit of 1 round")
     [report] = forge.comments_of(scene.number)
     assert "CI / slow" in report
     assert "fleet tend 1 --rounds 2" in report
@@ -94,7 +94,7 @@ def test_strangers_labels_words_and_ends_are_respected_without_a_run(begin: Begi
     forge.comment(number, "/fleet stop", author="mallory")
     forge.comment(number, "/fleet stop", author="bob")
     stopped = scene.tend("--json").ended(0).json
-    assert (stopped["status"], stopped["why"], stopped["threads"]) == ("stopped", "bob said /fleet stop", 1)
+    assert (stopped["status"], stopped["why"], stopped["threads"]) == ("stopped", "bob commented /fleet stop", 1)
     forge.comment(number, "/fleet continue", author="bob")
     forge.add_label(number, "fleet:stop")
     assert scene.tend("--json").ended(0).json["why"] == "it has the label fleet:stop"
@@ -127,7 +127,7 @@ def test_what_a_person_replaces_by_force_is_not_brought_back(begin: Begin) -> No
     theirs: Json = {"branch": "fleet/r", "path": "theirs.txt", "text": "theirs\n", "onto": forge.head("main")}
     forge.add_fault("force_push", "pr\nview", skip=3, **theirs)
     dropped = scene.tend("--json").ended(0).json["rounds"][0]
-    assert (dropped["pushed"], "replaced by a person" in dropped["why"]) == (None, True)
+    assert (dropped["pushed"], "someone replaced" in dropped["why"]) == (None, True)
     assert forge.replies_of(scene.number)[thread] == []
     scene.tend().ended(0)
     subjects = git(forge.remote, "log", "--format=%s", "main..fleet/r").splitlines()

@@ -1,5 +1,5 @@
-"""Forges, where issues and pull requests are: GitHub by the user's `gh`, GitLab by the user's `glab`.
+"""Issues and pull requests on forges: GitHub through the user's `gh`, GitLab through the user's `glab`.
 
-The programs are called by argument list, and authentication stays theirs: nothing here reads or holds a token. What a
-forge answers was written by others: it is parsed at this border and kept as it is, and made safe where it is shown.
+The programs are called with argument lists and handle authentication: fleet never reads a token. Answers of a forge
+were written by others. They are parsed here, kept unchanged, and escaped when they are shown.
 """

@@ -1,7 +1,8 @@
-"""What the fleet needs of a forge, in words of its own: places and references, values, and the client of a repository.
+"""The interface to forges: repositories and references, values, and the protocol of a client.
 
-A short form names the usual host: `gh:OWNER/REPO#12`, `gl:GROUP/PROJECT#12`, `gl:GROUP/PROJECT!12`. An address in full
-names any host. An option never passes. Every text of a value was written by others, and is kept as it is.
+A short form refers to the default host: `gh:OWNER/REPO#12`, `gl:GROUP/PROJECT#12`, `gl:GROUP/PROJECT!12`. A full URL
+can refer to any host. Names that look like options are rejected. All texts in values were written by others and are
+kept unchanged.
 """
 
 import re
@@ -19,16 +20,16 @@ from fleet.errors import UsageError
 
 LONGEST = 300  # characters of a reference
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?::\d{1,5})?")
-_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}")  # a segment: never an option
+_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}")  # one path segment; can't look like an option
 _SHORT = re.compile(rf"({'|'.join(each.prefix for each in FORGES)}):([^\s#!]+)[#!](\d{{1,10}})")
 _PAGES = sorted(
     (
         *((page, each, "issue") for each in FORGES for page in each.issue_pages),
         *((page, each, "pull") for each in FORGES for page in each.pull_pages),
     ),
-    key=lambda page: -len(page[0]),  # one may end like another
+    key=lambda page: -len(page[0]),  # longest first: one may be the end of another
 )
-"""What stands between the repository and the number in the address of a page."""
+"""The parts between the repository and the number in the URL of a page."""
 NAMES = " or ".join(each.name for each in FORGES)
 PREFIXES = {each.prefix: each for each in FORGES}
 
@@ -40,24 +41,24 @@ class Place:
     kind: ForgeKind = field(repr=False)
     host: str
     repo: str
-    """OWNER/REPO; on GitLab a project below any number of groups."""
+    """OWNER/REPO; on GitLab, a project in any number of nested groups."""
 
     def __post_init__(self) -> None:
         if not _HOST.fullmatch(self.host):
-            raise UsageError(f"{self.host!r} is not the name of a host")
+            raise UsageError(f"{self.host!r} is not a valid host name")
         names = self.repo.split("/")
         fits = len(names) in self.kind.depths
         if not fits or not all(_NAME.fullmatch(name) and name.strip(".") for name in names):
-            raise UsageError(f"{self.repo!r} is not the name of a repository", hint=f"write it as {self.kind.form}")
+            raise UsageError(f"{self.repo!r} is not a valid repository name", hint=f"use the form {self.kind.form}")
 
     @property
     def argument(self) -> str:
-        """HOST/OWNER/REPO, as `gh` takes it."""
+        """HOST/OWNER/REPO, for `gh`."""
         return f"{self.host}/{self.repo}"
 
     @property
     def project(self) -> str:
-        """The project in a path of GitLab's API."""
+        """The project in paths of GitLab's API."""
         return f"projects/{quote(self.repo, safe='')}"
 
     def issue_text(self, number: int) -> str:
@@ -80,12 +81,12 @@ class Reference:
 
 
 def issue_reference(text: str) -> Reference | None:
-    """The issue that an argument names; None where it names none. Raises `UsageError` for a malformed one."""
+    """Parse a reference to an issue; None if the text is not one. Raises `UsageError` if it is malformed."""
     return _reference(text, "issue")
 
 
 def pull_reference(text: str, here: Place | None = None) -> Reference | None:
-    """The pull request that an argument names; a number alone is one of `here`."""
+    """Parse a reference to a pull request. A bare number refers to the repository `here`."""
     if here is not None and re.fullmatch(r"[#!]?\d{1,10}", text):
         return Reference(here, int(text.lstrip("#!")))
     return _reference(text, "pull")
@@ -109,18 +110,18 @@ def _reference(text: str, wanted: str) -> Reference | None:
 
 
 def _host_of(netloc: str) -> str:
-    """The host without an account and its token."""
+    """Return the host without credentials."""
     return netloc.rpartition("@")[2].lower()
 
 
 def place_of_remote(url: str, kind: ForgeKind | None = None) -> Place | None:
-    """The repository that the URL of a git remote names; None where it is not on a forge that is known by its host."""
+    """Return the repository for the URL of a git remote; None if its host is not a known forge."""
     if "://" in url:
         parts = urlsplit(url)
         host, path = _host_of(parts.netloc), parts.path
         host = (
             host if parts.scheme in {"http", "https"} else host.partition(":")[0]
-        )  # a port of ssh is not one of the API
+        )  # an SSH port is not the port of the API
     elif scp := re.fullmatch(r"(?:[^@/:]+@)?([^/:]+):(.+)", url):
         host, path = scp[1].lower(), scp[2]
     else:
@@ -135,7 +136,7 @@ def place_of_remote(url: str, kind: ForgeKind | None = None) -> Place | None:
 
 
 def kind_of(host: str) -> ForgeKind | None:
-    """The forge that a host runs, as its name says."""
+    """Recognize the forge of a host by its name."""
     labels = host.partition(":")[0].split(".")
     return next((each for each in FORGES if each.name.lower() in labels or host.endswith(each.hosts)), None)
 
@@ -156,11 +157,11 @@ class Comment(_Value):
 
     id: str
     author: str
-    """Empty where the account is gone."""
+    """Empty if the account was deleted."""
     body: str
     created_at: str = ""
     is_mine: bool = False
-    """Whether the account that is logged in wrote it."""
+    """Whether the logged-in account wrote it."""
 
 
 class Issue(_Value):
@@ -195,28 +196,28 @@ class Pull(_Value):
 
 
 class Check(_Value):
-    """What CI says of the head of a pull request."""
+    """The result of a CI check on the head of a pull request."""
 
     name: str
     state: CheckState
     link: str = ""
     sha: str
-    """The commit that it is about."""
+    """The commit that it ran on."""
     job: str = ""
-    """Names its log for `Forge.log`; empty where the forge has none."""
+    """The ID of its log for `Forge.log`; empty if there is no log."""
 
 
 class Thread(_Value):
-    """A conversation of a review."""
+    """A review thread."""
 
     id: str
     path: str = ""
     line: int | None = None
-    """The line in the new version of the file; None where it is about the file, or the line is gone."""
+    """The line in the new version of the file; None if the thread is about the file, or the line no longer exists."""
     is_resolved: bool = False
     is_outdated: bool = False
     comments: tuple[Comment, ...] = ()
-    """The first of them begins it."""
+    """The comments, the oldest first."""
 
 
 class Draft(_Value):
@@ -229,7 +230,7 @@ class Draft(_Value):
 
 
 class Forge(Protocol):
-    """One repository on a forge. Every method raises `ForgeError`; after one that changes something, read it back."""
+    """The client of one repository on a forge. All methods raise `ForgeError`. After a failed change, read it back."""
 
     @property
     def place(self) -> Place: ...
@@ -237,7 +238,7 @@ class Forge(Protocol):
     async def default_branch(self) -> str: ...
 
     async def may_write(self, account: str) -> bool:
-        """Whether an account may push to the repository."""
+        """Return whether an account may push to the repository."""
         ...
 
     async def issue(self, number: int) -> Issue: ...
@@ -245,11 +246,11 @@ class Forge(Protocol):
     async def pull(self, number: int) -> Pull: ...
 
     async def pulls_of(self, head_branch: str) -> tuple[Pull, ...]:
-        """All pull requests of a branch of the repository itself, open or not, the latest first."""
+        """Return all pull requests from a branch of this repository, open or not, the latest first."""
         ...
 
     def opening(self, draft: Draft) -> tuple[str, ...]:
-        """The arguments that open it; the program's standard input says the rest."""
+        """Return the arguments that open it. Its text goes to the program's standard input."""
         ...
 
     async def open_pull(self, draft: Draft) -> Pull:
@@ -257,23 +258,23 @@ class Forge(Protocol):
         ...
 
     async def edit_pull(self, number: int, *, body: str, base_branch: str) -> None:
-        """Replace its text and what it goes into; its title is the reviewers'."""
+        """Replace its text and base branch, but not its title, which reviewers may change."""
         ...
 
     async def checks(self, pull: Pull) -> tuple[Check, ...]: ...
 
     async def log(self, check: Check) -> str:
-        """The end of the log of a check that failed; empty where there is none."""
+        """Return the end of the log of a failed check; empty if there is no log."""
         ...
 
     async def threads(self, number: int) -> tuple[Thread, ...]:
-        """The threads of a review, the oldest first."""
+        """Return the review threads, the oldest first."""
         ...
 
     async def comments(self, number: int) -> tuple[Comment, ...]:
-        """What was said below a pull request itself, and what reviews said as a whole; the oldest first."""
+        """Return the comments on the pull request and the summary comments of reviews, the oldest first."""
         ...
 
     async def comment(self, number: int, body: str, *, thread: str = "") -> None:
-        """Answer in a thread of a review, or below the pull request itself."""
+        """Reply in a review thread, or comment on the pull request."""
         ...

@@ -1,4 +1,4 @@
-"""GitHub through the user's `gh`, from version 2.23 on. Texts go by standard input, never as an argument."""
+"""The GitHub client. It calls the user's `gh`, version 2.23 or newer, and passes texts on standard input."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from fleet.features.forge.forge import (
 from fleet.features.forge.program import ForgeError, NotFoundError, Program, RateLimitedError
 
 # ---- github answers --------------------------------------------------------------------------------------------------
-# What `gh` prints, as far as it is read: a model for each answer. Unknown fields are left out.
+# Models of the JSON output of `gh`. Unknown fields are ignored.
 
 
 class _Answer(BaseModel):
@@ -95,7 +95,7 @@ class PullAnswer(_Answer):
 
 
 class CheckAnswer(_Answer):
-    """A run of a check, or a status of a commit: they have different fields."""
+    """A check run or a commit status, which have different fields."""
 
     type_: str = Field("CheckRun", alias="__typename")
     name: str = ""
@@ -193,8 +193,8 @@ CHECK_STATES: dict[str, CheckState] = {
 # ---- github ----------------------------------------------------------------------------------------------------------
 
 
-PAGE = 100  # the most that GraphQL returns at once
-MOST_PAGES = 20  # of one listing; a pull request with more than 2,000 threads is not for a machine
+PAGE = 100  # the maximum page size of GraphQL
+MOST_PAGES = 20  # pages per listing, or 2,000 threads
 LOG_CHARACTERS = 60_000  # the end of a log
 
 PULL_FIELDS = "number,url,title,body,state,isDraft,headRefName,headRefOid,baseRefName,author,labels,isCrossRepository"
@@ -280,7 +280,7 @@ class GitHub:
         return tuple(sorted(pulls, key=lambda pull: -pull.number))
 
     def opening(self, draft: Draft) -> tuple[str, ...]:
-        """The arguments that open a pull request; its text is the standard input."""
+        """Return the arguments that open a pull request. Its text goes to standard input."""
         return (
             *("pr", "create", *self._repo, "--draft", f"--base={draft.base_branch}", f"--head={draft.head_branch}"),
             *(f"--title={draft.title}", "--body-file", "-"),
@@ -290,11 +290,11 @@ class GitHub:
         printed = await self._ask(*self.opening(draft), data=draft.body)
         found = next(filter(None, map(pull_reference, reversed(printed.split()))), None)
         if found is None:
-            raise ForgeError("gh pr create did not print the address of the pull request")
+            raise ForgeError("gh pr create did not print the URL of the pull request")
         return await self.pull(found.number)
 
     async def edit_pull(self, number: int, *, body: str, base_branch: str) -> None:
-        """By the API: `gh pr edit` asks for classic projects, too, which GitHub answers with an error."""
+        """Edit it through the API: `gh pr edit` also queries classic projects, which makes GitHub return an error."""
         fields = {"body": body, "base": base_branch}
         path = f"repos/{self.place.repo}/pulls/{number}"
         await self._ask("api", *self._host, "--method=PATCH", "--input", "-", path, data=json.dumps(fields))
@@ -354,7 +354,7 @@ class GitHub:
             data = await self._graphql(query, {"owner": owner, "name": name, "number": number, "after": after})
             pull = data.repository.pull if data.repository is not None else None
             if pull is None:
-                raise NotFoundError(f"{self.place} has no pull request {number}")
+                raise NotFoundError(f"{self.place} does not have a pull request {number}")
             yield pull
             page = next((each.page for each in (pull.threads, pull.comments, pull.reviews) if each is not None), None)
             if page is None or not page.has_next or page.cursor is None:
@@ -379,7 +379,7 @@ class GitHub:
             raise await self._with_reset(limited) from None
 
     async def _with_reset(self, limited: RateLimitedError) -> RateLimitedError:
-        """The same error with the time when the limit ends. To ask for it is free."""
+        """Add the reset time to a rate limit error. The call does not count against the limit."""
         try:
             limits = await self.program.read(LIMITS, "api", "rate_limit", *self._host)
         except ForgeError:

@@ -1,4 +1,4 @@
-"""GitLab through the user's `glab`: its API alone, so that no text is an argument and no checkout is needed."""
+"""The GitLab client. It only uses `glab api`, which takes texts on standard input and does not need a checkout."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from fleet.features.forge.forge import Check, CheckState, Comment, Draft, Issue, Place, Pull, PullState, Thread
 from fleet.features.forge.program import NotFoundError, Program
 
-PAGE = 100  # the most that the API returns at once
+PAGE = 100  # the maximum page size of the API
 MOST_PAGES = 20
 LOG_CHARACTERS = 60_000
 WRITER = 30  # GitLab's access level of a developer
-DRAFT = "Draft: "  # how GitLab marks one: in the title
+DRAFT = "Draft: "  # GitLab's mark in the title of a draft
 
 
 class _Answer(BaseModel):
@@ -186,7 +186,7 @@ class GitLab:
         return tuple(sorted(ours, key=lambda pull: -pull.number))
 
     def opening(self, draft: Draft) -> tuple[str, ...]:  # noqa: ARG002 - GitHub names the branches here
-        """The arguments that open a merge request; what it says is the standard input."""
+        """Return the arguments that open a merge request. Its text goes to standard input."""
         return self._sending("POST", f"{self._project}/merge_requests")
 
     async def open_pull(self, draft: Draft) -> Pull:
@@ -249,7 +249,7 @@ class GitLab:
         return await self.program.read(kind, "api", "--hostname", self.place.host, path)
 
     async def _rows(self, kind: TypeAdapter[tuple[Row, ...]], path: str) -> AsyncIterator[Row]:
-        """All rows of a listing; `path` has a `?`."""
+        """Return all rows of a listing. `path` must contain a `?`."""
         for page in range(1, MOST_PAGES + 1):
             rows = await self._get(kind, f"{path}&per_page={PAGE}&page={page}".replace("?&", "?"))
             for row in rows:

@@ -1,7 +1,7 @@
-"""Calls `gh` and `glab`: an argument list, text on standard input, limits on time and output, errors with their fix.
+"""Call `gh` and `glab` with an argument list, text on standard input, and limits on time and output.
 
-The programs run in an empty folder, so that they read no repository's configuration. They ask nothing and open no
-pager.
+The programs run in an empty folder, so that they don't read the configuration of a repository. Prompts and pagers are
+disabled.
 """
 
 import re
@@ -24,11 +24,11 @@ from fleet.read.base_view import Finding
 from worktrees.base.process import Finished, Launch, run
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
-# Why a forge did not do what was asked, by what the caller does next.
+# Errors of forge calls, by the caller's next step.
 
 
 class ForgeError(FleetError):
-    """A forge refused, or could not be understood. Where it was to change something, it may have: read it back."""
+    """A forge call failed, or its answer can't be parsed. A change may have been made anyway: read it back."""
 
 
 class ProgramMissingError(ForgeError):
@@ -36,28 +36,28 @@ class ProgramMissingError(ForgeError):
 
 
 class NotLoggedInError(ForgeError):
-    """The program has no account on this host, or its token is not valid any more."""
+    """The program is not logged in to this host, or its token is no longer valid."""
 
 
 class NotFoundError(ForgeError):
-    """There is no such repository, issue or pull request, or the account may not see it."""
+    """The repository, issue or pull request does not exist, or the account can't access it."""
 
 
 class RateLimitedError(ForgeError):
-    """The forge answers nothing more for a while."""
+    """The forge rejects calls until its rate limit resets."""
 
     def __init__(self, message: str, *, retry_at: float | None = None, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.retry_at = retry_at
-        """When it answers again, as it says itself; None where it does not say."""
+        """When the rate limit resets; None if the forge does not report it."""
 
 
 # ---- program ---------------------------------------------------------------------------------------------------------
 
 
-TIMEOUT_S = 120.0  # of one call; a log of a hundred megabytes takes a while
-CAP = 16 * 1024 * 1024  # bytes of one answer
-SHOWN = 300  # characters of a program's error in ours
+TIMEOUT_S = 120.0  # per call; a log of a hundred megabytes takes a while
+CAP = 16 * 1024 * 1024  # bytes per answer
+SHOWN = 300  # characters of a program's error in our message
 
 QUIET = {"NO_COLOR": "1", "PAGER": "cat"}
 LOUD = ("CLICOLOR_FORCE",)
@@ -79,40 +79,38 @@ class Program:
 
     place: Place
     environ: Mapping[str, str]
-    """The user's: the program finds its account there."""
+    """The user's environment, which the program needs to find its account."""
     held: tuple[int, ...] = ()
-    """File descriptors that the program keeps open: locks that hold while it lives, even if this process was killed."""
+    """File descriptors of locks that stay held while the program runs, even if this process is killed."""
 
     async def ask(self, *arguments: str, data: bytes = b"") -> str:
-        """What the program prints. Raises a `ForgeError` that says why it failed."""
+        """Return the program's output. Raises a `ForgeError` with the reason if it fails."""
         finished = await self.finish(arguments, data)
         if finished.timed_out:
-            raise ForgeError(f"{self._name(arguments)} did not answer within {TIMEOUT_S:g} s", hint="try again")
+            raise ForgeError(f"{self._name(arguments)} timed out after {TIMEOUT_S:g} s", hint="try again")
         if finished.exit_code != 0:
             raise self._error(arguments, finished)
         if finished.cut:
-            raise ForgeError(f"{self._name(arguments)} answered more than {CAP // 1024 // 1024} MiB")
+            raise ForgeError(f"{self._name(arguments)} returned more than {CAP // 1024 // 1024} MiB")
         return finished.text
 
     async def read(self, kind: TypeAdapter[Parsed], *arguments: str, data: bytes = b"") -> Parsed:
-        """What the program prints as JSON, parsed."""
+        """Return the program's JSON output, parsed."""
         text = await self.ask(*arguments, data=data)
         try:
             return kind.validate_json(text)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"])) or "the answer"
-            raise ForgeError(
-                f"{self._name(arguments)} answered what can't be understood: {where}: {first['msg']}"
-            ) from None
+            raise ForgeError(f"{self._name(arguments)} returned invalid JSON: {where}: {first['msg']}") from None
 
     async def finish(self, arguments: Sequence[str], data: bytes = b"", *, timeout_s: float = TIMEOUT_S) -> Finished:
-        """How the program ends, whatever its exit code."""
+        """Run the program and return its result, whatever its exit code."""
         kind = self.place.kind
         found = shutil.which(kind.program, path=self.environ.get("PATH"))
         if found is None:
             raise ProgramMissingError(
-                f"{self.place} needs the program {kind.program}, which is not installed", hint=kind.install
+                f"{self.place} requires {kind.program}, which is not installed", hint=kind.install
             )
         left_out = {*LOUD, *kind.loud}
         env = {name: value for name, value in self.environ.items() if name not in left_out} | QUIET | {**kind.quiet}
@@ -121,38 +119,38 @@ class Program:
             return await run(launch, timeout_s=timeout_s, cap=CAP)
 
     def _error(self, arguments: Sequence[str], finished: Finished) -> ForgeError:
-        """Why a call failed, as far as the program says."""
+        """Classify a failed call by the program's output."""
         program, host = self.place.kind.program, self.place.host
         output = redact(finished.stderr.decode("utf-8", "replace").strip() or finished.text.strip())
         if finished.exit_code == self.place.kind.no_login or _LOGIN.search(output):
             login = f"{program} auth login --hostname {host}"
             return NotLoggedInError(f"{program} is not logged in to {host}", hint=f"run `{login}`, then try again")
         if _LIMITED.search(output):
-            return RateLimitedError(f"{host} limits how often it is asked: {_shown(output)}", hint="try again later")
+            return RateLimitedError(f"rate limit of {host} exceeded: {_shown(output)}", hint="try again later")
         said = f"{self._name(arguments)} failed: {_shown(output) or f'exit code {finished.exit_code}'}"
         if _MISSING.search(output):
-            return NotFoundError(said, hint=f"check the name, and that the account of {program} may see it")
+            return NotFoundError(said, hint=f"check the name, and that your {program} account has access to it")
         return ForgeError(said)
 
     def _name(self, arguments: Sequence[str]) -> str:
-        """The command without what was written by others."""
+        """Return the start of the command line, without arguments that others wrote."""
         return " ".join((self.place.kind.program, *arguments[:2]))
 
 
 def _shown(output: str) -> str:
-    """The last lines of a program's error on one line, without control characters."""
+    """Return the end of a program's error on one line, without control characters."""
     line = " ".join("".join(c if c.isprintable() else " " for c in output).split())
     return line if len(line) <= SHOWN else f"…{line[-SHOWN:]}"
 
 
 def open_forge(place: Place, environ: Mapping[str, str], held: tuple[int, ...] = ()) -> Forge:
-    """The client of a place."""
+    """Return the client of a repository."""
     forge: Forge = load_part(place.kind.client)(Program(place, environ, held))
     return forge
 
 
 # ---- secrets ---------------------------------------------------------------------------------------------------------
-# Tokens taken out of what is shown or kept: in addresses, and by the shapes that forges give their tokens.
+# Removes tokens from texts: credentials in URLs, and strings that match the token formats of forges.
 
 
 HIDDEN = "***"
@@ -167,31 +165,31 @@ _HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 
 
 def visible(text: str) -> str:
-    """What a page shows of a text."""
+    """Remove HTML comments, which the page does not show."""
     return _HIDDEN.sub("", text)
 
 
 def redact(text: str) -> str:
-    """The text without accounts and tokens in addresses, and without anything shaped like a token."""
+    """Mask credentials in URLs and strings that look like tokens."""
     return _TOKEN.sub(HIDDEN, _IN_ADDRESS.sub(rf"\1{HIDDEN}@", text))
 
 
 # ---- findings --------------------------------------------------------------------------------------------------------
-# What the doctor finds about forges.
+# Checks of `fleet doctor`.
 
 
 LOOK_S = 10.0
-ANY = "any/any"  # no repository is asked for
+ANY = "any/any"  # a placeholder: the check does not use a repository
 
 
 async def findings(fleet: Fleet) -> AsyncIterator[Finding]:
-    """Whether `gh` and `glab` are there and logged in. No run needs them."""
+    """Check whether `gh` and `glab` are installed and logged in. Runs don't need them."""
     for finding in await forge_findings(fleet.environ):
         yield finding
 
 
 async def forge_findings(environ: Mapping[str, str]) -> list[Finding]:
-    """One for each forge; none of them is a failure."""
+    """Return a finding for each forge. None of them counts as a failure."""
     found: dict[str, Finding] = {}
 
     async def look(kind: ForgeKind) -> None:
@@ -208,13 +206,13 @@ async def _finding(place: Place, environ: Mapping[str, str]) -> Finding:
     try:
         status = await Program(place, environ).finish(("auth", "status"), timeout_s=LOOK_S)
     except ProgramMissingError as missing:
-        return Finding(name, ok=True, says="not installed: `fleet pr` and issues as epics need it", fix=missing.hint)
+        return Finding(
+            name, ok=True, says="not installed (required for `fleet pr` and for issues as epics)", fix=missing.hint
+        )
     except ForgeError as error:
         return Finding(name, ok=True, says=error.message, fix=error.hint)
     if status.timed_out:
-        return Finding(
-            name, ok=True, says=f"installed; it did not answer within {LOOK_S:g} s", fix=f"{name} auth status"
-        )
+        return Finding(name, ok=True, says=f"installed, but timed out after {LOOK_S:g} s", fix=f"{name} auth status")
     if status.exit_code != 0:
         return Finding(name, ok=True, says="not logged in", fix=f"{name} auth login")
-    return Finding(name, ok=True, says="logged in: issues and pull requests can be reached")
+    return Finding(name, ok=True, says="logged in")

@@ -1,7 +1,7 @@
-"""`fleet pr`: the result of a run as a draft pull request, or as a stack of them.
+"""`fleet pr`: open a draft pull request, or a stack of them, with the result of a run.
 
-A branch is pushed, then its pull request is looked for by that branch, and opened or updated. A call can be
-repeated, and continues where another one was killed; the forge never has two.
+It pushes a branch, finds its pull request by that branch, and opens or updates it. You can repeat a call, also after
+it was killed: there is never a second pull request for the same branch.
 """
 
 import re
@@ -18,7 +18,7 @@ from fleet.core.base.forges import ForgeKind
 from fleet.core.base.ids import Sha, SubtaskId, run_refs
 from fleet.core.facts.facts import IssueSource
 from fleet.errors import FleetError, UsageError
-from fleet.features.forge.forge import PREFIXES, Draft, Forge, Place, Pull, issue_reference, place_of_remote
+from fleet.features.forge.forge import NAMES, PREFIXES, Draft, Forge, Place, Pull, issue_reference, place_of_remote
 from fleet.features.forge.program import ForgeError, open_forge, redact
 from fleet.features.forge.pulls_view import Done, PullsView, PullView
 from fleet.features.parts import load_part
@@ -36,31 +36,31 @@ from worktrees.target.publish import Remote, RemoteMovedError, commit_of, remote
 from worktrees.target.target import Target, inspect
 
 # ---- pull text -------------------------------------------------------------------------------------------------------
-# What a pull request says: parts of the run's report, and what a reviewer of this one needs besides.
+# The text of a pull request: parts of the run's report, and notes for reviewers.
 #
-# Everything that a model or another person wrote is escaped by the report's Markdown. A token never gets in, nor the
-# path of the repository on this machine.
+# The report's Markdown escapes everything that a model or another person wrote. Tokens and the path of the repository
+# on this machine are left out.
 
 
 TITLE = 120  # characters
-LONGEST = 60_000  # characters; GitHub takes 65,536
-MOST = 40  # subtasks that are named
+LONGEST = 60_000  # characters; GitHub's limit is 65,536
+MOST = 40  # subtasks listed by name
 PARTS = ("landed", "proof", "human", "review", "cost", "undo")
 """Sections of the report, in the order of a reviewer's questions."""
 BEGIN, END = "<!-- fleet:begin -->", "<!-- fleet:end -->"
-"""Around what the fleet writes; a person's text beside it stays."""
+"""Marks around the generated text. Text that you add before or after them is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one pull request is about."""
+    """The part of a result that one pull request proposes."""
 
     area: SubtaskId | None = None
-    """The area of the plan; None: the whole result, or what no area did."""
+    """The area of the plan; None for the full result, or for commits outside all areas."""
     title: str = ""
     """The area's title."""
     subtasks: frozenset[SubtaskId] | None = None
-    """Those whose commits it brings; None: all."""
+    """The subtasks whose commits it contains; None for all."""
     number: int = 1
     of: int = 1
     tested: bool = True
@@ -75,32 +75,32 @@ def pull_title(data: ReportData, issue: IssueSource | None, layer: Layer) -> str
 
 
 def pull_body(data: ReportData, issue: IssueSource | None, place: Place, layer: Layer) -> str:
-    """The text between the marks, with them."""
+    """Return the generated text, including the marks around it."""
     data = _of_layer(data, layer)
     lead, first = _lead(data, issue, layer), _first(data, layer)
     text = redact(find_proposal()(data, lead=lead, first=first, parts=PARTS))
     if len(text) > LONGEST:
-        text = f"{text[:LONGEST]}\n\n… The rest is in the report: `fleet report {data.run}`."
+        text = f"{text[:LONGEST]}\n\n… The text was cut. For the full report, run `fleet report {data.run}`."
     return "\n\n".join(filter(None, (BEGIN, _closing(data, issue, place, layer), text, END)))
 
 
 def find_proposal(features: Mapping[str, Feature] = FEATURES) -> Callable[..., str]:
-    """What writes parts of a run's report as Markdown, which is a feature of its own."""
+    """Load the function that renders parts of a report as Markdown, from another feature."""
     for feature in features.values():
         if feature.proposes:
             return cast("Callable[..., str]", load_part(feature.proposes))
-    raise FleetError("fleet pr needs fleet report, which is not part of this fleet")
+    raise FleetError("fleet pr requires fleet report, which this installation does not include")
 
 
 def with_body(existing: str, body: str) -> str:
-    """The text of a pull request with our part replaced; what a person wrote around it stays."""
+    """Replace the generated part of a pull request's text, and keep the text around it."""
     before, begin, rest = existing.replace("\r\n", "\n").partition(BEGIN)
     _, end, after = rest.partition(END)
     return f"{before}{body}{after}" if begin and end else body
 
 
 def _closing(data: ReportData, issue: IssueSource | None, place: Place, layer: Layer) -> str:
-    """The line that connects it with its issue: merging closes an issue whose run landed everything."""
+    """Return the line that links the issue. Merging closes the issue if the run landed everything."""
     reference = issue_reference(issue.reference) if issue is not None else None
     if issue is None or reference is None:
         return ""
@@ -113,38 +113,40 @@ def _closing(data: ReportData, issue: IssueSource | None, place: Place, layer: L
 
 
 def _lead(data: ReportData, issue: IssueSource | None, layer: Layer) -> Sequence[str]:
-    goal = f"The epic is {issue.reference}: {issue.title}" if issue is not None else f"The epic: {data.goal}"
+    goal = f"Epic: {issue.reference}: {issue.title}" if issue is not None else f"Epic: {data.goal}"
     lead = [safe(goal, limit=1_000)]
     if layer.of > 1:
-        lead.append(f"This is number {layer.number} of {layer.of} in a stack: each goes into the one before.")
+        lead.append(
+            f"This is pull request {layer.number} of {layer.of} in a stack. Each one merges into the previous one."
+        )
     if data.simulated:
-        lead.append("The model was simulated: answers and prices are scripted, everything else is real.")
+        lead.append("The model was simulated: answers and prices are scripted. Everything else is real.")
     return lead
 
 
 def _first(data: ReportData, layer: Layer) -> Sequence[str]:
-    """What deserves a closer look than the rest."""
+    """Return the notes on what to review first."""
     found: list[str] = []
     if not layer.tested:
         found.append(
-            "The run tested its commits in another order: the tree of this branch alone was not tested there, so "
-            "wait for CI. The last pull request of the stack has the tested tree."
+            "The run tested these commits in another order and did not test the tree of this branch, so wait for CI. "
+            "The last pull request of the stack has the tested tree."
         )
     if again := [part.id for part in data.landed if part.attempts > 1]:
-        found.append(f"These landed only after more than one attempt: {listed(again, MOST)}.")
+        found.append(f"Subtasks that needed more than one attempt: {listed(again, MOST)}.")
     widest = sorted(data.landed, key=lambda part: -part.files)[:3]
     if len(data.landed) > len(widest):
         files = ", ".join(f"{part.id} ({part.files})" for part in widest)
-        found.append(f"These changed the most files: {files}.")
+        found.append(f"Subtasks that changed the most files: {files}.")
     if data.open:
         names = listed([part.id for part in data.open], MOST)
-        found.append(f"Not everything landed: {names}. The table below says why.")
-    found.append("No person has read the code that is proposed here, unless they say so in this conversation.")
+        found.append(f"Subtasks that did not land: {names}. The table below lists the reasons.")
+    found.append("This code was not reviewed by a human, unless someone confirms a review in this conversation.")
     return found
 
 
 def _of_layer(data: ReportData, layer: Layer) -> ReportData:
-    """The report of one layer: its subtasks alone. Costs and what is open are the whole run's."""
+    """Limit the report to the subtasks of one layer. Costs and open subtasks still cover the full run."""
     warnings = [text.replace(data.repository, "the repository") for text in data.warnings]
     data = replace(data, warnings=warnings, repository="")
     if layer.subtasks is None:
@@ -158,19 +160,19 @@ def _of_layer(data: ReportData, layer: Layer) -> ReportData:
 
 
 # ---- stack -----------------------------------------------------------------------------------------------------------
-# The commits of a result in pieces, each on the one before: one for each area of the plan.
+# Splits the commits of a result into a stack of pieces, one per area of the plan.
 #
-# The commits stay in their order within an area. Where areas landed in turns, their commits are put in another order,
-# by merges without a checkout; areas that do not come apart that way stay together. The last piece always has the
-# tree of the result.
+# Commits keep their order within an area. If commits of several areas alternate, they are reordered with merges that
+# don't need a checkout. Areas whose commits conflict when reordered share a piece. The last piece always has the tree
+# of the result.
 
 
-FLEET = ("fleet", "fleet@localhost")  # the committer of what is put in another order
+FLEET = ("fleet", "fleet@localhost")  # the committer of reordered commits
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A branch of a remote, and what it brings."""
+    """A branch on the remote and the part of the result that it contains."""
 
     branch: str
     commit: Sha
@@ -187,17 +189,17 @@ class Stacker:
     tip: Sha
 
     def whole(self) -> Piece:
-        """All of it in one."""
+        """Return the full result as one piece."""
         run = self.run
         return Piece(run.result.branch, self.tip, run.result.commits, Layer())
 
     async def pieces(self) -> Sequence[Piece]:
-        """One for each area, as far as they come apart."""
+        """Return a piece per area. Areas that can't be separated share a piece."""
         run = self.run
         integrator = StoreIntegrator(self.store, committer_of(*FLEET))
         commits = await commits_above(integrator, run.base, self.tip)
         if commits is None:
-            raise UsageError(f"{run.result.branch} has a merge commit", hint="propose it without --stack")
+            raise UsageError(f"{run.result.branch} contains a merge commit, so it can't be split", hint="omit --stack")
         members = await landed_since(self.store.git, run.run, old=run.base, tip=self.tip)
         subtask_of = {member.commit: member.subtask for member in members}
         groups = _groups([(commit, self._area_of(subtask_of.get(commit))) for commit in commits])
@@ -209,7 +211,7 @@ class Stacker:
         return self._cut(groups, tips, commits, subtask_of)
 
     def _area_of(self, subtask: SubtaskId | None) -> SubtaskId | None:
-        """The outermost area that a subtask is in."""
+        """Return the outermost area that contains the subtask."""
         found = None
         while subtask is not None and self.run.has_subtask(subtask):
             area = self.run.area_of(subtask)
@@ -218,9 +220,9 @@ class Stacker:
         return found
 
     async def _tips(self, integrator: StoreIntegrator, groups: "Sequence[Group]") -> list[Sha] | None:
-        """The last commit of each group, each group on the one before; None where they do not fit like that.
+        """Stack the groups and return the last commit of each; None if they conflict in this order.
 
-        Copies are pinned, so that the same result always gives the same commits.
+        The copies are pinned, so the same result always gives the same commits.
         """
         tip, tips = self.run.base, list[Sha]()
         for number, group in enumerate(groups, start=1):
@@ -257,7 +259,7 @@ class Stacker:
             spec = run.plan.subtask(group.area) if group.area is not None else None
             layer = Layer(
                 area=group.area,
-                title=spec.title if spec is not None else "What no area did",
+                title=spec.title if spec is not None else "Outside all areas",
                 subtasks=frozenset(subtask_of[commit] for commit in group.commits if commit in subtask_of),
                 number=number,
                 of=last,
@@ -270,14 +272,14 @@ class Stacker:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Commits of one area, in the order in which they landed."""
+    """Commits of one area, in landing order."""
 
     area: SubtaskId | None
     commits: tuple[Sha, ...]
 
 
 def _groups(landed: Sequence[tuple[Sha, SubtaskId | None]]) -> list[Group]:
-    """Groundwork that landed before any area, then each area, then what no area did."""
+    """Group commits: those that landed before any area, then each area, then the remaining commits."""
     areas = list(dict.fromkeys(area for _, area in landed if area is not None))
     first = next((index for index, (_, area) in enumerate(landed) if area is not None), len(landed))
     ground = tuple(commit for commit, _ in landed[:first])
@@ -287,7 +289,7 @@ def _groups(landed: Sequence[tuple[Sha, SubtaskId | None]]) -> list[Group]:
 
 
 def _word(area: str) -> str:
-    """The name of an area in the name of a branch: no dots, of which git allows only some."""
+    """Return an area's name for use in a branch name, without dots, because git rejects some of them."""
     return re.sub(r"[^A-Za-z0-9]+", "-", area).strip("-")[:40] or "area"
 
 
@@ -302,25 +304,25 @@ def _joined(one: Group, other: Group, order: Sequence[Sha]) -> Group:
 
 USUAL = "origin"
 BRANCH = re.compile(r"(?!.*(?:\.\.|//|/\.|\.lock(?:/|$)|[./]$))\w[\w./+@-]{0,200}")
-"""The name of a branch, never an option or a part of a refspec."""
+"""A branch name. Options and refspecs don't match."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a person asks for."""
+    """The options of `fleet pr`."""
 
     into: str | None = None
-    """The branch that it should go into; None: the one the run started from if the remote has it, else the default."""
+    """The base branch; None for the branch that the run started from if the remote has it, else the default branch."""
     remote: str | None = None
     kind: ForgeKind | None = None
-    """The forge, where the name of its host does not say it."""
+    """The forge, if its host name does not identify it."""
     stack: bool = False
     dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """From a run to its forge."""
+    """A run, with the remote and forge for its pull requests."""
 
     run: RunSnapshot
     data: ReportData
@@ -341,10 +343,10 @@ class PullRequests:
     environ: Mapping[str, str]
     wanted: Wanted = Wanted()
     say: Callable[[str], None] = field(default=lambda _: None)
-    """Takes a line about what is under way."""
+    """Prints a progress line."""
 
     async def propose(self) -> PullsView:
-        """Push, and open or update. Raises `FleetError`; what was done until then is found again by the next call."""
+        """Push the branches, and open or update their pull requests. Raises `FleetError`."""
         run, data = self._read()
         target = await inspect(Path(run.figures.repository))
         tip = await commit_of(target, run.result.branch)
@@ -378,14 +380,20 @@ class PullRequests:
         return PullsView(way.run.run, str(way.place), way.remote.name, dry, tuple(made), shown)
 
     def _read(self) -> tuple[RunSnapshot, ReportData]:
-        """The run, if it has something to propose."""
+        """Read the run and check that it has a result to propose."""
         run = just_after(self.folder.state())
         if run.relanding is not None:
-            raise UsageError(f"{run.run} lands a result again", hint=f"fleet pr {run.relanding.run}")
+            raise UsageError(
+                f"{run.run} is a re-landing of another run",
+                hint=f"open the pull request for that run with `fleet pr {run.relanding.run}`",
+            )
         if run.figures.rehearsal:
-            raise UsageError(f"{run.run} is a rehearsal, which has nothing to propose")
+            raise UsageError(f"{run.run} is a rehearsal, which can't be proposed as a pull request")
         if not run.figures.is_published:
-            raise UsageError(f"nothing of {self.folder.run} has landed", hint="there is nothing to propose")
+            raise UsageError(
+                f"no subtask of {self.folder.run} has landed",
+                hint=f"check its progress with `fleet status {self.folder.run}`",
+            )
         with Journal(self.folder.journal) as journal:
             data = report_data((fact for _, fact in journal.each()), time.time(), alive=self.folder.alive)
         if data is None:
@@ -396,16 +404,19 @@ class PullRequests:
         stacker = Stacker(run, store, tip)
         pieces = await stacker.pieces() if self.wanted.stack else [stacker.whole()]
         if self.wanted.stack and len(pieces) == 1:
-            self.say(f"{run.run} has no areas that can be told apart: one pull request for all of it")
+            self.say(f"{run.run} has no areas that can be separated: opening one pull request")
         return pieces
 
-    # ---- where
+    # ---- remote and base branch
 
     async def _place(self, run: RunSnapshot, target: Target) -> tuple[str, Place]:
-        """The remote and what it is on the forge: the named one, that of the run's issue, `origin`, or the first."""
+        """Choose the remote: the one given, else that of the run's issue, else `origin`, else the first on a forge."""
         urls, named = await remote_urls(target), self.wanted.remote
         if named is not None and named not in urls:
-            raise UsageError(f"the repository has no remote {named!r}", hint=f"it has: {', '.join(urls) or 'none'}")
+            raise UsageError(
+                f"the repository does not have a remote {named!r}",
+                hint=f"use one of: {', '.join(urls)}" if urls else f"git remote add {named} URL",
+            )
         places = {name: place_of_remote(url, self.wanted.kind) for name, url in urls.items() if named in {None, name}}
         known = {name: place for name, place in places.items() if place is not None}
         issue = issue_reference(run.issue.reference) if run.issue is not None else None
@@ -413,26 +424,26 @@ class PullRequests:
         candidates = [*of_issue, *([USUAL] if USUAL in known else []), *known]
         if not candidates:
             known_forges = " or ".join(f"--forge {prefix}" for prefix in PREFIXES)
-            hint = f"add one (git remote add origin URL), or say what its host runs: {known_forges}"
-            raise UsageError("no remote of the repository is on a forge that is known by its name", hint=hint)
+            hint = f"add one with `git remote add origin URL`, or name the forge of its host with {known_forges}"
+            raise UsageError(f"no git remote points to a known {NAMES} host", hint=hint)
         return candidates[0], known[candidates[0]]
 
     async def _into(self, way: Way) -> str:
-        """The branch that it should go into."""
+        """Choose the base branch."""
         wanted, ref = self.wanted.into, f"{run_refs(way.run.run)}/into"
         if wanted is not None:
             if not BRANCH.fullmatch(wanted):
-                raise UsageError(f"{wanted!r} is not the name of a branch")
+                raise UsageError(f"{wanted!r} is not a valid branch name")
             if await way.remote.fetch(wanted, ref) is None:
-                hint = "push it first, or name another with --into"
-                raise UsageError(f"{way.remote.name} has no branch {wanted!r}", hint=hint)
+                hint = "push it first, or choose another branch with --into BRANCH"
+                raise UsageError(f"{way.remote.name} does not have a branch {wanted!r}", hint=hint)
             return wanted
         begun = way.run.base_name
         if BRANCH.fullmatch(begun) and await way.remote.fetch(begun, ref) is not None:
             return begun
         default = await way.forge.default_branch()
         if not BRANCH.fullmatch(default):
-            raise UsageError(f"{way.place} has no default branch", hint="name one with --into")
+            raise UsageError(f"{way.place} does not have a default branch", hint="choose one with --into BRANCH")
         return default
 
     async def _push(self, remote: Remote, piece: Piece) -> None:
@@ -440,15 +451,15 @@ class PullRequests:
         try:
             await remote.push(piece.commit, piece.branch)
         except RemoteMovedError:
-            hint = f"someone else pushed to it: git fetch {remote.name} {piece.branch} shows what"
+            hint = f"fetch them with `git fetch {remote.name} {piece.branch}`"
             raise FleetError(
                 f"{remote.name} has commits on {piece.branch} that the run does not have", hint=hint
             ) from None
 
-    # ---- what
+    # ---- pull request
 
     async def _pull(self, forge: Forge, piece: Piece, draft: Draft) -> PullView:
-        """The pull request of a branch: found, or opened; then as it should be."""
+        """Find, open or update the pull request of a branch."""
         pulls = await forge.pulls_of(draft.head_branch)
         pull = next((each for each in pulls if each.state == "open"), None)
         if pull is None:
@@ -456,8 +467,8 @@ class PullRequests:
             if over is not None and over.state == "merged":
                 return _view(over, "merged", piece, draft)
             if over is not None:
-                hint = f"open it again there, or delete the branch {draft.head_branch} of the remote"
-                raise FleetError(f"{over.url} was closed by a person", hint=hint)
+                hint = f"reopen it, or delete the branch {draft.head_branch} on the remote"
+                raise FleetError(f"{over.url} was closed without merging", hint=hint)
             if self.wanted.dry_run:
                 return _view(None, "to open", piece, draft)
             self.say(f"opening a draft for {draft.head_branch}")
@@ -473,7 +484,7 @@ class PullRequests:
         return _view(pull, "updated", piece, draft)
 
     async def _open(self, forge: Forge, draft: Draft) -> Pull:
-        """Open it. Where the program fails, it may have done it nevertheless, or another one was faster."""
+        """Open it. If the call fails, check whether the pull request was opened anyway."""
         try:
             return await forge.open_pull(draft)
         except ForgeError:

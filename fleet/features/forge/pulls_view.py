@@ -1,4 +1,4 @@
-"""What became of the pull requests of a run's result."""
+"""The views of `fleet pr` and `fleet tend`."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,30 +10,30 @@ Done = Literal["opened", "updated", "unchanged", "merged", "to open", "to update
 
 @dataclass(frozen=True, slots=True)
 class PullView:
-    """A pull request, or one that would be opened."""
+    """A pull request, or a pull request that a dry run would open."""
 
     number: int | None
-    """Null before it is open."""
+    """The number; null before it is opened."""
     url: str
-    """Empty before it is open."""
+    """The URL; empty before it is opened."""
     done: Done
-    """What this call did; `merged`: a person merged it already; `to open`, `to update`: what it would do."""
+    """The result of this call. `merged`: it was already merged. `to open` and `to update`: results of a dry run."""
     branch: str
-    """The branch at the remote that it brings."""
+    """The head branch on the remote."""
     into: str
-    """The branch that it goes into."""
+    """The base branch."""
     commit: Sha
-    """Where its branch is."""
+    """The last commit of the head branch."""
     commits: int
-    """How many commits it has."""
+    """The number of commits."""
     area: SubtaskId | None
-    """The part of the plan that it is about; null: all of it."""
+    """The area of the plan that it covers; null if it covers the full result or commits outside all areas."""
     tested: bool
-    """Whether the run tested the tree of its last commit; commits that a stack puts in another order are not."""
+    """Whether the run tested the tree of the last commit; false for a stack with reordered commits."""
     title: str
-    """What it is called when it is opened; people may rename it."""
+    """The initial title. You can change it on the forge."""
     body: str
-    """Its text, between two marks."""
+    """The generated text, with the marks around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +42,19 @@ class PullsView:
 
     run: RunId
     repository: str
-    """Where they are, as on the command line: `gh:OWNER/REPO`."""
+    """The repository on the forge, as on the command line: `gh:OWNER/REPO`."""
     remote: str
-    """The name of the remote that branches were pushed to."""
+    """The git remote for the branches."""
     dry_run: bool
-    """Whether nothing was pushed or opened."""
+    """Whether this is a dry run, which does not push or open anything."""
     pulls: tuple[PullView, ...]
-    """From the bottom of a stack to its top."""
+    """The pull requests, from the bottom of a stack to its top."""
     commands: tuple[str, ...]
-    """What a dry run would have called, as lines of a shell; texts go by standard input."""
+    """The shell commands that a dry run skipped. Texts are passed on standard input."""
 
 
 # ---- tend view -------------------------------------------------------------------------------------------------------
-# How far the fleet is with what CI and reviewers ask of a pull request.
+# The state of a tended pull request.
 
 
 TendStatus = Literal["working", "waiting", "quiet", "merged", "closed", "stopped", "gave_up", "interrupted"]
@@ -62,45 +62,45 @@ TendStatus = Literal["working", "waiting", "quiet", "merged", "closed", "stopped
 
 @dataclass(frozen=True, slots=True)
 class TendRound:
-    """One piece of work on a pull request."""
+    """One round of work on a pull request."""
 
     number: int
-    """Counted from 1."""
+    """The number of the round, from 1."""
     run: RunId
     """The run that did the work."""
     threads: int
-    """The threads that it answers."""
+    """The number of threads that it replies to."""
     checks: tuple[str, ...]
-    """The failed checks that it was to fix."""
+    """The failed checks to fix."""
     pushed: Sha | None
-    """The commit that it moved the head to; null if nothing of it was pushed."""
+    """The commit pushed to the head branch; null if the round did not push."""
     why: str
-    """Why nothing of it was pushed, where something had landed."""
+    """Why landed work was not pushed; empty otherwise."""
     is_done: bool
-    """Whether everything is pushed and answered."""
+    """Whether all commits are pushed and all replies posted."""
 
 
 @dataclass(frozen=True, slots=True)
 class TendView:
-    """A pull request, and what the fleet has done about it."""
+    """A pull request and the work of `fleet tend` on it."""
 
     pull: str
-    """As on the command line: `gh:OWNER/REPO#12`."""
+    """The pull request, as on the command line: `gh:OWNER/REPO#12`."""
     url: str
-    """Its page."""
+    """The URL of its page."""
     run: RunId
-    """The run that it is of."""
+    """The run whose result it proposes."""
     status: TendStatus
-    """`quiet`: nothing is asked; `waiting`: checks are under way; `working`: a round is done, and more may wait."""
+    """`quiet`: no open work. `waiting`: checks are running. `working`: a round is done, and more work may be open."""
     why: str
-    """Why it is left alone or given up; empty otherwise."""
+    """Why fleet stopped or gave up; empty otherwise."""
     head: Sha | None
-    """The commit that the rest is about."""
+    """The head commit that the other fields describe."""
     threads: int
-    """How many threads wait for an answer."""
+    """The number of threads that wait for a reply."""
     failed: tuple[str, ...]
-    """The checks that failed at the head."""
+    """The checks that failed on the head commit."""
     rounds: tuple[TendRound, ...]
-    """What was done, the oldest first."""
+    """The rounds, the oldest first."""
     cost_dollars: float
-    """What all rounds have cost."""
+    """The cost of all rounds."""

@@ -9,9 +9,7 @@ from fleet.ports.settings import Line, Section, Slug
 
 
 class Tend(Section):
-    refused: ClassVar[Mapping[str, str]] = {
-        "": "decides whose words your fleet follows on pull requests, and what that costs"
-    }
+    refused: ClassVar[Mapping[str, str]] = {"": "decides whose review comments fleet acts on, and at which cost"}
 
     rounds: int = Field(ge=1, le=100)
     dollars: float = Field(gt=0)

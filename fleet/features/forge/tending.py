@@ -1,7 +1,7 @@
-"""One step of tending a pull request: look at what is true now, and do what follows from it.
+"""Tend a pull request: address CI failures and review threads in rounds, one step at a time.
 
-Every step begins with the forge, the branch and the record, and none remembers anything else. So a kill at any moment
-costs nothing but time: what was done is seen there, and is not done a second time.
+Each step reads the current state from the forge, the branch and the record, and keeps no other memory. After a kill
+at any moment, the next step finds the finished work there and does not repeat it.
 """
 
 import fcntl
@@ -15,6 +15,7 @@ from pathlib import Path
 from anyio import fail_after, sleep
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from dashboards.text.formats import counted
 from fleet.app.fleet import Fleet, Order
 from fleet.core.base.forges import FORGES
 from fleet.core.base.ids import RunId, Sha, SubtaskId
@@ -55,15 +56,15 @@ from fleet.runs.run_folder import RunFolder, runs_by_start, runs_dir
 from worktrees.target.publish import RemoteError, RemoteMovedError
 
 # ---- record ----------------------------------------------------------------------------------------------------------
-# What is known of tending one pull request, beside the run that opened it: small, and on disk before anything is
-# done.
+# The state of tending one pull request, in the folder of the run that opened it. It is written to disk before each
+# action.
 #
-# A round names what it answers and the run that does the work; that run's journal has the rest. Two locks: one for
-# the process that tends, and one that its calls to the forge keep as long as any of them lives, even if that process
-# was killed. Who takes over waits for the second, and then reads what the forge has.
+# A round lists its threads and checks, and the run that does the work. That run's journal has the rest. There are two
+# locks. The tending process holds the first. Its calls to the forge hold the second while they run, even if that
+# process is killed. The next process waits for the second lock before it reads the forge.
 
 
-CALLS_S, POLL_S = 180.0, 0.05  # how long a call of a killed process may take to end; longer than any call may take
+CALLS_S, POLL_S = 180.0, 0.05  # wait for the calls of a killed process; longer than the timeout of any call
 
 
 class _Kept(BaseModel):
@@ -76,45 +77,45 @@ class AskedThread(_Kept):
     thread: str
     comment: str
     subtask: SubtaskId
-    """Of the round's run."""
+    """The subtask in the round's run."""
 
     @property
     def key(self) -> str:
-        """What its answer is marked with."""
+        """The marker of its answer."""
         return answer_key(self.comment)
 
 
 class Round(_Kept):
-    """One piece of work on a pull request."""
+    """One round of work on a pull request."""
 
     number: int
     run: RunId
     head: Sha
-    """The commit that it began from."""
+    """The commit that it started from."""
     threads: tuple[AskedThread, ...] = ()
     checks: tuple[str, ...] = ()
     pushing: Sha | None = None
-    """What is to be the head, before it is pushed."""
+    """The new head, recorded before the push."""
     pushed: Sha | None = None
-    """What was pushed, once the remote has it."""
+    """The new head, recorded once the remote has it."""
     onto: Sha | None = None
-    """The head that it was put on."""
+    """The head below its commits."""
     dropped: str | None = None
-    """Why nothing of it is used: a person replaced the commits that it was made on."""
+    """Why its commits were discarded, for example because someone replaced the commits below them."""
     unfit: str | None = None
-    """Why its commits could not be put on what others pushed meanwhile."""
+    """Why its commits could not be applied on top of commits that others pushed during the round."""
     dollars: float = 0.0
-    """What it cost, once it is done."""
+    """Its cost, once it is done."""
     is_done: bool = False
 
 
 class Record(_Kept):
-    """Everything that is kept of one pull request."""
+    """The stored state of one pull request."""
 
     pull: str
     rounds: tuple[Round, ...] = ()
     posting: str | None = None
-    """The key of the comment that is about to be posted."""
+    """The marker of the comment that is being posted."""
 
     @property
     def open_round(self) -> Round | None:
@@ -130,7 +131,7 @@ class Record(_Kept):
 
 @dataclass(frozen=True, slots=True)
 class RecordFile:
-    """Where a record is."""
+    """The file of one record."""
 
     folder: Path
     number: int
@@ -140,19 +141,19 @@ class RecordFile:
         return self.folder / f"{self.number}.json"
 
     def read(self, pull: str) -> Record:
-        """The record; an empty one if there is none yet. Raises `FleetError`."""
+        """Return the record, or an empty record if the file does not exist. Raises `FleetError`."""
         try:
             record = Record.model_validate_json(self.path.read_bytes())
         except FileNotFoundError:
             return Record(pull=pull)
         except (OSError, ValidationError) as error:
-            raise FleetError(f"{self.path} can't be read: {error}", hint="remove it to begin again") from None
+            raise FleetError(f"{self.path} can't be read: {error}", hint="remove it to start over") from None
         if record.pull != pull:
-            raise FleetError(f"{self.path} is about {record.pull}, not {pull}", hint="remove it to begin again")
+            raise FleetError(f"{self.path} belongs to {record.pull}, not {pull}", hint="remove it to start over")
         return record
 
     def write(self, record: Record) -> None:
-        """Replace the record; it is on disk when this returns."""
+        """Replace the record and sync it to disk."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         whole = self.path.with_suffix(".new")
         with whole.open("w", encoding="utf-8") as file:
@@ -164,7 +165,7 @@ class RecordFile:
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[int]:
-        """Only this process tends the pull request in the block. The file descriptor is for its calls to keep."""
+        """Lock the pull request for this process, and yield the file descriptor of the lock for its forge calls."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (
             (self.folder / f"{self.number}.lock").open("a+") as ours,
@@ -175,7 +176,9 @@ class RecordFile:
             except BlockingIOError:
                 ours.seek(0)
                 holder = ours.read().strip() or "another process"
-                raise UsageError(f"{holder} tends this pull request already", hint="stop it, or let it work") from None
+                raise UsageError(
+                    f"{holder} is already tending this pull request", hint="stop it, or wait until it exits"
+                ) from None
             ours.truncate(0)
             ours.write(f"process {os.getpid()}")
             ours.flush()
@@ -184,7 +187,7 @@ class RecordFile:
 
 
 async def _wait_for(calls: int) -> None:
-    """Wait for the calls of a process that was killed: until they have ended, what they do is not known."""
+    """Wait until the forge calls of a killed process have ended: until then, their effect is unknown."""
     try:
         with fail_after(CALLS_S):
             while True:
@@ -195,23 +198,23 @@ async def _wait_for(calls: int) -> None:
     except TimeoutError:
         programs = ", ".join(each.program for each in FORGES)
         raise FleetError(
-            f"a call to the forge of a fleet that was killed has not ended after {CALLS_S:g} s",
-            hint=f"end that {programs} or git, then try again",
+            f"a {programs} or git process left over from a killed fleet is still running after {CALLS_S:g} s",
+            hint="stop that process, then try again",
         ) from None
 
 
 # ---- tending ---------------------------------------------------------------------------------------------------------
 
 
-PUSHES = 3  # times that a round is put on top of what others push while that goes on
-LONGEST_STEM = 40  # characters of a run's name in that of its rounds
-SETTLE_S = 3.0  # a forge may take a moment until it shows what it was given
-LEAST = 0.01  # dollars: with less a round is not begun
+PUSHES = 3  # tries to push a round while others push to the same branch
+LONGEST_STEM = 40  # characters of a run's name in the names of its rounds
+SETTLE_S = 3.0  # a new comment may take a moment to appear on the forge
+LEAST = 0.01  # dollars needed to start a round
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the forge has at the moment."""
+    """The state of the pull request on the forge."""
 
     pull: Pull
     comments: tuple[Comment, ...]
@@ -226,19 +229,19 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Tending:
-    """One pull request that the fleet opened."""
+    """One pull request that fleet opened."""
 
     fleet: Fleet
     forge: Forge
     branch: PullBranch
     file: RecordFile
     work: Work
-    """Runs the engine of a round, and shows it."""
+    """Runs the engine of a round and shows its progress."""
     settings: Tend
     command: str
-    """The command line that continues, for people who read the report of giving up."""
+    """The command that continues, quoted in the comment that reports a limit."""
     settle_s: float = SETTLE_S
-    """How long after a comment that may or may not have been posted the forge is looked at again."""
+    """Seconds to wait before reading the forge again if a comment may have been posted."""
 
     @property
     def number(self) -> int:
@@ -251,7 +254,7 @@ class Tending:
     # ---- a step
 
     async def step(self) -> TendView:
-        """Do what can be done now. Raises `ForgeError` or `RemoteError` where one can't be reached: then try again."""
+        """Take one step. Raises `ForgeError` or `RemoteError` if the forge or the remote can't be reached."""
         record = self.file.read(self.name)
         if record.posting is not None:
             await sleep(self.settle_s)
@@ -262,7 +265,7 @@ class Tending:
             return self._view(seen, record, "stopped", why=why)
         head = await self.branch.fetch()
         if head is None:
-            return self._view(seen, record, "stopped", why=f"its branch {self.branch.name} is gone")
+            return self._view(seen, record, "stopped", why=f"its branch {self.branch.name} was deleted")
         if (open_round := self._begun(record)) is not None:
             return await self._finish(seen, open_round)
         threads, failed = seen.waiting, failed_checks(seen.checks, head)
@@ -276,9 +279,9 @@ class Tending:
     async def _look(self) -> Seen:
         pull = await self.forge.pull(self.number)
         if pull.is_cross_repository:
-            raise UsageError(f"{self.name} is of a fork", hint="the fleet tends only what it opened itself")
+            raise UsageError(f"{self.name} comes from a fork", hint="fleet only tends pull requests that it opened")
         if pull.head_branch != self.branch.name:
-            raise UsageError(f"the branch of {self.name} is not {self.branch.name}, which the fleet pushed")
+            raise UsageError(f"the branch of {self.name} is {pull.head_branch}, but fleet pushed {self.branch.name}")
         if pull.state != "open":
             return Seen(pull, (), frozenset())
         comments, threads = await self.forge.comments(self.number), await self.forge.threads(self.number)
@@ -286,7 +289,7 @@ class Tending:
         return Seen(pull, comments, may_ask, threads, await self.forge.checks(pull))
 
     async def _may_ask(self, names: frozenset[str]) -> frozenset[str]:
-        """Those of them whose word counts: who may push, and whom the operator named."""
+        """Return the accounts that fleet listens to: those with push access, and those in `tend.authors`."""
         named = {each.casefold() for each in self.settings.authors}
         return frozenset(
             [each for each in sorted(names) if each.casefold() in named or await self.forge.may_write(each)]
@@ -341,7 +344,7 @@ class Tending:
         await self.fleet.create(order)
 
     def _begun(self, record: Record) -> Round | None:
-        """The round that is not done. One whose run was never made is forgotten: nothing happened."""
+        """Return the unfinished round. A round whose run was never created is removed from the record."""
         found = record.open_round
         if found is None:
             return None
@@ -350,7 +353,7 @@ class Tending:
             if folder.journal.is_file() and folder.state():
                 return found
         except FleetError:
-            folder.remove()  # its journal was made, and nothing was written
+            folder.remove()  # its journal is empty
         self.file.write(record.without_round(found.number))
         return None
 
@@ -360,7 +363,7 @@ class Tending:
             await self.work(folder)
             if not folder.state().ended:
                 return self._view(seen, self.file.read(self.name), "interrupted", head=found.head)
-            seen = await self._look()  # that took a while
+            seen = await self._look()  # the forge may have changed during the run
             if seen.pull.state != "open":
                 return await self._ended(seen, self.file.read(self.name), seen.pull.state)
             if (why := self._why_stopped(seen)) is not None:
@@ -373,17 +376,17 @@ class Tending:
         return self._view(await self._look(), record, "working", head=found.pushed or found.head)
 
     async def _deliver(self, found: Round, folder: RunFolder) -> Round:
-        """Push what has landed, on top of what the head is by now."""
+        """Push the landed commits on top of the current head."""
         if folder.state().published is None or found.pushed or found.dropped or found.unfit:
             return found
         for _ in range(PUSHES):
             head = await self.branch.fetch()
             if head is None:
-                return self._kept(found, dropped=f"{self.branch.name} is gone")
+                return self._kept(found, dropped=f"{self.branch.name} was deleted")
             if found.pushing is not None and await self.branch.is_on(found.pushing, head):
                 return self._kept(found, pushed=found.pushing)
             if not await self.branch.is_on(found.head, head):
-                return self._kept(found, dropped=f"{self.branch.name} was replaced by a person while it was worked on")
+                return self._kept(found, dropped=f"someone replaced the commits of {self.branch.name} during the round")
             taken = await self.branch.put_on(self.fleet, folder, head, self.work, self._left_in(found))
             if isinstance(taken, str):
                 return self._kept(found, unfit=taken.partition("\n")[0])
@@ -395,10 +398,12 @@ class Tending:
             except RemoteMovedError:
                 continue
             return self._kept(found, pushed=taken.commit)
-        raise FleetError(f"{self.branch.name} moves whenever it is pushed to", hint="try again later")
+        raise FleetError(
+            f"{self.branch.name} was rejected {PUSHES} times, because others pushed to it", hint="try again later"
+        )
 
     async def _answer(self, found: Round, folder: RunFolder) -> None:
-        """Answer each thread of the round that has no answer yet."""
+        """Reply to each thread of the round that does not have a reply yet."""
         if found.dropped is not None or not found.threads:
             return
         texts = await answers(found, folder, self.branch)
@@ -419,7 +424,7 @@ class Tending:
         return self._view(seen, record, status)
 
     async def _give_up(self, seen: Seen, record: Record, head: Sha, why: str, remaining: list[str]) -> TendView:
-        """Report it in one comment, which names the limit: a higher one may be reached again."""
+        """Report the limit in one comment. Its marker includes the usage, so a raised limit is reported again."""
         key = f"gave-up-{len(record.rounds)}-{round(self._spent(record) * 100)}"
         if not has_marker(seen.comments, key):
             self._intend(key)
@@ -430,14 +435,14 @@ class Tending:
         return self._view(seen, self.file.read(self.name), "gave_up", why=why, head=head)
 
     def _limit(self, record: Record) -> str | None:
-        """The limit that is reached; None if a round may begin."""
+        """Return the limit that was reached; None if another round may start."""
         if len(record.rounds) >= self.settings.rounds:
-            return f"its {self.settings.rounds} rounds are used up"
+            return f"it reached the limit of {counted(self.settings.rounds, 'round')}"
         if self._left(record) < LEAST:
-            return f"its budget of ${self.settings.dollars:g} is spent"
+            return f"it used up its budget of ${self.settings.dollars:g}"
         return None
 
-    # ---- what is kept
+    # ---- record
 
     def _round_name(self, number: int) -> RunId:
         stem = f"{self.branch.run[:LONGEST_STEM].rstrip('.-_')}-pr{self.number}-{number}"
@@ -504,11 +509,11 @@ class Tending:
 
 
 # ---- results ---------------------------------------------------------------------------------------------------------
-# What came of a round, read from its run and from the commits that were pushed.
+# The result of a round, from its run and the pushed commits.
 
 
 async def answers(found: Round, folder: RunFolder, branch: PullBranch) -> Mapping[str, str]:
-    """The answer to each thread of a round, by its key."""
+    """Return the reply to each thread of a round, by marker."""
     run = just_after(folder.state())
     commits: dict[SubtaskId, Sha] = {}
     if found.pushed is not None and found.onto is not None:
@@ -525,7 +530,7 @@ async def answers(found: Round, folder: RunFolder, branch: PullBranch) -> Mappin
 
 
 def dollars_of(state_dir: Path, run: RunId) -> float:
-    """What a run and those that landed its result again have cost; 0 if it is gone."""
+    """Return the cost of a run and its re-landings; 0 if the run was removed."""
     folder = RunFolder(runs_dir(state_dir) / run)
     if not folder.journal.is_file():
         return 0.0
@@ -540,7 +545,7 @@ def _dollars(path: Path) -> float:
 
 
 def _relandings(folder: RunFolder) -> list[RunId]:
-    """The runs that landed the result of this one again."""
+    """Return the runs that re-landed this run's result."""
     return [
         each.folder.run
         for each in runs_by_start(folder.path.parents[1])
@@ -556,22 +561,22 @@ def _answer(subtask: SubtaskView | None, commit: Sha | None, unfit: str | None) 
     if last is not None and last.landed is not None and last.unchanged:
         return answer_unchanged(summary)
     if unfit is not None and subtask is not None and subtask.landed is not None:
-        return answer_not_done(f"It was done, but does not fit on what was pushed meanwhile: {unfit}")
-    failure = last.failure.summary if last is not None and last.failure is not None else "it was not tried"
+        return answer_not_done(f"The change conflicts with commits that were pushed in the meantime: {unfit}")
+    failure = last.failure.summary if last is not None and last.failure is not None else "fleet did not attempt it"
     return answer_not_done(summary or failure)
 
 
 # ---- watch -----------------------------------------------------------------------------------------------------------
-# Looks at a pull request again and again, until nothing more can be done about it.
+# Repeats steps until the pull request is merged or closed, or tending stops.
 
 
 OVER: frozenset[TendStatus] = frozenset({"merged", "closed", "stopped", "gave_up", "interrupted"})
-FIRST_S, LONGEST_S = 15.0, 900.0  # pauses after errors that may pass
-FOR_GOOD = (NotFoundError, NotLoggedInError, ProgramMissingError)  # what only a person can change
+FIRST_S, LONGEST_S = 15.0, 900.0  # pauses after transient errors
+FOR_GOOD = (NotFoundError, NotLoggedInError, ProgramMissingError)  # errors that retries can't fix
 
 
 def pause_after(error: FleetError, failures: int, now: float) -> float:
-    """Seconds until another try after so many failures in a row, or until a rate limit ends."""
+    """Return the seconds to wait after this many consecutive failures, or until a rate limit resets."""
     usual = min(LONGEST_S, FIRST_S * 2.0 ** min(failures - 1, 10))
     if isinstance(error, RateLimitedError) and error.retry_at is not None:
         return min(3600.0, max(1.0, error.retry_at - now))
@@ -586,7 +591,7 @@ async def watch(
     note: Callable[[str], None],
     pause: Callable[[float], Awaitable[None]] = sleep,
 ) -> TendView:
-    """Take steps until it is over. Raises what only a person can change."""
+    """Take steps until tending is over. Raises errors that retries can't fix."""
     failures, last = 0, None
     while True:
         try:
@@ -596,7 +601,7 @@ async def watch(
                 raise
             failures += 1
             wait = pause_after(error, failures, time.time())
-            note(f"{error}; trying again in {wait:.0f} s")
+            note(f"{error}. Trying again in {wait:.0f} s")
             await pause(wait)
             continue
         failures = 0

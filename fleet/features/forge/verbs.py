@@ -1,4 +1,4 @@
-"""The verbs of pull requests: `tend` works on what CI and reviewers say of one, `pr` opens or updates them."""
+"""The pull request verbs: `pr` opens or updates pull requests, `tend` addresses CI failures and review threads."""
 
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -30,14 +30,14 @@ from worktrees.target.target import inspect
 
 EXITS: dict[TendStatus, int] = {"gave_up": 1, "interrupted": 130}
 SAYS: dict[TendStatus, str] = {
-    "working": "a round is done; more may wait",
-    "waiting": "checks are under way",
-    "quiet": "nothing is asked",
-    "merged": "it is merged",
-    "closed": "it is closed",
-    "stopped": "left alone",
-    "gave_up": "given up",
-    "interrupted": "interrupted; the same command continues",
+    "working": "finished a round, checking for more work",
+    "waiting": "waiting for checks",
+    "quiet": "no open work",
+    "merged": "merged",
+    "closed": "closed",
+    "stopped": "stopped",
+    "gave_up": "gave up",
+    "interrupted": "interrupted (run the same command to continue)",
 }
 
 
@@ -129,7 +129,7 @@ def _lines(view: TendView) -> Iterator[str]:
     for each in view.rounds:
         what = [counted(each.threads, "thread")] if each.threads else []
         what += [counted(len(each.checks), "failed check")] if each.checks else []
-        nothing = safe(each.why) or ("nothing to push" if each.is_done else "under way")
+        nothing = safe(each.why) or ("no changes to push" if each.is_done else "running")
         end = f"pushed {each.pushed[:12]}" if each.pushed else nothing
         yield f"  round {each.number}  {' and '.join(what)}: {end}  (fleet status {each.run})"
     if view.threads or view.failed:
@@ -140,16 +140,16 @@ def _lines(view: TendView) -> Iterator[str]:
 
 
 # ---- pull ------------------------------------------------------------------------------------------------------------
-# `fleet pr`: proposes the result of a run as a draft pull request.
+# `fleet pr`: open a draft pull request with a run's result.
 
 
 DONE = {
     "opened": "opened as a draft",
-    "updated": "its text is up to date now",
-    "unchanged": "nothing to change",
-    "merged": "merged already",
+    "updated": "updated",
+    "unchanged": "already up to date",
+    "merged": "already merged",
     "to open": "would be opened as a draft",
-    "to update": "its text would be replaced",
+    "to update": "would be updated",
 }
 
 
@@ -202,16 +202,16 @@ def pr(
 
 def _kind(forge: str | None) -> ForgeKind | None:
     if forge is not None and forge not in PREFIXES:
-        raise UsageError(f"--forge {forge}: use {' or '.join(PREFIXES)}")
+        raise UsageError(f"unknown forge: --forge {forge}", hint=f"use --forge {' or --forge '.join(PREFIXES)}")
     return PREFIXES[forge] if forge is not None else None
 
 
 def _pull_lines(view: PullsView) -> Iterator[str]:
     for pull in view.pulls:
         commits = counted(pull.commits, "commit")
-        yield f"{pull.url or pull.branch}: {DONE[pull.done]}; {commits}, from {pull.branch} into {pull.into}"
+        yield f"{pull.url or pull.branch}: {DONE[pull.done]} ({commits} from {pull.branch} into {pull.into})"
     if not view.dry_run:
         return
     for pull in view.pulls:
         yield from ("", f"title: {pull.title}", "", *pull.body.splitlines())
-    yield from ("", "It would run:", *(f"  {command}" for command in view.commands))
+    yield from ("", "Commands not run:", *(f"  {command}" for command in view.commands))

@@ -22,5 +22,5 @@ def test_a_title_closes_no_issue() -> None:
 
 
 def test_without_the_feature_of_reports_there_is_no_text_to_propose() -> None:
-    with pytest.raises(FleetError, match="needs fleet report"):
+    with pytest.raises(FleetError, match="requires fleet report"):
         find_proposal({})

@@ -20,7 +20,7 @@ def test_a_record_is_read_back_and_a_damaged_one_is_said(tmp_path: Path) -> None
     record = Record(pull=NAME).with_round(Round(number=1, run="r-pr1-1", head="a"))
     file.write(record)
     assert file.read(NAME) == record
-    with pytest.raises(FleetError, match="is about gh:acme/shop#1, not gh:acme/other#1"):
+    with pytest.raises(FleetError, match="belongs to gh:acme/shop#1, not gh:acme/other#1"):
         file.read("gh:acme/other#1")
     file.path.write_text("{", encoding="utf-8")
     with pytest.raises(FleetError, match="can't be read"):
@@ -38,7 +38,7 @@ def test_a_round_is_replaced_and_forgotten_by_its_number() -> None:
 async def test_a_second_process_is_refused(tmp_path: Path) -> None:
     file = RecordFile(tmp_path, 1)
     async with file.held():
-        with pytest.raises(UsageError, match="tends this pull request already"):
+        with pytest.raises(UsageError, match="is already tending this pull request"):
             async with file.held():
                 pass
     async with file.held():

@@ -12,5 +12,5 @@ def test_the_feature_that_takes_results_is_found_in_the_table() -> None:
 
 
 def test_without_one_nothing_is_begun() -> None:
-    with pytest.raises(FleetError, match="needs fleet merge"):
+    with pytest.raises(FleetError, match="requires fleet merge"):
         find_take({"forge": FEATURES["forge"]})

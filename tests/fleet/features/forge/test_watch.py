@@ -50,7 +50,7 @@ async def test_what_passes_is_waited_for_with_growing_pauses() -> None:
     steps = Steps(*errors, view("quiet"), ForgeError("HTTP 502"), view("merged"))
     await steps.watch(notes.append)
     assert steps.pauses == [15, 30, 60, 60, 15]
-    assert notes[0] == "HTTP 502; trying again in 15 s"
+    assert notes[0] == "HTTP 502. Trying again in 15 s"
 
 
 async def test_what_only_a_person_can_change_is_raised() -> None:
