@@ -86,7 +86,7 @@ def test_an_issue_becomes_one_draft_that_follows_its_run(
         told["pulls"][str(view["number"])]["body"] = (
             f"From ann.\n\n{pull['body'].replace('What landed', 'Gone')}\n\nBye."
         )
-    here.fleet("pr", at=repository).ended(0).says("its text is up to date now")
+    here.fleet("pr", at=repository).ended(0).says("updated (")
     body = forge.pull(view["number"])["body"]
     assert body.startswith("From ann.")
     assert body.endswith("Bye.")
@@ -96,9 +96,9 @@ def test_an_issue_becomes_one_draft_that_follows_its_run(
     assert TOKEN not in kept(here) + done.output + report.output + body
 
     forge.close(view["number"], merged=True)
-    here.fleet("pr", at=repository).ended(0).says("merged already")
+    here.fleet("pr", at=repository).ended(0).says("already merged")
     forge.close(view["number"])
-    here.fleet("pr", at=repository).ended(3).says("was closed by a person")
+    here.fleet("pr", at=repository).ended(3).says("was closed without merging")
     forge.push("fleet/r", "more.txt", "more\n")
     refused(here.fleet("pr", at=repository), "has commits on fleet/r that the run does not have")
     git(repository, "remote", "set-url", "origin", f"https://ann:{TOKEN}@github.com/acme/gone.git")
