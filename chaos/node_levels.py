@@ -76,7 +76,7 @@ def kill(scene: Scene, going: Going) -> None:
 def hang(scene: Scene, going: Going) -> None:
     scene.wait_until_it_works(going)
     scene.struck.signal(signal.SIGSTOP)
-    scene.wait_until_it_is_out(going, "the node was silent")
+    scene.wait_until_it_is_out(going, "the node did not respond")
     with suppress(ProcessLookupError):  # the manager may have ended it
         scene.struck.signal(signal.SIGCONT)
     scene.struck.open_gate()
@@ -89,9 +89,9 @@ def cut_off(scene: Scene, going: Going) -> None:
     scene.wait_until_it_works(going)
     host.set_link("down")
     scene.struck.open_gate()
-    scene.wait_until_it_is_out(going, "the node was silent")
+    scene.wait_until_it_is_out(going, "the node did not respond")
     host.set_link("up")
-    wait_for(lambda: "late: its work is kept, unused" in going.output, going)
+    wait_for(lambda: "late: its work is kept but not used" in going.output, going)
     scene.nodes[1].open_gate()
 
 
@@ -113,12 +113,12 @@ def kill_manager(scene: Scene, going: Going) -> None:
 
 LEVELS: dict[str, Level] = {
     "killed": Level(kill, "node struck is out"),
-    "hung": Level(hang, "the node was silent"),
-    "cut off, and back": Level(cut_off, "the node was silent", network=True),
+    "hung": Level(hang, "the node did not respond"),
+    "cut off, and back": Level(cut_off, "the node did not respond", network=True),
     "a slow link": Level(nothing, "", slow=True, done_by_it=True),
     "a clock an hour ahead": Level(nothing, "", lie="a clock an hour ahead", done_by_it=True),
     "a full disk": Level(fill_disk, "node struck", small_disk=True),
-    "another version": Level(nothing, "node struck is out: it runs fleet 0.0.1", lie="another version"),
+    "another version": Level(nothing, "node struck is out: the node runs fleet 0.0.1", lie="another version"),
     "every check red": Level(nothing, "here it passes, and that counts", lie="every check red", done_by_it=True),
     "the manager killed": Level(kill_manager, "", done_by_it=True),
 }

@@ -208,7 +208,7 @@ def trial(folder: Path, subtasks: int, hosts: int, table: Table) -> None:
         there.wait(lambda: there.works(last.name), "the last host works", process)
         progress("another one loses its link")
         last.set_link("down")
-        cut = f"node {last.name} is out: the node was silent"
+        cut = f"node {last.name} is out: the node did not respond"
         cut_s = there.wait(lambda: cut in there.log("nodes"), "the link that was cut is noticed", process)
         time.sleep(max(CUT_S - cut_s, 0))
         last.set_link("up")

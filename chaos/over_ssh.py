@@ -33,7 +33,7 @@ BROKEN: dict[str, tuple[str, str]] = {
     "locked": ("-o PubkeyAuthentication=no {host} fleet node --stdio", "Permission denied"),
     "closed": ("-p 1 {host} fleet node --stdio", "Connection refused"),
     "bare": ("{host} fleet-is-not-here node --stdio", "not found"),
-    "chatty": ("{host} echo Welcome", "what answers is not `fleet node --stdio`"),
+    "chatty": ("{host} echo Welcome", "the node's command did not start `fleet node --stdio`"),
 }
 """What may be wrong with a machine that is reached over SSH, and what `fleet nodes` says of it."""
 
@@ -101,7 +101,7 @@ def _scene(trial: Trial, ssh: str) -> dict[str, list[str]]:
             if views[name]["ok"] or why not in views[name]["problem"] or name not in views[name]["fix"]
         ],
     }
-    found["checks it"] = _unless(user.with_config("nodes", "check", "builder"), 0, "a check ran in a box there")
+    found["checks it"] = _unless(user.with_config("nodes", "check", "builder"), 0, "ran a check in a sandbox")
     found["checks one that is locked"] = _unless(user.with_config("nodes", "check", "locked"), 3, "Permission denied")
     progress("a person drains a node while a run works")
     found |= _drain(user, able)

@@ -237,7 +237,7 @@ def killed(cluster: Cluster, table: Table) -> None:
     code, wall_s = process.wait(PATIENCE_S), time.monotonic() - began
     there.start("here", "", 3 * PROCESSORS).wait(PATIENCE_S)
     refused = there.start("refused", cluster.nodes(), 3)
-    without_token = refused.wait(PATIENCE_S) == 0 and "can't be joined" in there.log("refused")
+    without_token = refused.wait(PATIENCE_S) == 0 and "can't join Ray" in there.log("refused")
     journal, landed = there.state("nodes"), there.landed("nodes")
     is_same = there.tree("nodes") == there.tree("here")
     table.add(

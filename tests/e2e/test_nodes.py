@@ -138,7 +138,7 @@ def test_the_work_of_a_node_that_is_killed_is_done_elsewhere_and_costs_no_attemp
         (quick.gate / "open").touch()
         slow.kill()
         done: Done = going.done().ended(0)
-    done.says("node one is out", "node one was lost while it worked")
+    done.says("node one is out", "lost node one during the attempt")
     assert sorted(landed(repository, "r")) == ["a", "b"]
     state = state_of(stage)
     assert [subtask_of(state, id_).counted for id_ in ("a", "b")] == [0, 0]
@@ -165,8 +165,8 @@ def test_a_node_is_drained_and_another_added_while_a_run_works(
     with stage.going(*arguments, at=repository) as going:
         stage.wait("r", lambda state: _begun(state) == 1, going)
         [begun] = [id_ for id_, names in worked_on(stage).items() if names == ["one"]]
-        stage.fleet("nodes", "drain", "one", "--run", "r").ended(0).says("node one gets nothing new")
-        stage.fleet("nodes", "add", "two", "--run", "r").ended(2).says("the configuration has no node 'two'")
+        stage.fleet("nodes", "drain", "one", "--run", "r").ended(0).says("draining node one")
+        stage.fleet("nodes", "add", "two", "--run", "r").ended(2).says("unknown node: 'two'")
         with (stage.room / "r.toml").open("a") as file:
             file.write(second.table(workers=1, more=able))
         stage.fleet("nodes", "add", "two", "--run", "r").ended(0)

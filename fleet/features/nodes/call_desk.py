@@ -1,7 +1,7 @@
-"""The manager's end of an attempt's line: makes the calls that it asks for, and passes on what the operator tells it.
+"""The manager's end of an attempt's line: it makes the attempt's model calls and forwards the operator's instructions.
 
-A desk lives as long as its attempt, over any number of connections. A call has a number and is made once: whoever asks
-again, because a link broke, gets the answer that was made or is being made. What the node sends is untrusted.
+A desk lives as long as its attempt, across connections. Calls are numbered and made once: if the node repeats a call
+after a broken link, it gets the same answer. All input from the node is untrusted.
 """
 
 import math
@@ -30,12 +30,12 @@ from fleet.ports.agents import (
 from fleet.ports.operator import Operator
 
 # ---- patience --------------------------------------------------------------------------------------------------------
-# How long an order may be silent: a node that gives signs of life may still never finish what it was given.
+# A limit on the silence of an order: a node that sends heartbeats may still never finish an order.
 
 
 @dataclass(slots=True)
 class Patience:
-    """Cancels what happens in its block once nothing was heard for so long. Waiting for us does not count."""
+    """Cancels its block after a period without input from the node. Time that the node waits for us does not count."""
 
     seconds: float = math.inf
     scope: CancelScope = field(default_factory=CancelScope)
@@ -50,16 +50,16 @@ class Patience:
         return self.scope.__exit__(*error)  # type: ignore[arg-type] # what `with` passes
 
     def heard(self) -> None:
-        """Something came from the node."""
+        """Restart the period, because the node sent something."""
         if not self._rests:
             self.scope.deadline = current_time() + self.seconds
 
     def rest(self) -> None:
-        """The node waits for us."""
+        """Stop counting while the node waits for us."""
         self._rests, self.scope.deadline = True, math.inf
 
     def go_on(self) -> None:
-        """It has what it waited for."""
+        """Count again."""
         self._rests = False
         self.heard()
 
@@ -69,8 +69,10 @@ class Patience:
 
     @property
     def why(self) -> str:
-        """Why there is no report."""
-        return f"nothing was heard of an order for {self.seconds:.0f} s" if self.is_over else "its report never came"
+        """Why the report is missing."""
+        return (
+            f"an order timed out after {self.seconds:.0f} s without output" if self.is_over else "the report is missing"
+        )
 
 
 # ---- desk ------------------------------------------------------------------------------------------------------------
@@ -95,7 +97,7 @@ class CallReply:
             self._change()
 
     def end(self) -> None:
-        """The last part is an empty one."""
+        """Append the last part, which is empty."""
         self.parts.append(b"")
         self.complete = True
         self._change()
@@ -118,18 +120,18 @@ class Desk:
     operator: Operator
     tasks: TaskGroup
     patience: Patience = field(default_factory=Patience)
-    """With the node; while it waits for an answer, it need not be heard."""
+    """The limit on the node's silence. It is suspended while the node waits for an answer."""
     host: NodeHost | None = None
-    """The connection over which the attempt is followed."""
+    """The current connection of the attempt."""
     _next: int = 0
-    """Calls with a smaller number were asked for."""
+    """The number of the next new call."""
     _replies: dict[int, CallReply] = field(default_factory=dict)
     _making: int = 0
     _idle: Event = field(default_factory=Event)
     _telling: CancelScope = field(default_factory=CancelScope)
 
     def attach(self, host: NodeHost) -> None:
-        """Go on over a connection: the node asks again for what it lacks."""
+        """Continue over a new connection. The node repeats its unanswered calls."""
         self._telling.cancel()
         self.host, self._telling = host, CancelScope()
         self.tasks.start_soon(self._instruct, host, self._telling)
@@ -139,7 +141,7 @@ class Desk:
         return self._next > 0
 
     async def take(self, sign: Sign) -> None:
-        """Raises `CallRefusedError`."""
+        """Handle a sign from the node. Raises `CallRefusedError`."""
         match sign:
             case Asked(number=number):
                 if (reply := self._replies.get(number)) is None:
@@ -151,20 +153,20 @@ class Desk:
                     reply.drop()
             case InstructionsRead(count=count):
                 if count > len(self.operator.told()):
-                    raise CallRefusedError("it has read an instruction that no one gave")
+                    raise CallRefusedError("it reports more instructions as read than were sent")
                 await self.operator.mark_read(count)
 
     async def wait_idle(self) -> None:
-        """Return once no call is under way."""
+        """Return once all calls are done."""
         while self._making:
             await self._idle.wait()
 
     def _begin(self, number: int, asked: Asked) -> CallReply:
-        """Begin a call that was not asked for before."""
+        """Start a new call."""
         if number < self._next:
-            raise CallRefusedError("it asks for an answer that it had")
+            raise CallRefusedError("it repeats a call whose answer it already received")
         if len(self._replies) >= MOST_CALLS:
-            raise CallRefusedError(f"it asks for more than {MOST_CALLS} calls at a time")
+            raise CallRefusedError(f"it makes more than {MOST_CALLS} concurrent calls")
         self._next = number + 1
         self._replies[number] = reply = CallReply()
         self.calls.keep(asked.transcript)
@@ -186,7 +188,7 @@ class Desk:
 
     async def _deliver(self, host: NodeHost, number: int, reply: CallReply) -> None:
         at = 0
-        with suppress(LinkLostError):  # the node asks again
+        with suppress(LinkLostError):  # the node repeats the call
             while not reply.is_dropped:
                 changed = reply.changed
                 while at < len(reply.parts):
@@ -208,10 +210,10 @@ class Desk:
 
 
 # ---- call line -------------------------------------------------------------------------------------------------------
-# One attempt's way to its manager, on the node: calls to models go out by it, the operator's words come in.
+# The node's end of an attempt's line to its manager. It sends model calls and receives the operator's instructions.
 #
-# It outlives the link: what was asked and not answered is asked again over the next one, under the same number, so
-# that the manager makes no call twice.
+# It outlives the link. Unanswered calls are sent again over the next link under the same number, so the manager does
+# not make a call twice.
 
 
 MOST_INSTRUCTIONS = 1_000
@@ -228,12 +230,12 @@ class _Answer:
     changed: Event = field(default_factory=Event)
 
     def take(self, at: int, part: bytes, *, last: bool) -> None:
-        """The next part; one that is there already is left out. Raises `FrameError`."""
+        """Add the next part; parts that already arrived are ignored. Raises `FrameError`."""
         if at < len(self.parts) or self.complete:
             return
         self.size += len(part)
         if at > len(self.parts) or self.size > LONGEST_ANSWER:
-            raise FrameError("an answer to a call has a gap" if at > len(self.parts) else "an answer is too long")
+            raise FrameError("the answer to a call has a gap" if at > len(self.parts) else "an answer is too long")
         self.parts.append(part)
         self.complete = last
         self.changed.set()
@@ -244,7 +246,7 @@ class _Answer:
         while True:
             changed = self.changed
             while at < len(self.parts):
-                part, self.parts[at] = self.parts[at], b""  # it is read once
+                part, self.parts[at] = self.parts[at], b""  # each part is only read once
                 at += 1
                 yield part
             if self.complete:
@@ -254,17 +256,17 @@ class _Answer:
 
 @dataclass(slots=True)
 class Line(Operator):
-    """Satisfies `CallLine`, and is the operator with what the manager passes on."""
+    """Satisfies `CallLine`, and `Operator` with the instructions that the manager forwards."""
 
     read_transcript: Callable[[int], bytes] = lambda _: b""
-    """The attempt's transcript from a byte on."""
+    """Reads the attempt's transcript from an offset."""
     instructions: list[Instruction] = field(default_factory=list)
     changed: Event = field(default_factory=Event)
-    """Set, and replaced, when there is something for those who follow."""
+    """Set and replaced when followers have something to read."""
     called: bool = False
-    """Whether a call was asked for."""
+    """Whether the attempt made a call."""
     transcribed: int = 0
-    """Bytes of the transcript that went out with calls."""
+    """The number of transcript bytes sent with calls."""
     _asked: int = 0
     _open: dict[int, _Answer] = field(default_factory=dict)
     _read: int = 0
@@ -288,30 +290,30 @@ class Line(Operator):
                 self.change()
 
     def take(self, number: int, at: int, part: bytes, *, last: bool) -> None:
-        """A part of an answer. Raises `FrameError`."""
+        """Take a part of an answer. Raises `FrameError`."""
         if number >= self._asked:
-            raise FrameError("an answer to a call that was not asked for")
+            raise FrameError("an answer to an unknown call")
         if (answer := self._open.get(number)) is not None:
             answer.take(at, part, last=last)
 
     def signs(self, sent: set[int], read: int) -> list[Sign]:
-        """What a follower does not know yet, who was sent these calls and knows of so many instructions read."""
+        """Return the signs that a follower lacks, given the calls and the instruction count it already has."""
         asked: list[Sign] = [answer.asked for number, answer in self._open.items() if number not in sent]
         dropped: list[Sign] = [Dropped(number) for number in sorted(sent - self._open.keys())]
         news: list[Sign] = [InstructionsRead(self._read)] if self._read > read else []
         return [*dropped, *news, *asked]
 
     def change(self) -> None:
-        """Wake those who follow."""
+        """Wake the followers."""
         self.changed.set()
         self.changed = Event()
 
     # ---- the operator
 
     def hear(self, number: int, instruction: Instruction) -> None:
-        """An instruction by its number; one that is known already is left out. Raises `FrameError`."""
+        """Add an instruction by number; known instructions are ignored. Raises `FrameError`."""
         if number > len(self.instructions) or number >= MOST_INSTRUCTIONS:
-            raise FrameError("an instruction of the operator is missing, or there are too many")
+            raise FrameError("an instruction is missing, or there are too many")
         if number == len(self.instructions):
             self.instructions.append(instruction)
             self._told.set()

@@ -1,4 +1,4 @@
-"""What a person asks a node of the configuration outside of a run: what it holds, and to delete what no run uses."""
+"""Manage nodes outside of a run: inspect them, check them, and delete unused data."""
 
 import time
 from collections.abc import AsyncIterator
@@ -44,14 +44,14 @@ from fleet.read.base_view import Finding
 from worktrees.store.packs import open_node_store, pack_parts
 from worktrees.store.store import Store
 
-CARE_S = 600.0  # how long a node may take to look through its disk, or to delete what is there
+CARE_S = 600.0  # timeout for a node to scan or clean its disk
 UNREACHED = (LinkLostError, NodeRefusedError, TimeoutError, OSError)
 Answer = TypeVar("Answer", bound=Message)
 
 
 @dataclass(slots=True)
 class Caretaker:
-    """A node that was greeted and not opened for a run. Its methods raise as `attend` does."""
+    """A connected node that is not open for a run. Its methods raise the same errors as `attend`."""
 
     greeting: Greeting
     link: Link
@@ -76,7 +76,7 @@ class Caretaker:
 
 @asynccontextmanager
 async def attend(machine: Machine) -> AsyncIterator[Caretaker]:
-    """A node outside of a run. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
+    """Connect to a node outside of a run. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
     async with machine.reach() as link:
         frames = link.frames()
         try:
@@ -88,7 +88,7 @@ async def attend(machine: Machine) -> AsyncIterator[Caretaker]:
 
 
 async def look_at_nodes(wiring: Wiring) -> list[NodeView]:
-    """Every node of the configuration, each asked at the same time."""
+    """Inspect all configured nodes in parallel."""
     found: dict[str, NodeView] = {}
 
     async def look(machine: Machine) -> None:
@@ -101,7 +101,7 @@ async def look_at_nodes(wiring: Wiring) -> list[NodeView]:
 
 
 async def look_at(machine: Machine) -> NodeView:
-    """A node of the configuration, with what keeps it from working."""
+    """Inspect one configured node."""
     name, settings = machine.name, machine.settings
     view = NodeView(
         name=name,
@@ -122,7 +122,7 @@ async def look_at(machine: Machine) -> NodeView:
                 return replace(view, problem=problem[0], fix=problem[1])
             round_trip_s, held = await node.round_trip_s(), await node.inspect()
     except UNREACHED as error:
-        return replace(view, problem=str(error) or "it did not answer in time", fix=RUN_IT.format(name=name))
+        return replace(view, problem=str(error) or TIMED_OUT, fix=RUN_IT.format(name=name))
     return replace(
         view,
         ok=True,
@@ -137,7 +137,7 @@ async def look_at(machine: Machine) -> NodeView:
 
 
 async def clean_node(machine: Machine, repository: str = "") -> Cleaned:
-    """Delete what no run uses on a node. Raises `FleetError`."""
+    """Delete unused caches and reports on a node. Raises `FleetError`."""
     name = machine.name
     try:
         async with attend(machine) as node:
@@ -145,7 +145,7 @@ async def clean_node(machine: Machine, repository: str = "") -> Cleaned:
                 raise FleetError(f"node {name}: {problem[0]}", hint=problem[1])
             return await node.clean(repository)
     except UNREACHED as error:
-        why = str(error) or "it did not answer in time"
+        why = str(error) or TIMED_OUT
         raise FleetError(f"node {name}: {why}", hint=RUN_IT.format(name=name)) from error
 
 
@@ -167,57 +167,58 @@ async def _next(frames: AsyncIterator[Frame], wanted: type[Answer]) -> Answer:
     try:
         frame = await anext(frames, None)
         if frame is None:
-            raise LinkLostError("the stream ended before the node had answered")
+            raise LinkLostError("the connection closed before the node responded")
         message = from_node(frame)
     except FrameError as error:
-        raise LinkLostError(f"what answers is not `fleet node --stdio`: {error}") from error
+        raise LinkLostError(f"the node's command did not start `fleet node --stdio`: {error}") from error
     if isinstance(message, Refused):
         raise NodeRefusedError(message.why)
     if not isinstance(message, wanted):
-        raise NodeRefusedError(f"it sent `{message.type}` where `{wanted.__name__.lower()}` was expected")
+        raise NodeRefusedError(f"expected `{wanted.__name__.lower()}` from the node, got `{message.type}`")
     return message
 
 
 # ---- findings --------------------------------------------------------------------------------------------------------
-# What the doctor finds about the nodes of a configuration: each is greeted, and says what is wrong with it.
+# Checks of `fleet doctor`: connect to each configured node and report its problems.
 
 
-RUN_IT = "run the command of nodes.{name} yourself: it has to end in `fleet node --stdio`"
+RUN_IT = "run the command of nodes.{name} in a terminal: it must start `fleet node --stdio`"
+TIMED_OUT = "the node timed out"
 
 
 def findings(fleet: Fleet) -> AsyncIterator[Finding]:
-    """As the table of features has it."""
+    """Return the findings for the feature table."""
     return node_findings(fleet.wiring)
 
 
 async def node_findings(wiring: Wiring) -> AsyncIterator[Finding]:
-    """A finding for each node, and for each machine of a cluster."""
+    """Check each node, and each machine of a cluster."""
     async with machines_now(wiring) as machines:
         for machine in machines.values():
             yield await node_finding(machine)
 
 
 async def node_finding(machine: Machine) -> Finding:
-    """What a node says when it is greeted."""
+    """Connect to a node and check its greeting."""
     what = f"node {machine.name}"
     try:
         return greeting_finding(what, await probe(machine))
     except (LinkLostError, NodeRefusedError, TimeoutError, OSError) as error:
-        why = str(error) or "it did not answer in time"
+        why = str(error) or TIMED_OUT
         return Finding(what, ok=False, says=why, fix=RUN_IT.format(name=machine.name))
 
 
 def problem_of(greeting: Greeting) -> tuple[str, str] | None:
-    """What keeps a machine with this greeting from working for this program, and what to do."""
+    """Return the problem of a node by its greeting, and how to fix it; None if it can be used."""
     if (greeting.protocol, greeting.version) != (PROTOCOL, __version__):
-        return f"it runs fleet {greeting.version}", f"install fleet {__version__} there"
+        return f"the node runs fleet {greeting.version}", f"install fleet {__version__} on it"
     if greeting.problems:
         return "; ".join(greeting.problems), "run `fleet doctor` on that machine"
     return None
 
 
 def greeting_finding(what: str, greeting: Greeting) -> Finding:
-    """What a greeting means for a run of this program."""
+    """Return the finding for a greeting."""
     if (problem := problem_of(greeting)) is not None:
         return Finding(what, ok=False, says=problem[0], fix=problem[1])
     skew = greeting.time - time.time()
@@ -227,18 +228,18 @@ def greeting_finding(what: str, greeting: Greeting) -> Finding:
 
 
 # ---- probe order -----------------------------------------------------------------------------------------------------
-# `fleet nodes check`: a node does one order from its objects to its report, in a box, and forgets it.
+# `fleet nodes check`: run one check in a sandbox on the node, and delete its data afterwards.
 
 
 REPOSITORY = "fleet-probe"
-PROBE_S = 120.0  # how long the whole order may take
+PROBE_S = 120.0  # timeout for the entire order
 COMMIT = "tree {tree}\nauthor fleet <fleet@localhost> 0 +0000\ncommitter fleet <fleet@localhost> 0 +0000\n\nA probe.\n"
 CRITERION = Criterion(criterion="the probe is there", run='test "$(cat probe)" = fleet', timeout_s=60)
-ON_IT = "run `fleet doctor` on that machine, as the user whom the command logs in as"
+ON_IT = "run `fleet doctor` on that machine, as the user that the node's command logs in as"
 
 
 async def probe_finding(wiring: Wiring, machine: Machine) -> Finding:
-    """Whether a node does an order. What is left of it there is deleted."""
+    """Run an order on a node, and delete its data there afterwards."""
     what, began = f"order on {machine.name}", current_time()
     report: object = None
     error: BaseException | None = None
@@ -248,28 +249,30 @@ async def probe_finding(wiring: Wiring, machine: Machine) -> Finding:
     except* (*UNREACHED, FleetError, UnknownOrderError) as group:
         error = first_error(group)
     if error is not None:
-        return Finding(what, ok=False, says=str(error) or f"it took longer than {PROBE_S:g} s", fix=ON_IT)
+        return Finding(what, ok=False, says=str(error) or f"timed out after {PROBE_S:g} s", fix=ON_IT)
     finding = _judged(what, report, current_time() - began)
     if finding.ok and wiring.config.worktrees.include:
-        return replace(finding, says=f"{finding.says}; files of worktrees.include are not sent there")
+        return replace(finding, says=f"{finding.says} (files of worktrees.include are not sent to nodes)")
     return finding
 
 
 def _judged(what: str, report: object, seconds: float) -> Finding:
     match report:
         case ChecksDone(runs=(run,)) if run.passed:
-            return Finding(what, ok=True, says=f"a check ran in a box there; {seconds:.1f} s with its objects")
+            return Finding(what, ok=True, says=f"ran a check in a sandbox in {seconds:.1f} s, including the transfer")
         case ChecksDone(runs=(run,)):
             says = f"the check failed with exit code {run.exit_code}: {run.output.strip()[-200:]}"
             return Finding(what, ok=False, says=says, fix=ON_IT)
         case NotDone(failure=failure):
             return Finding(what, ok=False, says=f"{failure.kind}: {failure.summary}", fix=ON_IT)
         case _:
-            return Finding(what, ok=False, says="its report is not what was asked for", fix="use another machine")
+            return Finding(
+                what, ok=False, says="the node reported results for another order", fix="use another machine"
+            )
 
 
 async def _order(wiring: Wiring, machine: Machine) -> object:
-    """The report of one check on a commit that the node never saw."""
+    """Run one check on a new commit, and return the report."""
     with TemporaryDirectory(prefix="fleet-probe-") as folder:
         async with _probe_store(Path(folder)) as (store, commit):
             run = f"probe-{token_hex(4)}"
@@ -302,7 +305,7 @@ async def _done(connection: Connection, key: str, store: Store, commit: Sha) -> 
 
 
 def _bare(wiring: Wiring) -> Wiring:
-    """Without the project's gate and set-up, which mean nothing in the probe's repository."""
+    """Remove the project's gate and setup command, which don't apply to the probe's repository."""
     checks = wiring.config.checks.model_copy(update={"gate": "", "named": {}})
     worktrees = wiring.config.worktrees.model_copy(update={"setup": "", "include": ()})
     config = wiring.config.model_copy(update={"checks": checks, "worktrees": worktrees})
@@ -311,7 +314,7 @@ def _bare(wiring: Wiring) -> Wiring:
 
 @asynccontextmanager
 async def _probe_store(folder: Path) -> AsyncIterator[tuple[Store, Sha]]:
-    """A store with one commit, the same each time."""
+    """Create a store with one commit, which is always the same."""
     store = await open_node_store(folder, REPOSITORY, "sha1")
     try:
         git = store.git

@@ -1,8 +1,8 @@
-"""The manager's end of the protocol: one connection to one node, for one run. What the node sends is untrusted.
+"""The manager's end of the protocol: one connection to one node for one run. All input from the node is untrusted.
 
-Signs of life go out one at a time: the next one only once the last was answered. So the node counts its lease from an
-answer of its own, the manager from the question it sent after that answer, and the node always stops first, whatever
-their clocks say.
+Heartbeats are sent one at a time: the manager sends the next one after the node has answered the previous one. The
+node counts its lease from its own answer, and the manager counts from the heartbeat it sends after that answer. So the
+node always stops first, even if their clocks differ.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
@@ -65,14 +65,14 @@ from fleet.ports.orders import Order
 from fleet.runs.crash_points import reached
 
 BEATS_A_LEASE = 5
-MOST_EVENTS = 64  # of one order that wait for their reader: more of them, and what is slow is this process
+MOST_EVENTS = 64  # unread events per order; with more, this process is too slow
 
 
 First = TypeVar("First", Greeting, Opened)
 
 
 class NodeRefusedError(Exception):
-    """The node can't be used as it is: another version, a problem that it names, or a broken protocol."""
+    """The node can't be used: it runs another version, reports a problem, or violates the protocol."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Connection:
 
     link: Link
     frames: AsyncIterator[Frame]
-    """What the node sends from here on."""
+    """The remaining frames from the node."""
     greeting: Greeting
     opened: Opened
     lease_s: float
@@ -89,30 +89,30 @@ class Connection:
     why: str = ""
     """Why it ended."""
     silent: bool = False
-    """Whether it ended because the node was silent for its lease: then the node has stopped what it did."""
+    """Whether it ended because the lease expired without an answer. The node has then stopped its work."""
     broke_protocol: bool = False
-    """Whether it ended because the node sent what it may not send."""
+    """Whether it ended because the node violated the protocol."""
     commits: set[Sha] = field(default_factory=set)
-    """What the node has."""
+    """The commits on the node."""
     round_trip_s: float = 0.0
     listen: Callable[[], Coroutine[Any, Any, None]] | None = None
-    """Reads what its transport says beside the stream."""
+    """Reads the error output of its transport."""
     _follows: "dict[str, MemoryObjectSendStream[OrderEvent | None]]" = field(default_factory=dict)
     _followed: set[str] = field(default_factory=set)
-    """All that were ever followed over this connection."""
+    """The keys of all orders followed over this connection."""
     _reports: Reports = field(default_factory=Reports)
     _stored: dict[Sha, tuple[Event, list[str]]] = field(default_factory=dict)
     _asked: float | None = None
-    """When the sign of life was sent that has no answer yet."""
+    """When the unanswered heartbeat was sent."""
     _beats: int = 0
     _scope: CancelScope = field(default_factory=CancelScope)
-    """Covers the reading of what the node sends."""
+    """Covers reading from the node."""
 
     def __post_init__(self) -> None:
         self.commits.update(self.opened.commits)
 
     async def run(self) -> None:
-        """Read what the node sends until the connection ends, and give signs of life."""
+        """Read from the node until the connection ends, and send heartbeats."""
         async with create_task_group() as tasks:
             self._scope = tasks.cancel_scope
             tasks.start_soon(self._beat)
@@ -124,7 +124,7 @@ class Connection:
                 self.end("the node closed the stream")
             except FrameError as error:
                 self.broke_protocol = True
-                self.end(f"it does not keep to the protocol: {error}")
+                self.end(f"the node violated the protocol: {error}")
             except (LinkLostError, NodeRefusedError) as error:
                 self.end(str(error))
 
@@ -140,7 +140,7 @@ class Connection:
         self._scope.cancel()
 
     def slots(self, workers: int | None, checks: int | None) -> tuple[int, int]:
-        """What it has room for: what is not configured is as many as it has processors."""
+        """Return the slots of the node. Unset limits default to its number of processors."""
         processors = self.greeting.processors
         return processors if workers is None else workers, processors if checks is None else checks
 
@@ -152,7 +152,7 @@ class Connection:
         reached("an order was given")
 
     async def follow(self, key: str, since: int = 0) -> AsyncGenerator[OrderEvent, None]:
-        """Raises `LinkLostError` where the connection ends first."""
+        """Follow an order. Raises `LinkLostError` if the connection ends first."""
         send, receive = create_memory_object_stream[OrderEvent | None](MOST_EVENTS)
         self._follows[key] = send
         self._followed.add(key)
@@ -188,7 +188,7 @@ class Connection:
     # ---- objects
 
     async def store(self, commit: Sha, parts: AsyncIterator[bytes]) -> None:
-        """Send a pack that holds a commit. Raises `LinkLostError`, or `NodeRefusedError` where it is not taken."""
+        """Send a pack with a commit. Raises `LinkLostError`, or `NodeRefusedError` if the node rejects it."""
         stored, why = Event(), list[str]()
         self._stored[commit] = stored, why
         try:
@@ -204,7 +204,7 @@ class Connection:
         if not why:
             raise LinkLostError(self.why)
         if why[0]:
-            raise NodeRefusedError(f"it can't take the objects of {commit[:12]}: {why[0]}")
+            raise NodeRefusedError(f"the node can't store the objects of {commit[:12]}: {why[0]}")
         self.commits.add(commit)
 
     # ---- inside
@@ -215,15 +215,15 @@ class Connection:
         await self.link.send(message, *parts)
 
     async def _beat(self) -> None:
-        """Give signs of life; end the connection when one has had no answer for the time of the lease."""
-        with suppress(LinkLostError):  # the reader sees it, too
+        """Send heartbeats, and end the connection if the node does not answer one within the lease."""
+        with suppress(LinkLostError):  # the reader gets the same error
             while True:
                 self._asked = asked = current_time()
                 await self._send(Beat(number=self._beats))
                 while self._is_asked():
                     if current_time() >= asked + self.lease_s:
                         self.silent = True
-                        self.end(f"the node was silent for {self.lease_s:g} s")
+                        self.end(f"the node did not respond for {self.lease_s:g} s")
                         return
                     await sleep(min(0.05 * self.lease_s, 0.5))
                 await sleep(max(asked + self.lease_s / BEATS_A_LEASE - current_time(), 0))
@@ -235,7 +235,7 @@ class Connection:
         match message:
             case Beat(number=number):
                 if number != self._beats or self._asked is None:
-                    raise FrameError("an answer to a sign of life that was not given")
+                    raise FrameError("an answer to a heartbeat that was not sent")
                 self.round_trip_s, self._asked = current_time() - self._asked, None
                 self._beats += 1
             case EventMessage(key=key, number=number):
@@ -249,24 +249,26 @@ class Connection:
                 self._pass(key, None)
             case Stored(commit=commit, why=why):
                 if commit not in self._stored:
-                    raise FrameError("objects were stored that were not sent")
+                    raise FrameError("it confirmed objects that were not sent")
                 event, reasons = self._stored[commit]
                 reasons.append(why)
                 event.set()
             case Refused(why=why):
                 raise NodeRefusedError(why)
             case Greeting() | Opened() | Inspected() | Cleaned():
-                raise FrameError(f"`{message.type}` in the middle of a connection")
+                raise FrameError(f"unexpected `{message.type}` message in an open connection")
             case _:
                 assert_never(message)
 
     def _sign(self, message: Call | Drop | Read, parts: Sequence[bytes]) -> Sign:
         if message.key not in self._followed:
-            raise FrameError(f"`{message.type}` for an order that it was not given")
+            raise FrameError(f"`{message.type}` message for an unknown order")
         match message:
             case Call(number=number):
                 if len(parts[0]) > LONGEST_REQUEST or len(parts[1]) > LONGEST_TRANSCRIPT:
-                    raise FrameError(f"a call of {len(parts[0])} bytes with {len(parts[1])} bytes of a transcript")
+                    raise FrameError(
+                        f"a call is too long: {len(parts[0])} bytes, and {len(parts[1])} bytes of transcript"
+                    )
                 return Asked(number, *parts)
             case Drop(number=number):
                 return Dropped(number)
@@ -276,31 +278,31 @@ class Connection:
                 assert_never(message)
 
     def _pass(self, key: str, item: OrderEvent | None) -> None:
-        """Hand an event to its reader. One that no one waits for is dropped: it can be followed again."""
+        """Pass an event to its reader. Events without a reader are dropped, because they can be requested again."""
         if (events := self._follows.get(key)) is not None:
             try:
                 events.send_nowait(item)
             except WouldBlock:
-                raise LinkLostError("more events of an order arrived than could be read") from None
+                raise LinkLostError("the events of an order arrived faster than this process reads them") from None
             except (BrokenResourceError, ClosedResourceError):
                 pass
 
 
 async def greet(link: Link, opening: Open, terms: bytes, *, within_s: float) -> Connection:
-    """Greet a node and open it for a run. Raises `LinkLostError`, `NodeRefusedError` or `TimeoutError`."""
+    """Open a node for a run. Raises `LinkLostError`, `NodeRefusedError` or `TimeoutError`."""
     try:
         return await _greet(link, opening, terms, within_s)
     except FrameError as error:
-        raise LinkLostError(f"what answers is not `fleet node --stdio`: {error}") from error
+        raise LinkLostError(f"the node's command did not start `fleet node --stdio`: {error}") from error
 
 
 async def read_greeting(link: Link, *, within_s: float) -> Greeting:
-    """What a node says of itself. Raises `LinkLostError`, `NodeRefusedError` or `TimeoutError`."""
+    """Read the greeting of a node. Raises `LinkLostError`, `NodeRefusedError` or `TimeoutError`."""
     try:
         with fail_after(within_s):
             return await _next(link.frames(), Greeting)
     except FrameError as error:
-        raise LinkLostError(f"what answers is not `fleet node --stdio`: {error}") from error
+        raise LinkLostError(f"the node's command did not start `fleet node --stdio`: {error}") from error
 
 
 async def _greet(link: Link, opening: Open, terms: bytes, within_s: float) -> Connection:
@@ -309,8 +311,8 @@ async def _greet(link: Link, opening: Open, terms: bytes, within_s: float) -> Co
         greeting = await _next(frames, Greeting)
         if (greeting.protocol, greeting.version) != (opening.protocol, opening.version):
             raise NodeRefusedError(
-                f"it runs fleet {greeting.version} (protocol {greeting.protocol}), this is fleet {opening.version} "
-                f"(protocol {opening.protocol}): install the same version there"
+                f"the node runs fleet {greeting.version} (protocol {greeting.protocol}), but this machine runs fleet "
+                f"{opening.version} (protocol {opening.protocol}): install the same version on the node"
             )
         if greeting.problems:
             raise NodeRefusedError("; ".join(greeting.problems))
@@ -322,10 +324,10 @@ async def _greet(link: Link, opening: Open, terms: bytes, within_s: float) -> Co
 async def _next(frames: AsyncIterator[Frame], wanted: type[First]) -> First:
     frame = await anext(frames, None)
     if frame is None:
-        raise LinkLostError("the stream ended before the node had greeted")
+        raise LinkLostError("the connection closed before the node responded")
     message = from_node(frame)
     if isinstance(message, Refused):
         raise NodeRefusedError(message.why)
     if not isinstance(message, wanted):
-        raise NodeRefusedError(f"it sent `{message.type}` where `{wanted.__name__.lower()}` was expected")
+        raise NodeRefusedError(f"expected `{wanted.__name__.lower()}` from the node, got `{message.type}`")
     return message

@@ -1,7 +1,7 @@
-"""The four verbs over what one machine does: orders begin once, are followed by any number of readers, and end.
+"""The orders on one machine: each starts once, may have any number of readers, and ends with a report.
 
-A report goes to the spool before anyone is told of it. A node that does not hear its manager for the time of its lease
-stops what it is doing: by then the manager has given the work to another node.
+A report is written to the spool before it is sent. If a node does not hear from its manager for its lease, it stops
+its work, because the manager has given it to another node by then.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -41,17 +41,17 @@ from fleet.ports.agents import Asked, Dropped, InstructionsRead
 from fleet.ports.orders import AttemptOrder, AttemptResult, ChecksOrder, Order, Progress, Tell
 from fleet.ports.worktrees import Change
 
-POLL_S = 0.2  # how often an order of another process of this node is looked at
+POLL_S = 0.2  # how often to check an order of another process on this node
 LONGEST_PACK = 64 * 1024 * 1024
-CANCELLED = Failure(kind="other", summary="stopped, as the manager asked")
-FENCED = Failure(kind="infrastructure", summary="the node did not hear its manager for too long, and stopped")
-LEFT = Failure(kind="infrastructure", summary="the node's process ended before it was done")
+CANCELLED = Failure(kind="other", summary="canceled by the manager")
+FENCED = Failure(kind="infrastructure", summary="the node lost its manager and stopped its work")
+LEFT = Failure(kind="infrastructure", summary="the node's process exited before the order was done")
 Pack = Callable[[Sha, Sha], Awaitable[bytes]]
-"""Packs a commit without what its base has."""
+"""Packs the objects of a commit that are not in its base."""
 
 
 class Workshop(Protocol):
-    """What does the work of orders on this machine. What can't be carried out raises `EffectError`."""
+    """Runs orders on this machine. Raises `EffectError` if an order can't be run."""
 
     async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult: ...
 
@@ -60,15 +60,15 @@ class Workshop(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What is known here of set-ups and checks besides their results."""
+    """Setup runs and the logs of checks on this machine."""
 
     finished_setups: Callable[[], tuple[SetupRun, ...]] = tuple
-    """The set-ups since the call before."""
+    """Returns the setup runs since the previous call."""
     take_log: Callable[[str], bytes] = lambda _: b""
-    """A log by its name, which is forgotten by that; empty where there is none."""
+    """Returns a log by name and removes it; empty if it does not exist."""
 
     def logs(self, runs: Iterable[CheckRun]) -> dict[str, bytes]:
-        """As many logs as travel, those of failures first. What a log has too much of is cut off its beginning."""
+        """Return the logs to send, failures first, up to the size limit. The start of a long log is cut off."""
         logs, room = dict[str, bytes](), LONGEST_LOGS
         for run in sorted(runs, key=lambda run: run.passed):
             text = self.take_log(run.log) if run.log and run.log not in logs else b""
@@ -104,7 +104,7 @@ class OrderHost:
     node: Workshop
     pack: Pack
     transcript: Callable[[AttemptOrder, int], bytes]
-    """What is kept of an attempt for `fleet logs`, from a byte on."""
+    """Reads an attempt's transcript for `fleet logs` from an offset."""
     spool: Spool
     tasks: TaskGroup
     records: Records = field(default_factory=Records)
@@ -146,12 +146,12 @@ class OrderHost:
             await changed.wait()
 
     async def answer(self, key: str, number: int, at: int, part: bytes, *, last: bool) -> None:
-        """Raises `FrameError`."""
+        """Forward to the order. Raises `FrameError`."""
         if (running := self._orders.get(key)) is not None:
             running.line.take(number, at, part, last=last)
 
     async def instruct(self, key: str, number: int, instruction: Instruction) -> None:
-        """Raises `FrameError`."""
+        """Forward to the order. Raises `FrameError`."""
         if (running := self._orders.get(key)) is not None:
             running.line.hear(number, instruction)
 
@@ -165,12 +165,12 @@ class OrderHost:
             await to_thread.run_sync(self.spool.forget, key)
 
     def fence(self) -> None:
-        """Stop everything that runs: the manager has been silent for too long. Reports that are finished are kept."""
+        """Stop all running orders, because the lease expired. Finished reports are kept."""
         for key in self._orders:
             self._stop(key, FENCED)
 
     async def wait_idle(self) -> None:
-        """Return once nothing runs."""
+        """Return once all orders are done."""
         while running := next((each for each in self._orders.values() if not _is_over(each)), None):
             await running.changed.wait()
 
@@ -181,9 +181,11 @@ class OrderHost:
             running.scope.cancel()
 
     async def _of_another_process(self, key: str) -> OrderEvent:
-        """The report of an order that this process did not begin."""
+        """Wait for the report of an order that another process started."""
         while True:
-            is_locked = await to_thread.run_sync(self.spool.is_locked, key)  # first: a report is there before it ends
+            is_locked = await to_thread.run_sync(
+                self.spool.is_locked, key
+            )  # checked first: the report is written before the lock is released
             if (frame := await to_thread.run_sync(self.spool.get, key)) is not None:
                 break
             if not is_locked:
@@ -197,13 +199,13 @@ class OrderHost:
     async def _run(self, key: str, order: Order, running: _Running) -> None:
         try:
             report = await self._kept_report(key, order, running)
-        except OSError as error:  # its disk is full
-            summary = f"the node can't keep its reports: {error}"
+        except OSError as error:  # for example, the disk is full
+            summary = f"the node can't store its reports: {error}"
             report = NotDone(Failure(kind="infrastructure", summary=summary))
         running.add(report)
 
     async def _kept_report(self, key: str, order: Order, running: _Running) -> OrderReport:
-        """The report of an order, once it is in the spool."""
+        """Run an order, write its report to the spool, and return it."""
         with self.spool.locked(key) as is_ours:
             report: OrderReport = NotDone(LEFT)
             if is_ours:
@@ -227,7 +229,7 @@ class OrderHost:
             order = replace(order, brief=replace(order.brief, operator=line))
             result = await self.node.attempt(order, line, tell)
             return await self._reported(order, line, result)
-        except Exception as error:  # noqa: BLE001 - it becomes the report, and the manager decides
+        except Exception as error:  # noqa: BLE001 - the manager decides on the reported failure
             setup: CheckRun | None = getattr(unwrapped(error), "check", None)
             logs = await to_thread.run_sync(self.records.logs, [setup] if setup is not None else [])
             return NotDone(failure_of(error, "carried out an order"), setup, logs)
@@ -238,14 +240,14 @@ class OrderHost:
         return ChecksDone(runs, setups, logs)
 
     async def _reported(self, order: AttemptOrder, line: Line, result: AttemptResult) -> AttemptDone:
-        """The report of an attempt, with its commit as a pack, and what no call has taken along of its transcript."""
+        """Return the report of an attempt with its commit as a pack, and the part of its transcript not yet sent."""
         transcript = await to_thread.run_sync(self.transcript, order, line.transcribed)
         if not isinstance(result.committed, Change):
             return AttemptDone(result.outcome, refused=result.committed, transcript=transcript)
         commit = result.committed.commit
         pack = await self.pack(commit, order.base)
         if len(pack) > LONGEST_PACK:
-            why = f"the change has {len(pack)} bytes when packed; at most {LONGEST_PACK} travel from a node"
+            why = f"the packed change has {len(pack)} bytes, but a node can send at most {LONGEST_PACK}"
             refused = Failure(kind="bounds", summary=why)
             return AttemptDone(result.outcome, refused=refused, transcript=transcript)
         return AttemptDone(result.outcome, commit, pack=pack, transcript=transcript)

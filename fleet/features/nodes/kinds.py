@@ -1,6 +1,6 @@
-"""The kinds of nodes: which machines a table of the configuration stands for, and how a stream to each is opened.
+"""The kinds of nodes: they find the machines of a `[nodes.NAME]` table and open streams to them.
 
-A kind is a function of the table. What it opens names the machines as they are found, or says why there are none now.
+A kind is a function of the table. It reports machines as it finds them, or why there are none.
 """
 
 import shlex
@@ -20,68 +20,68 @@ from fleet.features.parts import load_part
 
 NOT_JOINED = "not joined yet"
 Reach = Callable[[], AbstractAsyncContextManager[Link]]
-"""Opens a stream to a node. Raises `LinkLostError` or `OSError`, and `UsageError` for a table that is wrong."""
+"""Opens a stream to a node. Raises `LinkLostError` or `OSError`, or `UsageError` if the table is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine that can be a node."""
+    """A machine that can serve as a node."""
 
     name: str
     settings: NodeSettings
     reach: Reach
     part_of: str = ""
-    """The table of the cluster that it belongs to."""
+    """The name of the cluster's table, if it belongs to a cluster."""
 
 
 def at_most(settings: NodeSettings, processors: int) -> NodeSettings:
-    """What is not configured is what a cluster says that a machine has, which may be less than its kernel says."""
+    """Fill in unset limits with the processors that the cluster reports, which may be less than the machine has."""
     workers = processors if settings.workers is None else settings.workers
     checks = processors if settings.checks is None else settings.checks
     return settings.model_copy(update={"workers": min(workers, 1000), "checks": min(checks, 1000)})
 
 
 News = Sequence[Machine] | str
-"""Machines that were not known before, perhaps none; or why none can be reached now."""
+"""New machines, possibly none, or the reason that no machine can be reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table `[nodes.NAME]`, and what is open to what it describes."""
+    """A table `[nodes.NAME]`, with the environment and folder for its programs."""
 
     name: str
     settings: NodeSettings
     env: Mapping[str, str]
-    """What programs are given that reach its machines."""
+    """The environment of the programs that connect to its machines."""
     folder: Path
-    """For sockets; nobody else can open it."""
+    """The folder for sockets. Other users can't open it."""
 
     @property
     def command(self) -> list[str]:
-        """The words of its command line. Raises `UsageError`."""
+        """Split its command line. Raises `UsageError`."""
         command = self.settings.command or ""
         try:
             return shlex.split(command)
         except ValueError as error:
-            raise UsageError(f"nodes.{self.name}.command: {command!r} can't be split into words: {error}") from error
+            raise UsageError(f"nodes.{self.name}.command: {command!r} is not a valid shell command: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How the machines of a table are found."""
+    """A way to find the machines of a table."""
 
     place: str
     """A function of a `Table` that returns an async context manager of an async iterator of `News`, as
-    `feature.module:name`. It is loaded when a table is of this kind."""
+    `feature.module:name`. It is only loaded for tables of this kind."""
     is_cluster: bool = False
-    """Whether a table stands for several machines, called NAME-something."""
+    """Whether a table describes several machines, named NAME-SUFFIX."""
 
 
 KINDS = {
     "ray": Kind("nodes.cluster.cluster:ray_machines", is_cluster=True),
     "command": Kind("nodes.kinds:one_machine"),
 }
-"""By the key that makes a table one of this kind. The first of them counts: others have another meaning there."""
+"""Kinds by the key that selects them. If several keys are set, the first kind is used."""
 
 
 def kind_of(settings: NodeSettings) -> Kind:
@@ -89,7 +89,7 @@ def kind_of(settings: NodeSettings) -> Kind:
 
 
 def open_table(table: Table) -> AbstractAsyncContextManager[AsyncIterator[News]]:
-    """The machines of a table, as they are found."""
+    """Find the machines of a table, and report them as they appear."""
     opened: AbstractAsyncContextManager[AsyncIterator[News]] = load_part(kind_of(table.settings).place)(table)
     return opened
 
@@ -106,14 +106,14 @@ async def one_machine(table: Table) -> AsyncIterator[AsyncIterator[News]]:
 
 
 def machine_of(table: Table) -> Machine:
-    """The machine that a command leads to."""
+    """Return the machine of a command."""
 
     @asynccontextmanager
     async def reach() -> AsyncIterator[Link]:
         words = table.command
         if not words:
             raise UsageError(
-                f"nodes.{table.name}.command: is empty", hint='write it like "ssh builder fleet node --stdio"'
+                f"nodes.{table.name}.command is empty", hint='for example: command = "ssh builder fleet node --stdio"'
             )
         async with open_command(words, table.env) as stream:
             yield Link(stream)
@@ -122,7 +122,7 @@ def machine_of(table: Table) -> Machine:
 
 
 async def explained(link: Link, why: str) -> str:
-    """Why a stream ended, with the last words of its command if it has one."""
+    """Return why a stream ended, with the last error line of its command if there is one."""
     words = await link.stream.last_words() if isinstance(link.stream, CommandStream) else ""
     return f"{why} ({words})" if words else why
 
@@ -132,21 +132,21 @@ async def explained(link: Link, why: str) -> str:
 
 @asynccontextmanager
 async def machines_now(wiring: Wiring, name: str = "") -> AsyncIterator[Mapping[str, Machine]]:
-    """The machines that the tables of a configuration stand for now. No autoscaler is asked.
+    """Find the machines of all tables, without requesting machines from an autoscaler.
 
-    With a name, only a cluster that this may be a machine of is looked at.
+    With a name, only look at clusters that may contain that machine.
     """
     found: dict[str, Machine] = {}
     with TemporaryDirectory(prefix="fleet-nodes-") as folder:
         async with AsyncExitStack() as stack:
             for each, settings in wiring.config.named(NodeSettings).items():
-                news: News = "a cluster: name one of its machines, as `fleet nodes` lists them"
+                news: News = "this is a cluster: use the name of one of its machines, listed by `fleet nodes`"
                 if not kind_of(settings).is_cluster or name.startswith(f"{each}-" if name else ""):
                     asked = settings.model_copy(update={"slots": None})
                     table = Table(each, asked, transport_environment(wiring), Path(folder))
                     news = await anext(await stack.enter_async_context(open_table(table)))
                 if not news:
-                    news = "none of its machines has processors to give"
+                    news = "none of its machines has free processors"
                 if isinstance(news, str):
                     news = (Machine(each, settings, partial(_nowhere, news)),)
                 found |= {machine.name: machine for machine in news}
@@ -158,9 +158,9 @@ def _nowhere(why: str) -> NoReturn:
 
 
 def transport_environment(wiring: Wiring) -> dict[str, str]:
-    """What a transport is given: all that the person has (an agent of SSH, a home), but no key and no setting of ours.
+    """Return the environment of a transport: the user's variables, without model keys and settings of fleet.
 
-    A node has a configuration of its own. A transport may need the credentials of a cloud; those stay.
+    A node has its own configuration. Cloud credentials are kept, because a transport may need them.
     """
     models = wiring.config.models
     keys = {models.api_key_env, *(value[1:] for value in models.headers.values() if value.startswith("$"))}

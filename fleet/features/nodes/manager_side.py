@@ -1,4 +1,4 @@
-"""The nodes of a run, connected: what stands behind the engine's one `Node` where other machines are configured."""
+"""The connected nodes of a run, behind the engine's single `Node`."""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -36,54 +36,54 @@ from fleet.runs.run_folder import RunFolder
 from worktrees.leases.run_worktrees import RunWorktrees
 from worktrees.store.store import Store
 
-GREET_S = 60.0  # how long a node may take to greet and to make itself ready
+GREET_S = 60.0  # timeout for a node to connect and get ready
 LEASE_S = 20.0
-HEED_S = 0.2  # how long a request about a node may wait once it is in the journal
-START_S = 30.0  # how long a run waits for its nodes before it begins without them
-NAMED_FILES = 5  # in a warning
+HEED_S = 0.2  # how often to check the journal for requests about nodes
+START_S = 30.0  # how long a run waits for its nodes before it starts without them
+NAMED_FILES = 5  # files listed in a warning
 
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """What this machine has for its nodes."""
+    """Folders and functions of this machine that its nodes use."""
 
     transcripts: Path
     logs: Path
-    """Of checks and set-ups."""
+    """The logs of checks and setup commands."""
     local_workers: int
     calls: OpenCalls
 
 
 @dataclass(slots=True)
 class _Progress:
-    """How far the machines of a table are known."""
+    """The progress of finding the machines of a table."""
 
     out: str = NOT_JOINED
-    """Why none can be reached now; empty: they can."""
+    """Why no machine can be reached; empty if they can."""
     tried: Event = field(default_factory=Event)
 
 
 @dataclass(slots=True)
 class Nodes:
-    """The nodes of one run. `beside` puts them beside this machine."""
+    """The nodes of one run. `beside` combines them with this machine."""
 
     run: RunId
     wiring: Wiring
     objects: StoreObjects
     opening: Callable[[], Awaitable[Open]]
     reread: Callable[[], Mapping[str, NodeSettings]]
-    """The nodes of the configuration as it is now. Raises `FleetError`."""
+    """Reads the nodes of the current configuration. Raises `FleetError`."""
     here: Here
     tasks: TaskGroup
     folder: Path
-    """For sockets; nobody else can open it."""
+    """The folder for sockets. Other users can't open it."""
     remote: list[RemoteNode] = field(default_factory=list)
     tables: dict[str, _Progress] = field(default_factory=dict)
-    """By their names, those that joined."""
+    """The tables that joined, by name."""
     _engine: Recorder | None = None
     _placement: Placement | None = None
     _early: list[Fact] = field(default_factory=list)
-    """What happened before there was an engine to record it."""
+    """Facts from before the engine was there to record them."""
 
     def beside(self, local: Node, engine: Recorder) -> Node:
         self._engine = engine
@@ -101,12 +101,12 @@ class Nodes:
         return self._placement
 
     def distrust(self, name: str, why: str) -> None:
-        """Give a node nothing any more: what it reported was not true."""
+        """Ban a node because it sent a false report."""
         for node in self._named(name):
-            node.ban(f"it is not used any more: {why}")
+            node.ban(f"banned for the rest of the run: {why}")
 
     def rest(self, name: str, why: str) -> None:
-        """Give a node nothing for a while: something about it is broken."""
+        """Pause a node because it is broken."""
         for node in self._named(name):
             node.rest(why)
 
@@ -114,7 +114,7 @@ class Nodes:
         return [node for node in self.remote if node.name == name]
 
     def notice(self, fact: Fact) -> None:
-        """Pass news on to the journal; before there is one, keep it."""
+        """Record a fact in the journal, or keep it until there is an engine."""
         if self._engine is not None:
             self._engine.note(fact)
         else:
@@ -125,7 +125,7 @@ class Nodes:
             self._placement.wake()
 
     async def join(self, name: str, settings: NodeSettings) -> None:
-        """Begin to look for the machines of a table, and keep a connection to each. Raises `UsageError`."""
+        """Start to find the machines of a table and to connect to each. Raises `UsageError`."""
         opening = (await self.opening()).model_copy(update={"lease_s": settings.lease_s or LEASE_S})
         table = Table(name, settings, transport_environment(self.wiring), self.folder)
         self.tables[name] = progress = _Progress()
@@ -147,7 +147,7 @@ class Nodes:
                 progress.tried.set()
 
     async def wait_tried(self) -> None:
-        """Return once each node has answered, or could not be reached."""
+        """Return once each node has responded or failed to connect."""
         for table in tuple(self.tables.values()):
             await table.tried.wait()
         for node in tuple(self.remote):
@@ -173,7 +173,7 @@ class Nodes:
         self.tasks.start_soon(node.run)
 
     async def _heed(self, engine: Recorder) -> None:
-        """Do what people ask about nodes, as the journal says."""
+        """Carry out the node requests in the journal."""
         seen: Mapping[str, NodeState] = {}
         while True:
             if (asked := engine.state.nodes) is not seen:
@@ -187,21 +187,21 @@ class Nodes:
             await sleep(HEED_S)
 
     async def _add(self, name: str) -> None:
-        """Let a node join that is in the configuration by now; one that has joined is tried again and again anyway."""
+        """Add a node from the current configuration. A node that joined before reconnects automatically."""
         known = {each: table.out for each, table in self.tables.items()} | {node.name: node.out for node in self.remote}
         if name in known:
-            self.notice(NodeLost(at=time.time(), node=name, why=known[name] or "it has joined already"))
+            self.notice(NodeLost(at=time.time(), node=name, why=known[name] or "already added"))
             return
         try:
             settings = (await to_thread.run_sync(self.reread)).get(name)
             if settings is not None:
                 await self.join(name, settings)
                 return
-            why = f"there is no [nodes.{name}] in the configuration"
+            why = f"the configuration does not have [nodes.{name}]"
         except FleetError as error:
             why = f"the configuration can't be read: {error}"
         except (EffectError, OSError) as error:
-            why = f"it can't be added now: {error}"
+            why = f"can't add the node: {error}"
         self.notice(NodeLost(at=time.time(), node=name, why=why))
 
 
@@ -209,7 +209,7 @@ class Nodes:
 async def join_nodes(
     fleet: Fleet, folder: RunFolder, state: RunState, worktrees: RunWorktrees, calls: OpenCalls
 ) -> AsyncIterator[OtherMachines]:
-    """The nodes of a run, as the table of features has it."""
+    """Open the nodes of a run, for the feature table."""
     here = Here(folder.transcripts, folder.checks, fleet.workers_that_fit()[0], calls)
     async with open_nodes(fleet.wiring, state, worktrees, here) as nodes:
         yield OtherMachines(nodes.beside, nodes.distrust, nodes.rest)
@@ -222,7 +222,7 @@ async def open_nodes(
     worktrees: RunWorktrees,
     here: Here,
 ) -> AsyncIterator[Nodes]:
-    """The configured nodes, connected as far as they answer in time. Others may come later, or be added."""
+    """Connect the configured nodes. Nodes that don't respond in time may join later."""
     objects = StoreObjects(worktrees.store, wiring.worktrees, here.transcripts, here.logs)
     opening, reread = partial(_opening, state, worktrees.store), partial(_nodes_now, wiring, state)
     with run_folder_of_nodes(here.transcripts.parent) as folder:
@@ -233,7 +233,7 @@ async def open_nodes(
             if wiring.config.named(NodeSettings) and (files := worktrees.leases.included_files):
                 nodes.notice(WarningNoted(at=time.time(), text=_not_sent(files)))
             for name in state.policy.machines.offers.keys() - wiring.config.named(NodeSettings).keys() - {HERE}:
-                why = f"there is no [nodes.{name}] in the configuration any more"
+                why = f"[nodes.{name}] was removed from the configuration"
                 nodes.notice(NodeLost(at=time.time(), node=name, why=why))
             with move_on_after(START_S):
                 await nodes.wait_tried()
@@ -244,17 +244,17 @@ async def open_nodes(
 
 
 def _not_sent(files: Sequence[str]) -> str:
-    """A warning about the files that a worktree has here and not on a node."""
+    """Return a warning about included files, which nodes don't get."""
     named = ", ".join(files[:NAMED_FILES]) + (" ..." if len(files) > NAMED_FILES else "")
     return (
-        f"files of .worktreeinclude and worktrees.include are not sent to nodes: {named}; work that needs them has to "
-        "stay on this machine (box.labels), or a set-up command has to make them there"
+        f"files of .worktreeinclude and worktrees.include are not sent to nodes: {named}. Keep work that needs them on "
+        "this machine with box.labels, or create them in the setup command"
     )
 
 
 def _nodes_now(wiring: Wiring, state: RunState) -> Mapping[str, NodeSettings]:
-    """The nodes of the configuration, read again from the files that a resumed run would read."""
-    before = state.choices.model_copy(update={"withheld": {}})  # no secret belongs to a node
+    """Re-read the nodes from the configuration files that a resumed run would read."""
+    before = state.choices.model_copy(update={"withheld": {}})  # nodes don't need secrets
     return load_config(environ=wiring.environ, repository=Path(state.repository), before=before).config.named(
         NodeSettings
     )
@@ -275,7 +275,7 @@ async def _opening(state: RunState, store: Store) -> Open:
 
 @asynccontextmanager
 async def connect(machine: Machine, opening: Open, terms: bytes) -> AsyncIterator[Connection]:
-    """A connection to a node. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
+    """Connect to a node. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
     async with machine.reach() as link:
         try:
             connection = await greet(link, opening, terms, within_s=GREET_S)
@@ -287,7 +287,7 @@ async def connect(machine: Machine, opening: Open, terms: bytes) -> AsyncIterato
 
 
 async def probe(machine: Machine) -> Greeting:
-    """What a node says of itself, without a run. Raises as `connect` does."""
+    """Read a node's greeting without opening a run. Raises the same errors as `connect`."""
     async with machine.reach() as link:
         try:
             return await read_greeting(link, within_s=GREET_S)

@@ -1,6 +1,6 @@
-"""The messages of the protocol, parsed at the border: a field too many, too few or too long is an error.
+"""The messages of the protocol, parsed strictly: unknown, missing and oversized fields are errors.
 
-Headers are small. What may be large (orders, events, packs) is a binary part of its frame.
+Headers are small. Large data (orders, events, packs) goes into the binary parts of a frame.
 """
 
 import json
@@ -22,10 +22,10 @@ from fleet.ports.operator import SILENT, GivenOperator
 from fleet.ports.orders import AttemptOrder, Began, ChecksOrder, Order, Worked
 
 # ---- frames ----------------------------------------------------------------------------------------------------------
-# Frames: how messages travel over a stream of bytes. Knows no I/O; what it is fed may be hostile.
+# Frames carry messages over a byte stream. This part does not do I/O, and its input may be hostile.
 #
-# A frame is two lengths (four bytes each, big-endian), a header of JSON, and a body of binary parts that the header
-# describes. A length beyond its limit is an error before a byte behind it is kept.
+# A frame consists of two lengths (four bytes each, big-endian), a JSON header, and a body of binary parts that the
+# header describes. A length above its limit is rejected before the data is buffered.
 
 
 LENGTHS = 8
@@ -35,42 +35,42 @@ MOST_PARTS = 16
 
 
 class FrameError(ValueError):
-    """The other side does not keep to the protocol. The message says where."""
+    """The other side violated the protocol. The message describes how."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message as it travels."""
+    """One encoded message."""
 
     header: dict[str, object]
     parts: tuple[bytes, ...] = ()
 
 
 def encode(frame: Frame) -> bytes:
-    """The bytes of a frame. Raises `FrameError` where it breaks a limit: the other side would not take it."""
+    """Encode a frame. Raises `FrameError` if it exceeds a limit of the other side."""
     sizes = [len(part) for part in frame.parts]
     header = json.dumps({**frame.header, "parts": sizes} if sizes else frame.header, separators=(",", ":")).encode()
     if len(header) > LONGEST_HEADER or sum(sizes) > LONGEST_BODY or len(sizes) > MOST_PARTS:
-        raise FrameError(f"a message of {len(header)} and {sum(sizes)} bytes is too long to be sent")
+        raise FrameError(f"message too long to send: header of {len(header)} bytes, body of {sum(sizes)} bytes")
     return b"".join((len(header).to_bytes(4), sum(sizes).to_bytes(4), header, *frame.parts))
 
 
 @dataclass(slots=True)
 class Decoder:
-    """Makes frames of the bytes that arrive, however they are cut."""
+    """Decodes frames from chunks of bytes."""
 
     longest_body: int = LONGEST_BODY
     _bytes: bytearray = field(default_factory=bytearray)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that these bytes complete. Raises `FrameError`."""
+        """Add bytes and yield the frames they complete. Raises `FrameError`."""
         self._bytes += data
         while len(self._bytes) >= LENGTHS:
             header_size, body_size = int.from_bytes(self._bytes[:4]), int.from_bytes(self._bytes[4:LENGTHS])
             if not 0 < header_size <= LONGEST_HEADER:
-                raise FrameError(f"a header of {header_size} bytes; at most {LONGEST_HEADER} are taken")
+                raise FrameError(f"a header of {header_size} bytes exceeds the limit of {LONGEST_HEADER}")
             if body_size > self.longest_body:
-                raise FrameError(f"a body of {body_size} bytes; at most {self.longest_body} are taken")
+                raise FrameError(f"a body of {body_size} bytes exceeds the limit of {self.longest_body}")
             end = LENGTHS + header_size + body_size
             if len(self._bytes) < end:
                 return
@@ -97,9 +97,9 @@ def _header(data: bytes) -> dict[str, object]:
 def _parts(header: dict[str, object], body: bytes) -> Iterator[bytes]:
     sizes = header.pop("parts", [])
     if not isinstance(sizes, list) or len(sizes) > MOST_PARTS or not all(map(_is_size, sizes)):
-        raise FrameError("a header describes its parts wrongly")
+        raise FrameError("the part sizes in a header are invalid")
     if sum(sizes) != len(body):
-        raise FrameError(f"parts of {sum(sizes)} bytes in a body of {len(body)}")
+        raise FrameError(f"parts of {sum(sizes)} bytes in a body of {len(body)} bytes")
     at = 0
     for size in sizes:
         yield body[at : at + size]
@@ -114,8 +114,8 @@ def _is_size(value: object) -> bool:
 
 
 PROTOCOL = 3
-MOST_NAMED = 256  # commits or keys that one message names
-MOST_ASKED = 1_000_000  # calls of one attempt
+MOST_NAMED = 256  # commits or keys per message
+MOST_ASKED = 1_000_000  # calls per attempt
 MOST_ANSWER_PARTS = 1_000_000
 
 Text = Annotated[str, Field(max_length=2_000)]
@@ -125,7 +125,7 @@ Commit = Annotated[Sha, Field(pattern=r"^(?:[0-9a-f]{40}|[0-9a-f]{64})$")]
 
 
 class Message(BaseModel):
-    """A header. `PARTS` is the number of binary parts that belong to it."""
+    """A header. `PARTS` is the number of its binary parts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     PARTS: ClassVar[int] = 0
@@ -135,7 +135,7 @@ class Message(BaseModel):
 
 
 class Open(Message):
-    """The run that this connection works for; its part holds the terms. The answer is `Opened` or `Refused`."""
+    """Open a connection for a run. Its part holds the terms. The answer is `Opened` or `Refused`."""
 
     PARTS = 1
     type: Literal["open"] = "open"
@@ -149,7 +149,7 @@ class Open(Message):
 
 
 class Objects(Message):
-    """A part of a pack that holds a commit, on top of commits that the node has. The answer to the last is `Stored`."""
+    """Send a part of a pack with a commit, on top of the node's commits. The last part is answered with `Stored`."""
 
     PARTS = 1
     type: Literal["objects"] = "objects"
@@ -158,7 +158,7 @@ class Objects(Message):
 
 
 class Start(Message):
-    """Begin an order, unless it was begun already. Its part is the order."""
+    """Start an order if it has not started yet. Its part is the order."""
 
     PARTS = 1
     type: Literal["start"] = "start"
@@ -166,7 +166,7 @@ class Start(Message):
 
 
 class Follow(Message):
-    """Send the events of an order from a number on, and go on as they happen."""
+    """Follow the events of an order, starting at a number."""
 
     type: Literal["follow"] = "follow"
     key: Key
@@ -174,21 +174,21 @@ class Follow(Message):
 
 
 class Cancel(Message):
-    """Stop an order. It ends with a report that says so."""
+    """Cancel an order. Its report states that it was canceled."""
 
     type: Literal["cancel"] = "cancel"
     key: Key
 
 
 class Acknowledge(Message):
-    """The report of an order has arrived: the node may forget it."""
+    """Confirm the report of an order, so that the node can delete it."""
 
     type: Literal["acknowledge"] = "acknowledge"
     key: Key
 
 
 class Answer(Message):
-    """A part of the answer to a call, by its number. Sent from the first part on to a node that asks again."""
+    """A part of the answer to a call, by number. If the node repeats the call, all parts are sent again."""
 
     PARTS = 1
     type: Literal["answer"] = "answer"
@@ -199,7 +199,7 @@ class Answer(Message):
 
 
 class Instruct(Message):
-    """What the operator tells an attempt, by its number; its part is the instruction. A node skips what it has."""
+    """An instruction for an attempt, by number. Its part is the instruction. A node skips known instructions."""
 
     PARTS = 1
     type: Literal["instruct"] = "instruct"
@@ -208,31 +208,31 @@ class Instruct(Message):
 
 
 class Beat(Message):
-    """A sign of life. The manager sends the next one only after the node has answered the one before."""
+    """A heartbeat. The manager sends the next one after the node has answered the previous one."""
 
     type: Literal["beat"] = "beat"
     number: int = Field(ge=0)
 
 
 class Inspect(Message):
-    """What the node holds, of all runs. In place of `open`; the answer is `Inspected`."""
+    """Inspect the node's data for all runs. Sent instead of `open`, and answered with `Inspected`."""
 
     type: Literal["inspect"] = "inspect"
 
 
 class Clean(Message):
-    """Delete caches and reports that no run uses. In place of `open`; the answer is `Cleaned`."""
+    """Delete unused caches and reports. Sent instead of `open`, and answered with `Cleaned`."""
 
     type: Literal["clean"] = "clean"
     repository: Annotated[str, Field(pattern=r"^(?:[A-Za-z0-9][A-Za-z0-9._-]{0,80})?$")] = ""
-    """The only cache to delete; empty: all."""
+    """The cache to delete; empty for all."""
 
 
 # ---- from the node
 
 
 class Greeting(Message):
-    """The first message of all: what speaks, and what it offers."""
+    """The first message: the node's version and resources."""
 
     type: Literal["greeting"] = "greeting"
     protocol: int
@@ -243,7 +243,7 @@ class Greeting(Message):
     time: float
     """The node's clock, in seconds since the epoch."""
     problems: Annotated[tuple[Text, ...], Field(max_length=32, strict=False)] = ()
-    """What `fleet doctor` finds there that keeps it from working."""
+    """The problems that `fleet doctor` finds on the node."""
 
 
 class Opened(Message):
@@ -251,22 +251,22 @@ class Opened(Message):
 
     type: Literal["opened"] = "opened"
     commits: Annotated[tuple[Commit, ...], Field(max_length=MOST_NAMED, strict=False)]
-    """Commits whose objects it has."""
+    """The commits in its cache."""
     orders: Annotated[tuple[Key, ...], Field(max_length=MOST_NAMED, strict=False)]
-    """Orders of this run that it still holds: finished, or at work."""
+    """The orders of this run on the node, finished or running."""
     lacks: Annotated[tuple[Name, ...], Field(max_length=MOST_NAMED, strict=False)] = ()
-    """Workers whose program is not installed there."""
+    """The workers whose program is not installed on the node."""
 
 
 class Refused(Message):
-    """The node does not do what it was asked; after `Open` it closes the stream."""
+    """The node rejects a request. If it rejects `Open`, it closes the stream."""
 
     type: Literal["refused"] = "refused"
     why: Text
 
 
 class Stored(Message):
-    """The objects of a commit are there; or why not."""
+    """The objects of a commit are stored, or why they are not."""
 
     type: Literal["stored"] = "stored"
     commit: Commit
@@ -274,7 +274,7 @@ class Stored(Message):
 
 
 class Event(Message):
-    """Something happened to an order. Parts: the event as JSON; of a report, its pack and transcript, else empty."""
+    """An event of an order. Parts: the event as JSON, then the pack and transcript of a report, else empty."""
 
     PARTS = 3
     type: Literal["event"] = "event"
@@ -283,16 +283,16 @@ class Event(Message):
 
 
 class Unknown(Message):
-    """The node holds no order of this key."""
+    """The node does not have an order with this key."""
 
     type: Literal["unknown"] = "unknown"
     key: Key
 
 
 class Call(Message):
-    """An attempt asks for a call to a model. Parts: the request, and what its transcript has since the call before.
+    """A model call of an attempt. Parts: the request, and the transcript since the previous call.
 
-    A call without a whole answer is asked again, under its number, when its order is followed over another connection.
+    A call without a complete answer is repeated under its number when its order is followed over a new connection.
     """
 
     PARTS = 2
@@ -302,7 +302,7 @@ class Call(Message):
 
 
 class Drop(Message):
-    """The answer to a call has arrived as a whole, or is not wanted any more: the manager may forget it."""
+    """The answer to a call is complete or no longer needed, so the manager can drop it."""
 
     type: Literal["drop"] = "drop"
     key: Key
@@ -310,7 +310,7 @@ class Drop(Message):
 
 
 class Read(Message):
-    """The next call of an attempt holds so many of the operator's instructions."""
+    """The number of instructions that the next call of an attempt includes."""
 
     type: Literal["read"] = "read"
     key: Key
@@ -318,30 +318,30 @@ class Read(Message):
 
 
 class Inspected(Message):
-    """What the node holds."""
+    """The data on the node."""
 
     type: Literal["inspected"] = "inspected"
     attempts: int = Field(ge=0)
-    """Attempts that it works on."""
+    """The number of running attempts."""
     checks: int = Field(ge=0)
-    """Orders for checks that it works on."""
+    """The number of running check orders."""
     reports: int = Field(ge=0)
-    """Finished reports that were not fetched yet."""
+    """The number of finished reports that were not fetched yet."""
     repositories: int = Field(ge=0)
-    """Repositories with a cache."""
+    """The number of cached repositories."""
     commits: int = Field(ge=0)
-    """Commits that the caches were given."""
+    """The number of commits in the caches."""
     bytes: int = Field(ge=0)
-    """What caches and reports take of its disk."""
+    """The disk space used by caches and reports."""
 
 
 class Cleaned(Message):
-    """What was deleted."""
+    """The result of cleaning."""
 
     type: Literal["cleaned"] = "cleaned"
     bytes: int = Field(ge=0)
     in_use: int = Field(ge=0)
-    """Caches that stay, because a run uses them."""
+    """The number of caches kept because a run uses them."""
 
 
 FromManager = Open | Objects | Start | Follow | Answer | Instruct | Cancel | Acknowledge | Beat | Inspect | Clean
@@ -356,12 +356,12 @@ def to_frame(message: Message, *parts: bytes) -> Frame:
 
 
 def from_manager(frame: Frame) -> FromManager:
-    """A message of a manager. Raises `FrameError`."""
+    """Parse a message from a manager. Raises `FrameError`."""
     return _parsed(_manager, frame)
 
 
 def from_node(frame: Frame) -> FromNode:
-    """A message of a node. Raises `FrameError`."""
+    """Parse a message from a node. Raises `FrameError`."""
     return _parsed(_node, frame)
 
 
@@ -378,7 +378,7 @@ def _parsed(adapter: TypeAdapter[AnyMessage], frame: Frame) -> AnyMessage:
 
 
 # ---- payloads --------------------------------------------------------------------------------------------------------
-# Orders and events as JSON, parsed at the border. What a node reports is untrusted: bounded here, data ever after.
+# Orders and events as JSON, parsed at the border. Reports of a node are untrusted, so their size is limited here.
 
 
 LONGEST_ORDER = 32 * 1024 * 1024
@@ -387,7 +387,7 @@ LONGEST_TRANSCRIPT = 8 * 1024 * 1024
 LONGEST_INSTRUCTION = 1024 * 1024
 LONGEST_LOG = 3 * 1024 * 1024
 LONGEST_LOGS = 16 * 1024 * 1024
-"""Of one report."""
+"""The limit for all logs of one report."""
 MOST_CHECKS = 10_000
 MOST_SETUPS = 64
 SHOWN = 300
@@ -398,7 +398,7 @@ class _Payload(BaseModel):
 
 
 class _Brief(_Payload):
-    """A worker's brief. What the operator told before the order was given comes with it, the rest as it is told."""
+    """A worker's brief, with the operator's instructions so far. Later instructions are sent as they come."""
 
     run: RunId
     subtask: Subtask
@@ -426,7 +426,7 @@ class _ChecksOrder(_Payload):
 
 
 class _Order(_Payload):
-    """One of the two."""
+    """Either an attempt or checks."""
 
     attempt: _AttemptOrder | None = None
     checks: _ChecksOrder | None = None
@@ -443,7 +443,7 @@ class _Checks(_Payload):
     runs: Annotated[tuple[CheckRun, ...], Field(max_length=MOST_CHECKS)]
     setups: Annotated[tuple[SetupRun, ...], Field(max_length=MOST_SETUPS)] = ()
     tests: Annotated[tuple[RanTests | None, ...], Field(max_length=MOST_CHECKS)]
-    """What their runners reported, which a check does not carry with it."""
+    """The tests that their runners reported, which `CheckRun` does not include."""
 
 
 class _NotDone(_Payload):
@@ -452,7 +452,7 @@ class _NotDone(_Payload):
 
 
 class _Event(_Payload):
-    """One of these."""
+    """An event with one of these fields set."""
 
     began: bool = False
     worked: bool = False
@@ -460,7 +460,7 @@ class _Event(_Payload):
     checks: _Checks | None = None
     not_done: _NotDone | None = None
     logs: dict[str, Annotated[int, Field(ge=0, le=LONGEST_LOG)]] = {}
-    """Their sizes, in the order in which they follow each other."""
+    """The sizes of the logs, in the order they are appended."""
 
 
 Payload = TypeVar("Payload")
@@ -468,7 +468,7 @@ _orders, _events, _instructions = TypeAdapter(_Order), TypeAdapter(_Event), Type
 
 
 def dump_order(order: Order) -> bytes:
-    """An order as it travels."""
+    """Encode an order."""
     if isinstance(order, ChecksOrder):
         checks = _ChecksOrder(commit=order.commit, criteria=order.criteria, lands=order.lands)
         return _orders.dump_json(_Order(checks=checks))
@@ -478,12 +478,12 @@ def dump_order(order: Order) -> bytes:
 
 
 def load_order(data: bytes) -> Order:
-    """Raises `FrameError`."""
+    """Decode an order. Raises `FrameError`."""
     order = _load(_orders, data, LONGEST_ORDER, "an order")
     if order.checks is not None and order.attempt is None:
         return ChecksOrder(order.checks.commit, order.checks.criteria, order.checks.lands)
     if order.attempt is None or order.checks is not None:
-        raise FrameError("an order is either an attempt or checks")
+        raise FrameError("an order must be either an attempt or checks")
     found = order.attempt.brief
     values = {name: getattr(found, name) for name in _Brief.model_fields if name != "told"}
     brief = WorkerBrief(**values, operator=GivenOperator(found.told) if found.told else SILENT)
@@ -495,12 +495,12 @@ def dump_instruction(instruction: Instruction) -> bytes:
 
 
 def load_instruction(data: bytes) -> Instruction:
-    """Raises `FrameError`."""
+    """Decode an instruction. Raises `FrameError`."""
     return _load(_instructions, data, LONGEST_INSTRUCTION, "an instruction")
 
 
 def dump_event(event: NumberedEvent) -> tuple[bytes, bytes, bytes]:
-    """The event; of an attempt's report its pack and its transcript, of other reports their logs as the last part."""
+    """Encode an event: JSON, the pack of an attempt's report, and last its transcript or the logs of other reports."""
     pack = last = b""
     match event:
         case Began():
@@ -527,7 +527,7 @@ def _sizes(logs: Mapping[str, bytes]) -> dict[str, int]:
 
 
 def load_event(data: bytes, pack: bytes = b"", last: bytes = b"") -> NumberedEvent:
-    """Raises `FrameError`."""
+    """Decode an event. Raises `FrameError`."""
     event = _load(_events, data, LONGEST_EVENT, "an event")
     if event.attempt is not None:
         return _attempt(event.attempt, pack, last)
@@ -537,28 +537,28 @@ def load_event(data: bytes, pack: bytes = b"", last: bytes = b"") -> NumberedEve
         return NotDone(event.not_done.failure, event.not_done.setup, _logs(event.logs, last))
     if event.began or event.worked:
         return Began() if event.began else Worked()
-    raise FrameError("an event says nothing")
+    raise FrameError("an event is empty")
 
 
 def _attempt(attempt: _Attempt, pack: bytes, transcript: bytes) -> AttemptDone:
     outcome = attempt.report or attempt.failure
     if len(transcript) > LONGEST_TRANSCRIPT:
-        raise FrameError(f"a transcript of {len(transcript)} bytes; at most {LONGEST_TRANSCRIPT} are taken")
+        raise FrameError(f"a transcript of {len(transcript)} bytes exceeds the limit of {LONGEST_TRANSCRIPT}")
     if outcome is None or (attempt.commit is None) == (attempt.refused is None):
-        raise FrameError("the report of an attempt says too little or contradicts itself")
+        raise FrameError("the report of an attempt is incomplete or contradictory")
     return AttemptDone(outcome, attempt.commit, attempt.refused, pack, transcript)
 
 
 def _logs(sizes: Mapping[str, int], data: bytes) -> dict[str, bytes]:
     if len(data) > LONGEST_LOGS or sum(sizes.values()) != len(data):
-        raise FrameError(f"logs of {len(data)} bytes; at most {LONGEST_LOGS} are taken, of the sizes that it names")
+        raise FrameError(f"logs of {len(data)} bytes exceed the limit of {LONGEST_LOGS} or don't match their sizes")
     ends = accumulate(sizes.values())
     return {name: data[end - size : end] for (name, size), end in zip(sizes.items(), ends, strict=True)}
 
 
 def _checks(checks: _Checks, logs: Mapping[str, bytes]) -> ChecksDone:
     if len(checks.runs) != len(checks.tests):
-        raise FrameError("the report of checks has another number of tests than of checks")
+        raise FrameError("the report of checks has different numbers of tests and checks")
     pairs = zip(checks.runs, checks.tests, strict=True)
     runs = tuple(run.model_copy(update={"ran_tests": tests}) for run, tests in pairs)
     return ChecksDone(runs, checks.setups, logs)
@@ -566,7 +566,7 @@ def _checks(checks: _Checks, logs: Mapping[str, bytes]) -> ChecksDone:
 
 def _load(adapter: TypeAdapter[Payload], data: bytes, longest: int, what: str) -> Payload:
     if len(data) > longest:
-        raise FrameError(f"{what} of {len(data)} bytes; at most {longest} are taken")
+        raise FrameError(f"{what} of {len(data)} bytes exceeds the limit of {longest}")
     try:
         return adapter.validate_json(data)
     except ValidationError as error:

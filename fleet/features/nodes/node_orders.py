@@ -1,4 +1,4 @@
-"""Orders on other machines: how a machine is asked for them, what it reports, and how that goes wrong."""
+"""Orders on other machines: the protocol to run them, their reports, and their errors."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
@@ -12,24 +12,24 @@ from fleet.ports.orders import Order, Progress
 
 
 class NodeLostError(Exception):
-    """A node is gone, or was silent for so long that it has stopped by itself. What it was doing is done elsewhere."""
+    """A node is gone, or was silent until its lease expired. Its orders go to other machines."""
 
 
 class UnknownOrderError(Exception):
-    """A host holds no order of this key: it was acknowledged, or its process was killed."""
+    """A host does not have an order with this key, because it was acknowledged or its process was killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptDone:
-    """The report of an attempt. What a node committed comes as a pack: no disk is shared."""
+    """The report of an attempt. Its commit is sent as a pack, because nodes don't share a disk."""
 
     outcome: Report | Failure
     commit: Sha | None = None
     refused: Failure | None = None
-    """Why there is no commit."""
+    """Why the commit is missing."""
     pack: bytes = field(default=b"", repr=False)
     transcript: bytes = field(default=b"", repr=False)
-    """The conversation or the program's output, as `fleet logs` reads it."""
+    """The conversation or the program's output, in the format of `fleet logs`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +38,18 @@ class ChecksDone:
 
     runs: tuple[CheckRun, ...]
     setups: tuple[SetupRun, ...] = ()
-    """What the set-up command did there since the report before."""
+    """The setup runs since the previous report."""
     logs: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """Whole outputs, by the names that runs and set-ups have for them there."""
+    """The full outputs, by their names on the node."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotDone:
-    """The report of an order that could not be carried out."""
+    """The report of an order that could not be run."""
 
     failure: Failure
     setup: CheckRun | None = None
-    """The set-up command, where the commit breaks it."""
+    """The setup command, if it failed on the commit."""
     logs: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
@@ -59,35 +59,35 @@ OrderEvent = NumberedEvent | Sign
 
 
 class NodeHost(Protocol):
-    """A machine that works for a run. All its verbs may be repeated: an order is named by its key, and done once."""
+    """A machine that works for a run. All methods can be repeated: each order has a key and runs once."""
 
     async def start(self, key: str, order: Order) -> None:
-        """Begin an order, unless it was begun already."""
+        """Start an order if it has not started yet."""
         ...
 
     def follow(self, key: str, since: int = 0) -> AsyncGenerator[OrderEvent, None]:
-        """Its events from a number on; a report is the last one. Raises `UnknownOrderError` where it is not held.
+        """Follow its events from a number up to its report. Raises `UnknownOrderError` if the host does not have it.
 
-        Signs have no number: whoever follows gets those that are still to be answered.
+        Signs are not numbered. Each follower gets the signs that are still unanswered.
         """
         ...
 
     async def answer(self, key: str, number: int, at: int, part: bytes, *, last: bool) -> None:
-        """A part of the answer to a call that the order asked for."""
+        """Send a part of the answer to a call of the order."""
         ...
 
     async def instruct(self, key: str, number: int, instruction: Instruction) -> None:
-        """What the operator tells the attempt, by its number."""
+        """Send an instruction to the attempt, by number."""
         ...
 
     async def cancel(self, key: str) -> None:
-        """Stop an order, which then ends with a report that says so."""
+        """Cancel an order. Its report states that it was canceled."""
         ...
 
     async def acknowledge(self, key: str) -> None:
-        """Let the host forget an order whose report has arrived."""
+        """Confirm the report of an order, so that the host can delete it."""
         ...
 
 
 class NodeLiedError(Exception):
-    """A node sent what it may not send."""
+    """A node sent data that an honest node can't send."""

@@ -1,4 +1,4 @@
-"""What `fleet node --stdio` runs: this machine's worktrees and workers, for one run of one manager."""
+"""The process of `fleet node --stdio`: it runs this machine's worktrees and workers for one run of one manager."""
 
 import os
 import platform
@@ -58,7 +58,7 @@ NO_MODELS = Failure(kind="configuration", summary="models can't be called from a
 
 @dataclass(frozen=True, slots=True)
 class LineMeter:
-    """Satisfies `Meter` on a node. The manager's meter counts: nothing is reserved or paid here."""
+    """Satisfies `Meter` on a node. It does not reserve or pay anything, because the manager's meter does."""
 
     line: Line
     service: ServiceGate = NOBODY
@@ -87,9 +87,9 @@ class LineMeter:
 
 @dataclass(frozen=True, slots=True)
 class NodeWorkshop:
-    """Satisfies `Workshop`: each attempt has a worker of its own, because its calls go its own way.
+    """Satisfies `Workshop`. Each attempt has a separate worker, because its calls use a separate line.
 
-    A node whose disk is full blames no work: what failed meanwhile is done elsewhere, and uses up no attempt.
+    If the disk is full, failures are not blamed on the work: it runs again elsewhere and does not use up an attempt.
     """
 
     open_lease: OpenLease
@@ -97,7 +97,7 @@ class NodeWorkshop:
     programs: frozenset[str]
     folder: Path
     free_bytes: int
-    """What has to be free on the disk of `folder`."""
+    """The free space required on the disk of `folder`."""
 
     async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult:
         worker = worker_on_node(self.settings, order.worker, line)
@@ -114,14 +114,14 @@ class NodeWorkshop:
         return runs
 
     def _require_room(self) -> None:
-        """Raises `EffectError` where the disk is full."""
+        """Raise `EffectError` if the disk is full."""
         try:
             status = os.statvfs(self.folder)
         except OSError as error:
-            raise EffectError(Failure(kind="infrastructure", summary=f"its disk can't be used: {error}")) from error
+            raise EffectError(Failure(kind="infrastructure", summary=f"can't use the disk: {error}")) from error
         free, least = status.f_bavail * status.f_frsize, least_free(status, self.free_bytes)
         if free < least:
-            why = f"its disk is full: {free // MIB} MiB are left, and {least // MIB} are needed"
+            why = f"the disk is full: {free // MIB} MiB free, {least // MIB} MiB required"
             raise EffectError(Failure(kind="infrastructure", summary=why))
 
 
@@ -156,7 +156,7 @@ class NodeSite:
 
 
 async def run_node(config: Config, environ: Mapping[str, str]) -> None:
-    """Speak with one manager over the standard streams until it is gone."""
+    """Serve one manager over stdin and stdout until it is gone."""
 
     def folder_of(opening: Open) -> Path:
         make_state_dir(Path(config.state.dir))
@@ -187,7 +187,7 @@ async def run_node(config: Config, environ: Mapping[str, str]) -> None:
                 await store.close()
 
     with ExitStack() as stack:
-        with suppress(OSError):  # the greeting says that the folder can't be used
+        with suppress(OSError):  # the greeting reports problems with the folder
             stack.enter_context(scratch_folder(Path(config.state.dir)))
         greeting = await greet(config, environ)
         stream = stack.enter_context(standard_streams())
@@ -196,8 +196,8 @@ async def run_node(config: Config, environ: Mapping[str, str]) -> None:
 
 
 async def greet(config: Config, environ: Mapping[str, str]) -> Greeting:
-    """What this machine says of itself."""
-    problems = tuple(await _problems(config, environ))  # first: it takes a second, and the clock is compared
+    """Return this machine's greeting."""
+    problems = tuple(await _problems(config, environ))  # first, because it takes a second and would skew the clock
     return Greeting(
         protocol=PROTOCOL,
         version=__version__,
@@ -210,18 +210,18 @@ async def greet(config: Config, environ: Mapping[str, str]) -> Greeting:
 
 
 async def _problems(config: Config, environ: Mapping[str, str]) -> list[str]:
-    """What keeps this machine from working."""
+    """Return the problems that prevent this machine from serving as a node."""
     settings = Wiring(config, environ).worktrees
     try:
         make_state_dir(settings.state_dir)
         problems = await find_sandbox_problems(settings) if settings.box.sandbox != "none" else ()
     except (FleetError, EffectError, OSError) as error:
-        return [f"it can't be tested: {error}"[:2_000]]
-    return [f"the sandbox does not hold: {problem}"[:2_000] for problem in problems]
+        return [f"can't test the sandbox: {error}"[:2_000]]
+    return [f"the sandbox is not secure: {problem}"[:2_000] for problem in problems]
 
 
 # ---- node caches -----------------------------------------------------------------------------------------------------
-# What a node holds for all runs of all managers: caches of repositories, and reports that wait to be fetched.
+# The data of a node for all runs of all managers: repository caches, and reports to fetch.
 
 
 ORDERS = "node/orders"
@@ -249,7 +249,7 @@ class NodeCaches:
         )
 
     async def clean(self, repository: str = "") -> Cleaned:
-        """Delete what no run uses: caches, and reports whose manager never came back for them."""
+        """Delete unused caches, and reports that their manager never fetched."""
         before, kept = await to_thread.run_sync(self._bytes), 0
         for home in await to_thread.run_sync(self._homes):
             if repository in {"", home.name}:
@@ -257,7 +257,7 @@ class NodeCaches:
         return Cleaned(bytes=max(0, before - await to_thread.run_sync(self._bytes)), in_use=kept)
 
     async def _delete(self, home: Path) -> bool:
-        """Delete the cache of a repository and the reports about it. Whoever opens it meanwhile makes a new one."""
+        """Delete the cache and the reports of a repository. A run that opens it at the same time gets a new cache."""
         store = Store(home)
         try:
             async with store.administration():
@@ -273,7 +273,7 @@ class NodeCaches:
         return True
 
     def _homes(self) -> list[Path]:
-        """The caches; what a clean-up that was killed left behind is deleted."""
+        """Return the caches, and delete remains of an interrupted cleanup."""
         folder = caches_dir(self.state_dir)
         homes = sorted(folder.iterdir()) if folder.is_dir() else []
         for home in homes:
@@ -301,7 +301,7 @@ async def _commits(home: Path) -> int:
 
 
 def _size(folder: Path) -> int:
-    """The bytes of a folder on the disk. What vanishes meanwhile counts nothing."""
+    """Return the disk usage of a folder. Files that vanish during the scan are ignored."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:

@@ -1,4 +1,4 @@
-"""What a machine offers to the runs of others, and what they see of it, as `--json` prints it."""
+"""The views of `fleet node` and `fleet nodes`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,77 +6,77 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GreetingView:
-    """What a machine tells a manager first."""
+    """The greeting of a node to a manager."""
 
     version: str
-    """The version of fleet, which has to be the manager's."""
+    """The version of fleet. It must match the manager's version."""
     protocol: int
-    """The version of the protocol of nodes."""
+    """The version of the node protocol."""
     processors: int
-    """How many it may use."""
+    """The number of processors it can use."""
     memory_bytes: int
-    """How much it has."""
+    """Its memory in bytes."""
     problems: Sequence[str]
-    """What keeps it from working; nothing is sent to it before that is fixed."""
+    """The problems that must be fixed before the node can be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node of the configuration, as it answers now. What it did not say is null."""
+    """A configured node and its current state. Values that the node did not report are null."""
 
     name: str
-    """As in `[nodes.NAME]`."""
+    """NAME of its table `[nodes.NAME]`."""
     ok: bool
-    """Whether a run could use it now."""
+    """Whether a run can use it now."""
     problem: str
-    """What keeps it from working."""
+    """Why it can't be used; empty if it can."""
     fix: str
-    """What to do about it."""
+    """How to fix the problem."""
     in_run: str | None
-    """What the run makes of it: `connected`, `drained`, `out` or `banned`; null where no run has it."""
+    """Its status in the run: `connected`, `drained`, `out` or `banned`; null if it is not part of a run."""
     labels: Sequence[str]
-    """What it has, by the configuration."""
+    """Its configured labels."""
     lands: bool
-    """Whether its verdict on a merged tree counts."""
+    """Whether its check results on merged trees are trusted."""
     workers: int | None
-    """How many attempts of one run it works on at once."""
+    """The maximum number of concurrent attempts per run."""
     checks: int | None
-    """How many orders for checks of one run it has at once."""
+    """The maximum number of concurrent check orders per run."""
     attempts_running: int | None = None
-    """Attempts that it works on now, for all runs of all managers."""
+    """The number of attempts running on it, for all runs of all managers."""
     checks_running: int | None = None
-    """The same of orders for checks."""
+    """The number of check orders running on it, for all runs of all managers."""
     reports: int | None = None
-    """Finished reports on its disk that were not fetched yet."""
+    """The number of finished reports on its disk that were not fetched yet."""
     host: str | None = None
-    """What it calls itself."""
+    """Its host name."""
     version: str | None = None
-    """Its version of fleet, which has to be this one."""
+    """Its version of fleet. It must match the version on this machine."""
     protocol: int | None = None
-    """Its version of the protocol of nodes."""
+    """Its version of the node protocol."""
     processors: int | None = None
-    """How many it may use."""
+    """The number of processors it can use."""
     memory_bytes: int | None = None
-    """How much it has."""
+    """Its memory in bytes."""
     skew_s: float | None = None
-    """How far its clock is ahead of this machine's, in seconds."""
+    """The offset of its clock from this machine's clock, in seconds."""
     round_trip_s: float | None = None
-    """How long a sign of life takes there and back, in seconds."""
+    """The round-trip time of a heartbeat, in seconds."""
     repositories: int | None = None
-    """Repositories that it has a cache of."""
+    """The number of cached repositories."""
     commits: int | None = None
-    """Commits that its caches were given."""
+    """The number of commits in its caches."""
     cache_bytes: int | None = None
-    """What caches and reports take of its disk."""
+    """The disk space used by caches and reports, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanedNodeView:
-    """What was deleted on a node."""
+    """The result of cleaning a node."""
 
     node: str
-    """As in `[nodes.NAME]`."""
+    """NAME of its table `[nodes.NAME]`."""
     bytes: int
-    """What became free on its disk."""
+    """The disk space freed, in bytes."""
     in_use: int
-    """Caches that stay, because a run uses them."""
+    """The number of caches kept because a run uses them."""

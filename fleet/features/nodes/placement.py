@@ -1,7 +1,7 @@
-"""Chooses where an order is done: on a node that has room for it, or here. A lost node's work goes to another.
+"""Choose the machine for each order: a node with free slots, or this machine. Orders of a lost node are placed again.
 
-Slots for workers and for checks are counted apart. What only this machine can do stays here, and the reason can be
-asked for.
+Slots for workers and for checks are counted separately. Attempts that only this machine can run stay here, with the
+reason in `stays`.
 """
 
 from collections import Counter
@@ -23,30 +23,30 @@ from fleet.ports.orders import AttemptOrder, AttemptResult, Began, ChecksOrder, 
 from fleet.ports.worktrees import EffectError
 
 # ---- choice ----------------------------------------------------------------------------------------------------------
-# Which machine an order goes to: a pure choice among those that there are. `placement.py` asks it, and waits.
+# A pure choice among the available machines. `Placement` calls it, and waits if it returns None.
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine, as far as the choice concerns it."""
+    """A machine, with the properties relevant to the choice."""
 
     name: str
-    """Empty: the manager's own."""
+    """Its name; empty for the manager's machine."""
     free: float
-    """The share of its slots that is free; below zero where orders wait for one."""
+    """The fraction of its slots that are free; negative if orders wait for a slot."""
     labels: frozenset[str] = frozenset()
     has_base: bool = False
-    """Whether it has the objects that the order is about."""
+    """Whether it has the objects of the order."""
     holds: bool = False
-    """Whether it has the order already, from a connection before this one."""
+    """Whether it already has the order from an earlier connection."""
     takes_work: bool = True
-    """Whether it gets anything new."""
+    """Whether it accepts new orders."""
 
 
 def choose_for_attempt(here: Machine, nodes: Sequence[Machine], wanted: Collection[str] = ()) -> Machine | None:
-    """The machine for an attempt: a node with a free slot before this machine, plain ones before those with labels.
+    """Choose a machine for an attempt. Nodes with a free slot come before this machine, those without labels first.
 
-    A node that holds the order already is asked for it, even if it gets nothing new. None: wait until there is room.
+    A node that already has the order keeps it, even if it is drained. None means to wait for a free slot.
     """
     if (holder := next((node for node in nodes if node.holds), None)) is not None:
         return holder
@@ -59,7 +59,7 @@ def choose_for_attempt(here: Machine, nodes: Sequence[Machine], wanted: Collecti
 
 
 def choose_for_checks(here: Machine, nodes: Sequence[Machine], wanted: Collection[str] = ()) -> Machine | None:
-    """The machine for checks: the one with the most room. They never wait for a slot, only for the labels (None)."""
+    """Choose the machine with the most free slots. Checks never wait for a slot; None means to wait for a label."""
     if (holder := next((node for node in nodes if node.holds), None)) is not None:
         return holder
     able = [node for node in nodes if node.takes_work and node.labels.issuperset(wanted)]
@@ -73,18 +73,18 @@ def choose_for_checks(here: Machine, nodes: Sequence[Machine], wanted: Collectio
 
 @dataclass(slots=True)
 class Placement:
-    """Satisfies `Node`: this machine and others behind one door."""
+    """Satisfies `Node` with this machine and its nodes."""
 
     run: RunId
     local: Node
     local_workers: int
     local_checks: int
     nodes: Sequence[RemoteNode]
-    """More may join while the run works."""
+    """The nodes. More may join during the run."""
     stays: Mapping[str, str]
     """Why the attempts of a worker stay on this machine, by worker."""
     labels: frozenset[str] = frozenset()
-    """Those of this machine."""
+    """The labels of this machine."""
     _here: int = 0
     _checking_here: int = 0
     _freed: Event = field(default_factory=Event)
@@ -105,8 +105,8 @@ class Placement:
             try:
                 return await node.attempt(key, order, meter, begun.tell)
             except NodeLostError as lost:
-                if begun.has_begun:  # its worker may still run there: it is done again under a number of its own
-                    summary = f"node {node.name} was lost while it worked: {lost}"
+                if begun.has_begun:  # its worker may still run there, so the retry is a new attempt
+                    summary = f"lost node {node.name} during the attempt: {lost}"
                     raise NodeFailedError(Failure(kind="infrastructure", summary=summary)) from lost
             finally:
                 self.wake()
@@ -128,14 +128,14 @@ class Placement:
             self._checking_here -= 1
 
     def wake(self) -> None:
-        """Choose again for what waits: something is free, or the nodes are others than before."""
+        """Choose again for waiting orders, because a slot is free or the nodes changed."""
         self._freed.set()
         self._freed = Event()
 
     # ---- choosing
 
     async def _place_attempt(self, key: str, order: AttemptOrder, meter: Meter) -> RemoteNode | None:
-        """The node for an attempt; None for this machine. Waits for room."""
+        """Choose the node for an attempt, and wait for a free slot if needed; None for this machine."""
         if order.worker in self.stays or not meter.may_call():
             return None
         while True:
@@ -149,17 +149,20 @@ class Placement:
             await self._freed.wait()
 
     def _require_program(self, order: AttemptOrder) -> None:
-        """Raise `EffectError` where every machine with the labels lacks the worker's program: waiting won't help."""
+        """Raise `EffectError` if the worker's program is missing on all machines with the labels."""
         with_labels = [node for node in self.nodes if node.labels.issuperset(order.labels)]
         lacking = [node.name for node in with_labels if _lacks(node, order.worker)]
         if not lacking or any(node.name not in lacking and not node.banned for node in with_labels):
             return
-        why = "Install it there, or give the labels to a machine that has it; `fleet nodes` lists machines and labels."
+        why = (
+            "Install the program on a machine with these labels, or add the labels to a machine that has it. "
+            "`fleet nodes` lists machines and labels."
+        )
         summary = lacks_program(order.worker, lacking, order.labels)
         raise EffectError(Failure(kind="tool", summary=summary, evidence=why))
 
     async def _place_checks(self, key: str, order: ChecksOrder) -> RemoteNode | None:
-        """The machine with the most room for checks; None for this one. Waits only for one that has the labels."""
+        """Choose the node for checks, and wait for one with the labels if needed; None for this machine."""
         while True:
             well = [node for node in self._well() if node.checks and (node.lands or not order.lands)]
             free = 1 - self._checking_here / self.local_checks if self.local_checks else 0.0
@@ -178,7 +181,7 @@ class Placement:
 
 @dataclass(slots=True)
 class _Begun:
-    """Remembers whether an attempt has begun."""
+    """Records whether an attempt has started."""
 
     passed_on: Tell
     has_begun: bool = False
@@ -189,7 +192,6 @@ class _Begun:
 
 
 def _free(taken: int, slots: int | None) -> float:
-    """The share of its slots that is free; below zero where orders wait for one."""
     return 1 - taken / slots if slots else 0.0
 
 
@@ -200,5 +202,5 @@ def _machine(node: RemoteNode, key: str, commit: Sha, free: float) -> Machine:
 
 
 def _lacks(node: RemoteNode, worker: str) -> bool:
-    """Whether the program of a worker is not installed there."""
+    """Return whether the program of a worker is missing on a node."""
     return node.connection is not None and worker in node.connection.opened.lacks

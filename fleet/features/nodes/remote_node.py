@@ -1,6 +1,6 @@
-"""One node of a run, as the manager sees it: connected again when its stream ends, and lost when it does not come back.
+"""One node of a run on the manager's side. It reconnects after a broken stream, and is lost if that fails.
 
-Does orders through the four verbs. What comes back is taken in by `StoreObjects`, which believes nothing.
+Orders go through the methods of `NodeHost`. `StoreObjects` checks everything that comes back.
 """
 
 import math
@@ -53,26 +53,26 @@ from worktrees.sandbox.checks import write_log
 from worktrees.store.packs import pack_parts
 from worktrees.store.store import Store
 
-RECONNECT_S = 1.5  # how long a stream that ended may take to come back before its orders are given to others
-MOST_REFUSED = 2  # tries to reach a node that fail at once: then its host is gone, and not only the way to it
+RECONNECT_S = 1.5  # time to reconnect before the node's orders go to other machines
+MOST_REFUSED = 2  # immediate connection failures, after which the host itself counts as gone
 AT_ONCE_S = 1.0
-LONGEST_BODY = 4_000  # characters of a worker's summary in the message of a commit
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0  # between tries to connect
+LONGEST_BODY = 4_000  # characters of a worker's summary in the commit message
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0  # between connection attempts
 GOODBYE_S = 5.0
-MOST_FAILED = 3  # orders in a row that it can't carry out; then it rests
+MOST_FAILED = 3  # consecutive failed orders before it is paused
 REST_S = 30.0
 _EXPECTED = NodeLostError | CallRefusedError | EffectError | DrainingError
-"""What may end an attempt on a node, besides errors of ours in its calls."""
+"""Errors that may end an attempt on a node, other than our own errors in its calls."""
 
 Connect = Callable[[], AbstractAsyncContextManager[Connection]]
 """Opens a connection. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
 Notice = Callable[[NodeConnected | NodeLost | SetupRan | WarningNoted], None]
-"""Takes news of a node for the journal."""
+"""Records facts about a node in the journal."""
 
 
 @dataclass
 class StoreObjects:
-    """The manager's objects: what a node lacks of them, and what comes from it."""
+    """The manager's objects: it packs objects for nodes and takes in the commits of nodes."""
 
     store: Store
     settings: WorktreeSettings
@@ -83,11 +83,11 @@ class StoreObjects:
         return pack_parts(self.store, commit, have)
 
     async def take_in(self, order: AttemptOrder, done: AttemptDone, *, late: bool = False) -> Change | Failure:
-        """Commit what a node made. Raises `NodeLiedError` where it can't be honest work."""
+        """Take in the commit of a node. Raises `NodeLiedError` if an honest node can't have made it."""
         if done.transcript:
             await to_thread.run_sync(self._keep_transcript, order, done.transcript)
         if done.commit is None:
-            return done.refused or Failure(kind="other", summary="the node made no commit")
+            return done.refused or Failure(kind="other", summary="the node did not send a commit")
         arrival = Arrival(done.pack, done.commit, order.base)
         signature = order.signature(done.outcome if isinstance(done.outcome, Report) else None)
         signature = replace(signature, body=signature.body[:LONGEST_BODY], unfinished=signature.unfinished or late)
@@ -97,11 +97,11 @@ class StoreObjects:
         except IntakeError as error:
             raise NodeLiedError(str(error)) from error
         if isinstance(change, Failure) and not signature.unfinished:
-            raise NodeLiedError(f"its commit breaks a rule that it had to check: {change.summary}")
+            raise NodeLiedError(f"its commit violates a rule that the node must check: {change.summary}")
         return change
 
     async def keep_log(self, commit: Sha | None, command: str, text: bytes) -> str:
-        """Keep the log of a check on a commit, or of a set-up, beside those of this machine. Its name among them."""
+        """Store the log of a check or a setup command with this machine's logs, and return its name."""
         name = commit[:12] if commit is not None else LOG
         return await to_thread.run_sync(write_log, self.logs, name, command, text)
 
@@ -114,61 +114,61 @@ class StoreObjects:
 
 @dataclass(slots=True)
 class RemoteNode:
-    """Satisfies `Node`, as long as it is not lost. Raises `NodeLostError` where it is."""
+    """Satisfies `Node`. Raises `NodeLostError` if the node is lost."""
 
     name: str
     workers: int | None
-    """How many attempts it works on at once; None until it has told how many processors it has."""
+    """The maximum of concurrent attempts; None until the node has reported its processors."""
     checks: int | None
-    """How many orders for checks it has at once; None until then."""
+    """The maximum of concurrent check orders; None until then."""
     connect: Connect
     objects: StoreObjects
     notice: Notice
     calls: OpenCalls
-    """Opens the calls of an attempt, which are made here."""
+    """Opens the model calls of an attempt, which this machine makes."""
     now: Callable[[], float] = time.time
     freed: Callable[[], None] = lambda: None
-    """Called when it has room again: it is back, or has finished something."""
+    """Called when the node is back or has finished an order."""
     patience_s: Callable[[Order], float] = lambda _: math.inf
-    """How long nothing may be heard of an order."""
+    """Returns how long an order may be silent."""
     reconnect_s: float = RECONNECT_S
     rest_s: float = REST_S
     lands: bool = False
-    """Whether its verdict on a merged tree counts."""
+    """Whether its check results on merged trees are trusted."""
     labels: frozenset[str] = frozenset()
     part_of: str = ""
-    """The cluster that it belongs to, which may be drained as a whole."""
+    """The name of its cluster. A cluster can be drained with a single request."""
     drained: bool = False
-    """Whether nothing new goes there, as a person asked."""
+    """Whether you drained it, so that it gets no new work."""
     out: str = NOT_CONNECTED
-    """Why nothing is sent there; empty: it is well."""
+    """Why it can't be used; empty if it can."""
     banned: bool = False
-    """Whether it sent what it may not send: it gets nothing for the rest of the run."""
+    """Whether it violated the protocol and is not used for the rest of the run."""
     connection: Connection | None = None
     at_work: int = 0
-    """Attempts that it has."""
+    """The number of its attempts."""
     checking: int = 0
-    """Orders for checks that it has."""
+    """The number of its check orders."""
     finished: int = 0
     lost: dict[str, AttemptOrder] = field(default_factory=dict)
-    """Attempts that were given to others: what still comes of them is kept, and never lands."""
+    """Attempts that were given to other machines. Late results are kept, but never land."""
     failed: int = 0
-    """Orders that it could not carry out, one after another."""
+    """The number of consecutive failed orders."""
     refused: int = 0
-    """How often in a row it could not be reached, and that was known at once."""
+    """The number of consecutive connection attempts that failed immediately."""
     _tired: Event = field(default_factory=Event)
-    """Set when it gets nothing for a while, because it failed too often."""
+    """Set while it is paused after too many failures."""
     _changed: Event = field(default_factory=Event)
     _lease_s: float = 0.0
-    """Of the latest connection."""
+    """The lease of the latest connection."""
     _sending: dict[Sha, Lock] = field(default_factory=dict)
     _round: int = 0
-    """Grows when the node can no longer hold what it was given before."""
+    """Incremented when the node has certainly dropped its earlier orders."""
 
-    # ---- its connection
+    # ---- connection
 
     async def run(self) -> None:
-        """Keep a connection to the node until this is cancelled, or the node lied."""
+        """Keep a connection to the node until canceled, or until the node is banned."""
         wait, finished = 0.0, 0
         while not self.banned:
             await sleep(wait)
@@ -183,14 +183,19 @@ class RemoteNode:
                     tasks.start_soon(self._rest, connection)
                     await connection.ended.wait()
                     held = self.at_work and current_time() > tried + self.reconnect_s
-                    if self.finished > finished or held:  # one that comes and goes for nothing is asked less often
-                        wait, finished = FIRST_WAIT_S if held else 0.0, self.finished  # what was killed has to end
+                    if (
+                        self.finished > finished or held
+                    ):  # a node that only connects and disconnects is retried less often
+                        wait, finished = (
+                            FIRST_WAIT_S if held else 0.0,
+                            self.finished,
+                        )  # killed processes need time to end
                     self._ended(connection)
                     tasks.cancel_scope.cancel()
             except (LinkLostError, NodeRefusedError, TimeoutError, OSError) as error:
                 refused = not isinstance(error, NodeRefusedError) and current_time() < tried + AT_ONCE_S
                 self.refused = self.refused + 1 if refused else 0
-                self._set(None, str(error) or "it did not answer in time")
+                self._set(None, str(error) or "the node timed out")
 
     def _set(self, connection: Connection | None, out: str) -> None:
         if out and out != self.out:
@@ -212,15 +217,15 @@ class RemoteNode:
         self._set(None, connection.why)
 
     def _fails(self, why: str) -> None:
-        """It could not carry out an order. Work goes elsewhere before it has failed everything that there is."""
+        """Count a failed order. After several in a row, pause the node so that it does not fail all orders."""
         self.failed += 1
         if self.failed >= MOST_FAILED:
             self.rest(why)
 
     def rest(self, why: str) -> None:
-        """Give it nothing for a while."""
+        """Pause the node."""
         if not self.out:
-            self._set(self.connection, f"it can't carry out what it is given, and is asked again later: {why}")
+            self._set(self.connection, f"paused for {self.rest_s:g} s after failed orders: {why}")
             self._tired.set()
 
     async def _rest(self, connection: Connection) -> None:
@@ -232,17 +237,17 @@ class RemoteNode:
                 self._set(connection, "")
 
     async def wait_tried(self) -> None:
-        """Return once the node has answered, or could not be reached."""
+        """Return once the node has responded or failed to connect."""
         while self.out == NOT_CONNECTED:
             await self._changed.wait()
 
     async def say_goodbye(self) -> None:
-        """Let the node forget what no one asks for any more: the run's engine has stopped in good order."""
+        """Cancel the remaining orders when the run's engine stops normally."""
         for key in self.connection.opened.orders if self.connection is not None else ():
             await self._cancel(key)
 
     def ban(self, why: str) -> None:
-        """Give it nothing any more."""
+        """Stop using the node for the rest of the run."""
         self.banned = True
         self._round += 1
         if self.connection is not None:
@@ -250,9 +255,9 @@ class RemoteNode:
         self._set(None, why)
 
     async def _connected(self, began: int, *, is_paid: bool) -> Connection:
-        """The connection, also one that is back in time. Raises `NodeLostError`.
+        """Return the connection, and wait for a reconnect if needed. Raises `NodeLostError`.
 
-        Work that was paid for is waited for as long as the node may go on with it: not where its host is gone.
+        For work that was paid for, wait as long as the node may continue it, unless its host is gone.
         """
         first_s = self.reconnect_s
         for is_last, seconds in enumerate((first_s, self._lease_s - first_s) if is_paid else (first_s,)):
@@ -262,13 +267,13 @@ class RemoteNode:
                         break
                     await self._changed.wait()
         if self.connection is None or self._round != began:
-            raise NodeLostError(self.out or "it was silent for too long")
+            raise NodeLostError(self.out or "the node did not respond in time")
         return self.connection
 
     # ---- orders
 
     async def attempt(self, key: str, order: AttemptOrder, meter: Meter, tell: Tell) -> AttemptResult:
-        """Raises `NodeLostError`, `DrainingError`, or `EffectError` where the node can't do it."""
+        """Run an attempt. Raises `NodeLostError`, `DrainingError`, or `EffectError` if the node can't run it."""
         self.at_work += 1
         try:
             with self.calls(order, meter) as calls:
@@ -281,7 +286,7 @@ class RemoteNode:
         finally:
             self.at_work -= 1
         if not isinstance(done, AttemptDone):
-            raise self._lied("it answered an attempt with the report of checks")
+            raise self._lied("a report of checks for an attempt")
         committed = done.refused or await self._take_in(order, done)
         await self._acknowledge(key)
         self.finished += 1
@@ -290,7 +295,7 @@ class RemoteNode:
     async def _at_desk(
         self, key: str, order: AttemptOrder, calls: AttemptCalls, *, meter: Meter, tell: Tell
     ) -> AttemptDone | ChecksDone:
-        """The report of an attempt, whose calls are made meanwhile. Calls under way at its end are cut short."""
+        """Make the calls of an attempt and return its report. Calls still running at the end are canceled."""
         try:
             async with create_task_group() as tasks:
                 desk = Desk(key, calls, order.brief.operator, tasks, Patience(self.patience_s(order)))
@@ -305,12 +310,12 @@ class RemoteNode:
                 raise DrainingError from None
             if isinstance(error, _EXPECTED) or not meter.called:
                 raise error from None
-            nothing = Failure(kind="other", summary="the unfinished work is on a node and could not be kept")
-            done = AttemptDone(failure_of(error, "ran the worker"), refused=nothing)  # it is not paid for twice
+            nothing = Failure(kind="other", summary="could not retrieve the unfinished work from the node")
+            done = AttemptDone(failure_of(error, "ran the worker"), refused=nothing)  # don't pay for it twice
         return done
 
     async def check(self, key: str, order: ChecksOrder) -> tuple[CheckRun, ...]:
-        """Raises `NodeLostError`, `SetupFailedError`, or `EffectError` where the node can't do it."""
+        """Run checks. Raises `NodeLostError`, `SetupFailedError`, or `EffectError` if the node can't run them."""
         self.checking += 1
         try:
             done = await self._report(key, order, order.commit, _nothing)
@@ -318,7 +323,7 @@ class RemoteNode:
             self.checking -= 1
         await self._acknowledge(key)
         if not isinstance(done, ChecksDone) or not answers(order, done.runs):
-            raise self._lied("its report of checks is not what was asked for")
+            raise self._lied("results that don't match the requested checks")
         self.finished += 1
         for setup in done.setups:
             check = await self._kept(setup.check, done.logs)
@@ -331,7 +336,7 @@ class RemoteNode:
     async def _report(
         self, key: str, order: Order, commit: Sha, tell: Tell, desk: Desk | None = None
     ) -> AttemptDone | ChecksDone:
-        """The report of an order. Raises what `NotDone` says."""
+        """Return the report of an order. Raises the error of a `NotDone`."""
         finished, patience = False, desk.patience if desk is not None else Patience(self.patience_s(order))
         try:
             with patience:
@@ -342,7 +347,7 @@ class RemoteNode:
                             await tell(Began(self.name) if isinstance(event, Began) else event)
                         elif isinstance(event, Asked | Dropped | InstructionsRead):
                             if desk is None:
-                                raise self._lied("it asks for a call while it runs checks")
+                                raise self._lied("a model call during checks")
                             await desk.take(event)
                         elif isinstance(event, NotDone):
                             finished = True
@@ -362,7 +367,7 @@ class RemoteNode:
                 await self._cancel(key)
 
     async def _events(self, key: str, order: Order, commit: Sha, desk: Desk | None) -> AsyncGenerator[OrderEvent, None]:
-        """What happens to an order, over as many connections as it takes."""
+        """Follow an order across connections."""
         began, number, started = self._round, 0, False
         while True:
             connection = await self._connected(began, is_paid=desk is not None and desk.has_made_calls)
@@ -379,17 +384,17 @@ class RemoteNode:
                         yield event
                         if isinstance(event, OrderReport):
                             return
-            except LinkLostError as error:  # whoever sees it first ends the connection, and lets `run` see it, too
+            except LinkLostError as error:  # ends the connection, so that `run` notices
                 connection.end(str(error))
                 await anyio.lowlevel.checkpoint()
             except UnknownOrderError:
-                raise NodeLostError("it no longer has the order") from None
+                raise NodeLostError("the node no longer has the order") from None
             except NodeRefusedError as error:
                 self.rest(str(error))
                 raise NodeLostError(str(error)) from None
 
     async def _send_objects(self, connection: Connection, commit: Sha) -> None:
-        """Make sure that the node has a commit."""
+        """Send a commit to the node if it does not have it."""
         lock = self._sending.setdefault(commit, Lock())
         async with lock:
             if commit not in connection.commits:
@@ -403,23 +408,23 @@ class RemoteNode:
             raise self._lied(str(error)) from error
 
     async def _take_late(self, connection: Connection) -> None:
-        """Keep what was made of attempts that others do by now; never to land."""
+        """Keep the results of attempts that were given to other machines. They never land."""
         for key in [key for key in connection.opened.orders if key in self.lost]:
             order = self.lost.pop(key)
             with suppress(LinkLostError, UnknownOrderError, EffectError):
                 async with aclosing(connection.follow(key)) as events:
                     async for done in events:
-                        if isinstance(done, Asked):  # nothing more is paid for it
+                        if isinstance(done, Asked):  # don't pay for more calls
                             await connection.cancel(key)
                 if isinstance(done, AttemptDone) and done.commit is not None:
                     await self._take_in(order, done, late=True)
                     id_, attempt = order.brief.subtask.id, order.brief.attempt
-                    text = f"node {self.name} reported attempt {attempt} at {id_} late: its work is kept, unused"
+                    text = f"node {self.name} reported attempt {attempt} at {id_} late: its work is kept but not used"
                     self.notice(WarningNoted(at=self.now(), text=text))
                 await connection.acknowledge(key)
 
     async def _cancel(self, key: str) -> None:
-        """Stop an order that no one waits for any more."""
+        """Cancel an order whose result is no longer needed."""
         if (connection := self.connection) is not None:
             with CancelScope(shield=True), move_on_after(GOODBYE_S), suppress(LinkLostError, FrameError):
                 await connection.cancel(key)
@@ -431,12 +436,12 @@ class RemoteNode:
                 await self.connection.acknowledge(key)
 
     def _lied(self, what: str) -> EffectError:
-        """Ban the node, and say so."""
-        why = f"it is not used any more: {what}"
+        """Ban the node, and return the error for its order."""
+        why = f"banned for the rest of the run: {what}"
         self.ban(why)
-        summary = f"node {self.name} sent what it may not send: {what}"
+        summary = f"node {self.name} violated the protocol: {what}"
         return NodeFailedError(Failure(kind="infrastructure", summary=summary))
 
 
 async def _nothing(_: object) -> None:
-    """What follows the steps of checks."""
+    """Ignore the progress of checks."""

@@ -1,4 +1,4 @@
-"""What a node may report of the orders that are followed. Anything else breaks the protocol: it can't be honest."""
+"""Validate the reports of a node for followed orders. Other reports violate the protocol."""
 
 import fcntl
 import os
@@ -20,51 +20,51 @@ LONGEST_SUMMARY = 2_000
 MOST_CAUSES = 1_000
 
 STEPS = (Began, Worked)
-"""What an order may say before its report, each once and in this order."""
+"""The events that may precede a report, each at most once and in this order."""
 
 
 @dataclass(slots=True)
 class _Followed:
     number: int
-    """Of the next event."""
+    """The number of the next event."""
     step: int
-    """The last one of `STEPS` that was reported; -1 before the first."""
+    """The index in `STEPS` of the last event; -1 before the first."""
 
 
 @dataclass(slots=True)
 class Reports:
-    """The orders that are followed over one connection, until each has its report."""
+    """The orders followed over one connection that don't have a report yet."""
 
     _followed: dict[str, _Followed] = field(default_factory=dict)
 
     def expect(self, key: str, since: int) -> None:
-        """An order is followed from this event on."""
+        """Follow an order from this event on."""
         self._followed[key] = _Followed(since, since - 1)
 
     def take(self, key: str, number: int, event: NumberedEvent) -> None:
-        """An event arrived. Raises `FrameError` where it can't be the next one of an order that was given."""
+        """Check an event. Raises `FrameError` if it can't be the next event of a followed order."""
         followed = self._of(key)
         is_report = isinstance(event, OrderReport)
         step = len(STEPS) if is_report else STEPS.index(type(event))
         if number != followed.number or step <= followed.step:
-            raise FrameError(f"event {number} of an order, `{type(event).__name__}`, can't follow what it sent before")
+            raise FrameError(f"event {number} of an order, `{type(event).__name__}`, is out of order")
         followed.number, followed.step = number + 1, step
         if is_report:
             del self._followed[key]
 
     def end(self, key: str) -> None:
-        """The node says that it holds no such order. Raises `FrameError` where it was not asked."""
+        """Stop following an order that the node does not have. Raises `FrameError` if it was not followed."""
         self._of(key)
         del self._followed[key]
 
     def _of(self, key: str) -> _Followed:
         if (followed := self._followed.get(key)) is None:
-            raise FrameError("it reports an order that it was not given, or that it has reported")
+            raise FrameError("a report for an unknown or already reported order")
         return followed
 
 
 def greeted(greeting: Greeting, node: str, slots: tuple[int, int], *, at: float, commits: int) -> NodeConnected:
-    """What a node says of itself, as a fact, with its slots for workers and checks."""
+    """Return a greeting as a fact, with the node's slots for workers and checks."""
     return NodeConnected(
         at=at,
         node=node,
@@ -80,7 +80,7 @@ def greeted(greeting: Greeting, node: str, slots: tuple[int, int], *, at: float,
 
 
 def answers(order: ChecksOrder, runs: Sequence[CheckRun]) -> bool:
-    """Whether these are the results of the very checks, of a length that a journal can hold."""
+    """Return whether the results match the checks of the order, and fit into a journal."""
     asked = [(criterion.criterion, criterion.run or "") for criterion in order.criteria]
     return [(run.criterion, run.command) for run in runs] == asked and all(
         len(run.output) + sum(map(len, run.causes)) <= LONGEST_OUTPUT for run in runs
@@ -88,7 +88,7 @@ def answers(order: ChecksOrder, runs: Sequence[CheckRun]) -> bool:
 
 
 def error_of(event: NotDone, node: str, setup: CheckRun | None) -> EffectError:
-    """What `NotDone` means here, whatever kind of failure the node calls it: no attempt is used up by it."""
+    """Return the error for `NotDone`. It is always an infrastructure failure, which does not use up an attempt."""
     failure = Failure(
         kind="infrastructure",
         summary=f"node {node}: {event.failure.summary[:LONGEST_SUMMARY]}",
@@ -100,10 +100,7 @@ def error_of(event: NotDone, node: str, setup: CheckRun | None) -> EffectError:
 async def kept(
     run: CheckRun, node: str, logs: Mapping[str, bytes], keep: Callable[[bytes], Awaitable[str]]
 ) -> CheckRun:
-    """A result without what is not a node's to say: on which tree it ran, what its failure means, where its log is.
-
-    The log that came with it is kept here.
-    """
+    """Remove the fields that a node may not set (tree, meaning of a failure, log path), and store its log here."""
     text = logs.get(run.log, b"")
     log = await keep(f"[on node {node}]\n".encode() + text) if text else ""
     said = {"output": run.output[-LONGEST_OUTPUT:], "causes": run.causes[:MOST_CAUSES]}
@@ -111,10 +108,10 @@ async def kept(
 
 
 # ---- spool -----------------------------------------------------------------------------------------------------------
-# Reports that wait to be fetched, on a node's disk: a manager that was killed finds them when it comes back.
+# Stores reports on the node's disk until they are fetched, so that a restarted manager finds them.
 #
-# A lock for each order shows, to other processes of this node too, that it is still being worked on: the kernel
-# releases it however the process ends.
+# Each running order holds a lock, which other processes of this node can see. The kernel releases it when the process
+# ends for any reason.
 
 
 MOST_LISTED = 256
@@ -130,7 +127,7 @@ class Spool:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def put(self, key: str, frame: Frame) -> None:
-        """Keep a report. It is there as a whole or not at all."""
+        """Write a report atomically."""
         path = self._path(key)
         new = path.with_suffix(f".{os.getpid()}")
         new.write_bytes(encode(frame))
@@ -155,18 +152,18 @@ class Spool:
             reached("a node forgets an order")
 
     def keys(self) -> list[str]:
-        """The orders that are finished or being worked on, by any process."""
+        """Return the orders that are finished or running in any process."""
         if not self.folder.is_dir():
             return []
         locks = sorted(self.folder.glob("*.lock"))[:MOST_LISTED]
         return [key for path in locks if self.holds(key := path.read_text(encoding="utf-8")) and key]
 
     def reports(self) -> list[Path]:
-        """The reports that were not fetched yet."""
+        """Return the reports that were not fetched yet."""
         return sorted(self.folder.glob("*.report"))
 
     def holds(self, key: str) -> bool:
-        """Whether an order is finished, or being worked on. Its report is there before its lock is released."""
+        """Return whether an order is finished or running. The report is written before the lock is released."""
         return self.is_locked(key) or self._path(key).exists()
 
     def is_locked(self, key: str) -> bool:
@@ -184,7 +181,7 @@ class Spool:
 
     @contextmanager
     def locked(self, key: str) -> Iterator[bool]:
-        """Whether the order is ours to work on while the block lasts."""
+        """Lock an order during the block, and yield whether this process got the lock."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(self._lock_path(key), flags, 0o600)
         try:

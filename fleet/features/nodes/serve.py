@@ -1,7 +1,7 @@
-"""The node's end of the protocol: one connection works for one run.
+"""The node's end of the protocol: one connection serves one run.
 
-Whatever arrives is checked before it is obeyed. When the stream ends, what runs may go on until the end of its lease,
-so that a manager that was killed finds it done; then everything is stopped.
+All input is checked first. When the stream ends, running orders may continue until their lease expires, so that a
+restarted manager finds them done. After that, everything is stopped.
 """
 
 import os
@@ -75,31 +75,31 @@ from fleet.ports.orders import AttemptOrder
 from fleet.ports.worktrees import EffectError
 
 # ---- handover --------------------------------------------------------------------------------------------------------
-# A stream that arrives while an earlier process of this node works for the same run is handed over to that process.
-# Each connection starts a process of its own. When a link breaks, its process goes on with its orders; the process of
-# the next link passes its descriptors on and waits. So what was followed is followed again, and what an attempt asked
-# its manager for arrives, without a daemon. Nothing but processes of the same user on the same machine can reach the
-# socket.
+# Hands a new stream over to an earlier process of this node that works for the same run.
+#
+# Each connection starts a separate process. When a link breaks, its process continues its orders. The process of the
+# next link passes its file descriptors to it and waits. That way, the manager can follow the orders again and answer
+# their calls, without a daemon. Only processes of the same user on the same machine can reach the socket.
 
 
 SOCKET = "process.sock"
-ANSWER_S = 2.0  # how long the earlier process may take to answer: one that hangs gets nothing
+ANSWER_S = 2.0  # timeout for the earlier process; if it hangs, it does not get the stream
 OFFER, YES, GO = b"o", b"y", b"g"
 _GONE = (OSError, BrokenResourceError, ClosedResourceError, EndOfStream)
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A stream that another process was given, which waits until it has no more use."""
+    """A stream received from another process, which waits until it is released."""
 
     link: Link
     released: Flag = field(default_factory=Flag)
 
 
 async def hand_over(folder: Path, opening: Frame, stream: FdStream) -> bool:
-    """Give a stream to the process that works for the run; return once it has no more use for it.
+    """Hand a stream over to the process that works for the run, and return once that process has released it.
 
-    False if there is no such process, or it does not take it: it works under other terms, or hangs.
+    Returns False if there is no such process, or if it rejects the stream because its terms differ or it hangs.
     """
     with _short(folder) as path:
         try:
@@ -114,7 +114,7 @@ async def hand_over(folder: Path, opening: Frame, stream: FdStream) -> bool:
             taken = await socket.receive(1) == YES
         if not taken:
             return False
-        with suppress(*_GONE):  # after this the stream is the other's
+        with suppress(*_GONE):  # from here on, the other process owns the stream
             await socket.send(GO)
             await socket.receive(1)
     return True
@@ -124,7 +124,7 @@ async def hand_over(folder: Path, opening: Frame, stream: FdStream) -> bool:
 async def taking_over(
     folder: Path, tasks: TaskGroup, accepts: Callable[[Frame], bool], take: Callable[[Arrived], None]
 ) -> AsyncIterator[None]:
-    """Take the streams of later processes while the block lasts."""
+    """Accept streams from later processes during the block."""
     with _short(folder) as path:
         listener = await create_unix_listener(path, mode=0o600)
     own = (folder / SOCKET).stat().st_ino
@@ -139,7 +139,7 @@ async def taking_over(
         yield
     finally:
         with suppress(OSError):
-            if (folder / SOCKET).stat().st_ino == own:  # a later process may have put its own there
+            if (folder / SOCKET).stat().st_ino == own:  # a later process may have replaced it
                 (folder / SOCKET).unlink()
 
 
@@ -176,7 +176,7 @@ async def _heed(socket: UNIXSocketStream, accepts: Callable[[Frame], bool], take
 
 @contextmanager
 def _short(folder: Path) -> Iterator[str]:
-    """The path of the socket, by the folder's descriptor: the kernel takes 107 characters."""
+    """Yield a short path of the socket through the folder's descriptor: the kernel's limit is 107 characters."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{fd}/{SOCKET}"
@@ -187,13 +187,13 @@ def _short(folder: Path) -> Iterator[str]:
 # ---- serve -----------------------------------------------------------------------------------------------------------
 
 
-MOST_BYTES = 16 * 1024**3  # of one pack of objects
+MOST_BYTES = 16 * 1024**3  # per pack of objects
 MOST_FOLLOWED = 4_000
-"""Followers at one time."""
+"""The maximum of concurrent followers."""
 
 
 class Site(Protocol):
-    """What one node offers to one run."""
+    """The resources of a node for one run."""
 
     @property
     def node(self) -> Workshop: ...
@@ -206,30 +206,30 @@ class Site(Protocol):
 
     @property
     def lacks(self) -> Sequence[str]:
-        """Workers whose program is not installed here."""
+        """The workers whose program is not installed on this node."""
         ...
 
     async def commits(self) -> Sequence[Sha]:
-        """Commits whose objects are here."""
+        """Return the commits on this node."""
         ...
 
     async def store(self, commit: Sha, pack: IO[bytes]) -> None:
-        """Take in objects of the manager, from a file. Raises `EffectError`."""
+        """Store objects of the manager from a file. Raises `EffectError`."""
         ...
 
     async def pack(self, commit: Sha, base: Sha) -> bytes: ...
 
     def transcript(self, order: AttemptOrder, since: int) -> bytes:
-        """What is kept of an attempt, from a byte on."""
+        """Read the transcript of an attempt from an offset."""
         ...
 
 
 OpenSite = Callable[[Open, bytes], AbstractAsyncContextManager[Site]]
-"""Opens what a run asks for, of the terms that its manager sends. Raises `FleetError`."""
+"""Opens a site for a run under the terms of its manager. Raises `FleetError`."""
 
 
 class Caches(Protocol):
-    """What a node holds for all runs."""
+    """The caches of a node for all runs."""
 
     async def inspect(self) -> Inspected: ...
 
@@ -237,7 +237,7 @@ class Caches(Protocol):
 
 
 FolderOf = Callable[[Open], Path]
-"""The folder of a run on this node, in which its processes find each other."""
+"""Returns the folder of a run on this node, which its processes use to find each other."""
 
 
 async def serve(
@@ -248,9 +248,9 @@ async def serve(
     *,
     folder_of: FolderOf | None = None,
 ) -> None:
-    """Speak with one manager until it is gone and its orders are done, or their lease has ended.
+    """Serve one manager until it is gone and its orders are done, or until their lease has expired.
 
-    With a folder, a stream goes to the process that works for its run already, and those of later ones come here.
+    With a folder, hand the stream over to an earlier process of the run, or accept the streams of later processes.
     """
     frames = link.frames()
     try:
@@ -285,7 +285,7 @@ async def serve(
 
 
 async def _look_after(link: Link, caches: Caches, first: Frame, frames: AsyncIterator[Frame]) -> None:
-    """Answer what a person asks about the node as a whole, until they leave."""
+    """Answer requests about the node itself until the stream ends."""
     frame: Frame | None = first
     while frame is not None:
         match from_manager(frame):
@@ -301,44 +301,45 @@ async def _look_after(link: Link, caches: Caches, first: Frame, frames: AsyncIte
 
 
 def _same_as(first: Frame) -> Callable[[Frame], bool]:
-    """Whether a later opening is for the same run, under the same terms."""
+    """Return a predicate for openings of the same run under the same terms."""
     return lambda later: (later.header, later.parts) == (first.header, first.parts)
 
 
 def _opening(first: Frame, greeting: Greeting) -> Open:
-    """The first message. Raises `FrameError`, or `FleetError` for another version."""
+    """Parse the first message. Raises `FrameError`, or `FleetError` if the versions differ."""
     opening = from_manager(first)
     if not isinstance(opening, Open):
-        raise FrameError("the first message has to be `open`")
+        raise FrameError("the first message must be `open`")
     if (opening.protocol, opening.version) != (greeting.protocol, greeting.version):
         raise FleetError(
-            f"the manager is fleet {opening.version} (protocol {opening.protocol}), "
-            f"this node is fleet {greeting.version} (protocol {greeting.protocol}); install the same version"
+            f"the manager runs fleet {opening.version} (protocol {opening.protocol}), "
+            f"but this node runs fleet {greeting.version} (protocol {greeting.protocol})",
+            hint="install the same version on both",
         )
     return opening
 
 
 @dataclass(slots=True)
 class _Session:
-    """What one process does for one run, over one connection after the other."""
+    """The session of one process with a manager, across connections."""
 
     link: Link
     host: OrderHost
     site: Site
     lease_s: float
     ends: float = 0.0
-    """When the lease ends, unless the manager is heard before."""
+    """When the lease expires, unless the manager sends a heartbeat first."""
     reading: CancelScope = field(default_factory=CancelScope)
-    """Covers the reading of what the manager sends."""
+    """Covers reading from the manager."""
     _follows: TaskGroup | None = None
-    """Those that follow orders over the connection."""
+    """The tasks that follow orders over the connection."""
     _next: Arrived | None = None
-    """A connection that takes the place of this one."""
+    """The connection that replaces this one."""
     _arrived: Flag = field(default_factory=Flag)
     _released: Flag = field(default_factory=Flag)
-    """Set when this connection has no more use."""
+    """Set when this connection is no longer needed."""
     _answered: float = 0.0
-    """When the last sign of life was answered."""
+    """When the last heartbeat was answered."""
     _followed: int = 0
     _incoming: "IO[bytes] | None" = None
 
@@ -346,12 +347,12 @@ class _Session:
         self._begin()
 
     def _begin(self) -> None:
-        """Count the lease from now."""
+        """Restart the lease."""
         self._answered = current_time()
         self.ends = self._answered + self.lease_s
 
     def arrive(self, arrived: Arrived) -> None:
-        """Go on over another connection, even if this one does not seem to have ended: the manager opened it later."""
+        """Switch to a newer connection of the manager, even if the current one has not ended."""
         if self._next is not None:
             self._next.released.set()
         self._next = arrived
@@ -359,7 +360,7 @@ class _Session:
         self._arrived.set()
 
     async def run(self, frames: AsyncIterator[Frame]) -> FrameError | None:
-        """Serve the manager over one connection after the other, until no one comes back and nothing is left to do."""
+        """Serve the manager across connections, until it does not reconnect and all orders are done."""
         while True:
             broken = await self._serve(frames)
             self._released.set()
@@ -400,7 +401,7 @@ class _Session:
             waiting.start_soon(until, self._arrived.wait)
 
     async def watch_lease(self) -> None:
-        """Stop everything when the lease ends; after as long again, leave a stream that is dead and does not end."""
+        """Stop all orders when the lease expires, and drop a dead stream after another lease."""
         while True:
             ends = self.ends
             await sleep_until(ends)
@@ -411,7 +412,7 @@ class _Session:
                     self.reading.cancel()
 
     async def read(self, frames: AsyncIterator[Frame]) -> FrameError | None:
-        """Obey the manager until it is gone; or until it breaks the protocol, which is returned."""
+        """Process the manager's messages until it is gone. Returns an error if it violates the protocol."""
         try:
             with self.reading:
                 async for frame in frames:
@@ -425,7 +426,7 @@ class _Session:
     async def obey(self, message: FromManager, parts: Sequence[bytes]) -> None:
         match message:
             case Beat():
-                # The manager sent this one after our last answer: its lease can be counted from then, on our own clock.
+                # The manager sent this heartbeat after our last answer, so the lease counts from then on our clock.
                 self.ends, self._answered = self._answered + self.lease_s, current_time()
                 await self._send(message)
             case Start(key=key):
@@ -433,7 +434,7 @@ class _Session:
             case Follow(key=key, since=since):
                 self._followed += 1
                 if self._followed > MOST_FOLLOWED:
-                    raise FrameError(f"more than {MOST_FOLLOWED} orders are followed at a time")
+                    raise FrameError(f"more than {MOST_FOLLOWED} orders followed at the same time")
                 self._follow_soon(key, since)
             case Answer(key=key, number=number, at=at, last=last):
                 await self.host.answer(key, number, at, parts[0], last=last)
@@ -446,7 +447,7 @@ class _Session:
             case Objects(commit=commit, last=last):
                 await self._take_objects(commit, parts[0], last=last)
             case Open() | Inspect() | Clean():
-                raise FrameError(f"`{message.type}` in the middle of a connection")
+                raise FrameError(f"unexpected `{message.type}` message in an open connection")
             case _:
                 assert_never(message)
 
@@ -458,7 +459,7 @@ class _Session:
         number = since
         try:
             async for event in self.host.follow(key, since):
-                with suppress(LinkLostError):  # the manager follows it again
+                with suppress(LinkLostError):  # the manager follows it again later
                     await self.link.send(*_news(key, number, event))
                 number += not isinstance(event, Asked | Dropped | InstructionsRead)
         except UnknownOrderError:
@@ -485,13 +486,13 @@ class _Session:
         await self._send(Stored(commit=commit, why=why))
 
     async def _send(self, message: Message, *parts: bytes) -> None:
-        """Send what a manager that is gone will ask for again."""
+        """Send a message, and ignore a lost link: the manager requests it again."""
         with suppress(LinkLostError):
             await self.link.send(message, *parts)
 
 
 def _news(key: str, number: int, event: OrderEvent) -> tuple[Message, *tuple[bytes, ...]]:
-    """What happened to an order, as a message with its parts."""
+    """Convert an event of an order to a message with its parts."""
     match event:
         case Asked():
             return Call(key=key, number=event.number), event.request, event.transcript

@@ -13,9 +13,9 @@ MOST_OF_A_CLUSTER = 1000
 
 
 class NodeSettings(Section):
-    """A machine that attempts and checks go out to, or a cluster of them."""
+    """A machine that runs attempts and checks, or a cluster of such machines."""
 
-    refused: ClassVar[Mapping[str, str]] = {"": "sends your code to other machines, by a program that runs as you"}
+    refused: ClassVar[Mapping[str, str]] = {"": "sends your code to other machines with a command that runs as you"}
 
     command: Annotated[Line, Field(min_length=1)] | None = None
     ray: Annotated[Line, Field(pattern=r"^auto$|^[^\s/]+:\d{1,5}$")] | None = None
@@ -29,14 +29,14 @@ class NodeSettings(Section):
     @model_validator(mode="after")
     def _is_reached_in_one_way(self) -> Self:
         if self.command is None and self.ray is None:
-            raise ValueError("needs a command (or ray, for the machines of a Ray cluster)")
+            raise ValueError("requires command (or ray, for a Ray cluster)")
         if self.slots is not None and self.ray is None:
-            raise ValueError("slots are asked for from a Ray cluster only: set ray, or take workers")
+            raise ValueError("slots only applies to Ray clusters: set ray, or use workers instead")
         return self
 
     @property
     def most_workers(self) -> int:
-        """How many attempts it works on at once, as far as that is known before it is reached."""
+        """Return the configured maximum of concurrent attempts, before the node is connected."""
         if self.ray is not None:
             return self.slots or MOST_OF_A_CLUSTER
         return 1 if self.workers is None else self.workers
@@ -46,7 +46,7 @@ Nodes = dict[Slug, NodeSettings]
 
 
 def offers(config: Config) -> dict[str, tuple[MachineOffer, int]]:
-    """What the nodes of a configuration may do for a run, and how many attempts each works on at most."""
+    """Return the labels of each configured node and its maximum of concurrent attempts."""
     return {
         name: (
             MachineOffer(labels=node.labels or (), lands=bool(node.lands), works=node.workers != 0),

@@ -1,7 +1,7 @@
-"""The terms of a run for its nodes: the part of the manager's configuration that decides what work and checks mean.
+"""The terms of a run for its nodes: the part of the manager's configuration that work and checks depend on.
 
-What a machine gives (its disk, its memory, its tool chains) is that machine's own configuration. Keys and variables of
-the manager never travel.
+A node's resources (disk, memory, tool chains) are set in its own configuration. API keys and environment variables of
+the manager are never sent.
 """
 
 import os
@@ -23,14 +23,14 @@ from fleet.ports.orders import ChecksOrder, Order
 from fleet.ports.settings import Checks, Models, WorkerSection, Worktrees
 from worktrees.store.store import try_lock
 
-ROOM_S = 600.0  # how long an order may wait on a node for others to finish
+ROOM_S = 600.0  # how long an order may wait on a node for other orders
 LONGEST = 8 * 1024 * 1024
 OF_MODELS = frozenset({"worker", "max_tokens", "retries", "compact_at", "compact_to", "prices"})
-"""The keys of `[models]` that conversations need. Where models are, and how they are paid, stays with the manager."""
+"""The keys of `[models]` that conversations need. Endpoints and payment stay with the manager."""
 
 
 class Terms(BaseModel):
-    """What a manager asks a node to keep to."""
+    """The settings that a manager sends to a node."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -45,7 +45,7 @@ class Terms(BaseModel):
 
 
 def patience_s(config: Config, order: Order) -> float:
-    """How long nothing may be heard of an order: twice what it may take, and some time until the node has room."""
+    """Return how long an order may be silent: twice its time limit, plus time to wait for a slot on the node."""
     if isinstance(order, ChecksOrder):
         work_s = sum(criterion.timeout_s for criterion in order.criteria)
     else:
@@ -54,7 +54,7 @@ def patience_s(config: Config, order: Order) -> float:
 
 
 def terms_of(wiring: Wiring) -> bytes:
-    """The terms of this configuration, as they travel."""
+    """Encode the terms of this configuration."""
     config, stays = wiring.config, stays_here(wiring.config)
     workers = {
         name: worker.model_copy(update={"prompt": wiring.workers[name].prompt})
@@ -75,19 +75,21 @@ def terms_of(wiring: Wiring) -> bytes:
 
 
 def under_terms(own: Config, data: bytes) -> Config:
-    """This node's configuration under the terms of a manager. Raises `FleetError`."""
+    """Apply the terms of a manager to this node's configuration. Raises `FleetError`."""
     if len(data) > LONGEST:
-        raise FleetError(f"terms of {len(data)} bytes; at most {LONGEST} are taken")
+        raise FleetError(f"the terms of the run have {len(data)} bytes, but the limit is {LONGEST}")
     try:
         terms = Terms.model_validate(parse_json(data))
         taken = {name: terms.models[name] for name in OF_MODELS}
         models = Models.model_validate({**dict(own.models), "headers": {}, "fallbacks": {}, **taken})
     except (KeyError, ValueError) as error:
-        raise FleetError("the terms of the run can't be read; both sides have to be the same version") from error
+        raise FleetError(
+            "can't parse the terms of the run", hint="install the same version of fleet on both machines"
+        ) from error
     strict = {"sandbox": "bubblewrap"} if terms.sandboxed else {}
     limits = {"max_file_mb": terms.max_file_mb, "max_files": terms.max_files}
     box = own.box.model_copy(update={**strict, **limits, "network": own.box.network and terms.network})
-    coder = own.workers["coder"]  # always there, and never ordered from here
+    coder = own.workers["coder"]  # always configured, but never used on a node
     return own.model_copy(
         update={
             "box": box,
@@ -102,7 +104,7 @@ def under_terms(own: Config, data: bytes) -> Config:
 
 
 # ---- scratch ---------------------------------------------------------------------------------------------------------
-# Temporary files of a node's process, and of a run's nodes. What a killed process left is removed by the next.
+# Temporary files of a node's process, and of a run's nodes. The next process removes the files of killed ones.
 
 
 FOLDERS = "node/temporary"
@@ -111,7 +113,7 @@ LOCK, NEW = "lock", "new"
 
 @contextmanager
 def scratch_folder(state_dir: Path) -> Iterator[Path]:
-    """A folder that all temporary files of this process are made in, until the block ends."""
+    """Create a folder for all temporary files of this process during the block."""
     folder = state_dir / FOLDERS
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _remove_left(folder)
@@ -119,7 +121,7 @@ def scratch_folder(state_dir: Path) -> Iterator[Path]:
     own = Path(tempfile.mkdtemp(dir=folder))
     try:
         with try_lock(own / NEW):
-            (own / NEW).rename(own / LOCK)  # with this name it is locked
+            (own / NEW).rename(own / LOCK)  # from here on, it counts as locked
             tempfile.tempdir = str(own)
             yield own
     finally:
@@ -129,16 +131,16 @@ def scratch_folder(state_dir: Path) -> Iterator[Path]:
 
 @contextmanager
 def run_folder_of_nodes(run: Path) -> Iterator[Path]:
-    """A folder for what a run's engine, which is the only one, shares with its nodes' programs.
+    """Create a folder that a run's engine shares with its nodes' programs. Only one engine runs at a time.
 
-    Its path is short, as sockets need it, and the same in each life of the run.
+    Its path is short enough for sockets, and stays the same when the run is resumed.
     """
     name = sha256(os.fsencode(run.resolve())).hexdigest()[:12]
     folder = Path(tempfile.gettempdir()) / f"fleet-nodes-{name}"
     shutil.rmtree(folder, ignore_errors=True)
     try:
         folder.mkdir(mode=0o700)
-    except FileExistsError:  # someone else's
+    except FileExistsError:  # another user owns it
         folder = Path(tempfile.mkdtemp(prefix="fleet-nodes-"))
     try:
         yield folder
@@ -149,7 +151,7 @@ def run_folder_of_nodes(run: Path) -> Iterator[Path]:
 def _remove_left(folder: Path) -> None:
     """Remove the folders of processes that are gone."""
     for path in folder.iterdir():
-        if not (path / LOCK).exists():  # it is being made, or was killed then: the folder is empty
+        if not (path / LOCK).exists():  # its process is starting or was killed at that point, so the folder is empty
             continue
         with try_lock(path / LOCK) as is_left:
             if is_left:

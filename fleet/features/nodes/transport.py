@@ -1,4 +1,4 @@
-"""A transport is a command line: its standard input and output are the stream, its error output says what is wrong."""
+"""Transports: a command line whose stdin and stdout are the stream, and whose stderr has its error messages."""
 
 import os
 import signal
@@ -24,9 +24,9 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
 from fleet.features.nodes.messages import Decoder, Frame, Message, encode, to_frame
 
-GOODBYE_S = 3.0  # how long the command may take to end once its input is closed, and again once it is asked to
-LAST_WORDS_S = 0.5  # how long its error output is waited for once its stream has ended
-KEPT = 2_000  # bytes of the error output
+GOODBYE_S = 3.0  # timeout for the command to exit after its stdin is closed, and again after SIGTERM
+LAST_WORDS_S = 0.5  # timeout for its stderr after its stream has ended
+KEPT = 2_000  # bytes of stderr
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class CommandStream:
     output: ByteReceiveStream
     errors: ByteReceiveStream
     complaint: bytearray = field(default_factory=bytearray)
-    """The end of its error output."""
+    """The end of its stderr."""
 
     async def receive(self, max_bytes: int = 256 * 1024) -> bytes:
         return await self.output.receive(max_bytes)
@@ -47,14 +47,14 @@ class CommandStream:
         await self.input.send(item)
 
     async def listen(self) -> None:
-        """Keep the end of what it complains about, until it closes its error output."""
+        """Keep the end of its stderr until it closes."""
         with suppress(EndOfStream, BrokenResourceError, ClosedResourceError):
             while True:
                 self.complaint += await self.errors.receive()
                 del self.complaint[:-KEPT]
 
     async def last_words(self) -> str:
-        """The last line of its complaint. Untrusted."""
+        """Return the last line of its stderr. Untrusted."""
         with move_on_after(LAST_WORDS_S):
             await self.listen()
         line = self.complaint.decode("utf-8", "replace").strip().rpartition("\n")[2].strip()
@@ -63,7 +63,7 @@ class CommandStream:
 
 @asynccontextmanager
 async def open_command(argv: Sequence[str], env: Mapping[str, str]) -> AsyncIterator[CommandStream]:
-    """A stream to a command in a session of its own, which has ended when the block has. Raises `OSError`."""
+    """Start a command in a new session and stop it when the block ends. Raises `OSError`."""
     process = await open_process(list(argv), stdin=PIPE, stdout=PIPE, stderr=PIPE, env=env, start_new_session=True)
     if process.stdin is None or process.stdout is None or process.stderr is None:
         raise OSError("the command has no pipes")
@@ -76,7 +76,7 @@ async def open_command(argv: Sequence[str], env: Mapping[str, str]) -> AsyncIter
 
 
 async def _end(process: Process, stdin: ByteSendStream) -> None:
-    """Close its input, then ask, then kill."""
+    """Close its stdin, then send SIGTERM, then SIGKILL."""
     with suppress(BrokenResourceError, ClosedResourceError, OSError):
         await stdin.aclose()
     for number in (None, signal.SIGTERM, signal.SIGKILL):
@@ -89,7 +89,7 @@ async def _end(process: Process, stdin: ByteSendStream) -> None:
 
 
 # ---- stdio -----------------------------------------------------------------------------------------------------------
-# The standard input and output of this process as a stream. What others print goes to the error output instead.
+# The stdin and stdout of this process as a stream. Prints of other code go to stderr.
 
 
 CHUNK = 256 * 1024
@@ -129,7 +129,7 @@ class FdStream:
 
 @contextmanager
 def standard_streams() -> Iterator[FdStream]:
-    """The streams that this process was started with. From then on `print` writes to the error output."""
+    """Take over stdin and stdout of this process. During the block, `print` writes to stderr."""
     source, sink = os.dup(0), os.dup(1)
     empty = os.open(os.devnull, os.O_RDONLY)
     try:
@@ -150,14 +150,14 @@ def standard_streams() -> Iterator[FdStream]:
 
 
 class LinkLostError(Exception):
-    """The stream ended, or the other side does not keep to the protocol."""
+    """The stream ended, or the other side violated the protocol."""
 
 
 class ByteStream(Protocol):
-    """A stream of bytes in both directions, as anyio has them."""
+    """A bidirectional byte stream with the interface of anyio."""
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
-        """Raises `EndOfStream`."""
+        """Receive bytes. Raises `EndOfStream`."""
         ...
 
     async def send(self, item: bytes) -> None: ...
@@ -165,7 +165,7 @@ class ByteStream(Protocol):
 
 @dataclass(slots=True)
 class Link:
-    """One end of the protocol. Messages are sent one at a time, in whole frames."""
+    """One end of the protocol. Messages are sent one at a time."""
 
     stream: ByteStream
     received: int = 0
@@ -174,7 +174,7 @@ class Link:
     _sending: Lock = field(default_factory=Lock)
 
     async def send(self, message: Message, *parts: bytes) -> None:
-        """Raises `LinkLostError` where the stream has ended, and `FrameError` for a message that is too long."""
+        """Send a message. Raises `LinkLostError` if the stream has ended, `FrameError` if the message is too long."""
         data = encode(to_frame(message, *parts))
         try:
             async with self._sending:
@@ -184,7 +184,7 @@ class Link:
         self.sent += len(data)
 
     async def frames(self) -> AsyncIterator[Frame]:
-        """What the other side sends, until it closes the stream. Raises `LinkLostError` or `FrameError`."""
+        """Yield received frames until the other side closes the stream. Raises `LinkLostError` or `FrameError`."""
         while True:
             try:
                 data = await self.stream.receive()

@@ -1,4 +1,4 @@
-"""`fleet nodes`: the machines beside this one, as they answer now; and what a person asks of one."""
+"""`fleet nodes` manages worker nodes; `fleet node` serves as one."""
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -36,10 +36,10 @@ ACTIONS = ("list", "check", "drain", "undrain", "add", "clean")
 REQUESTS: dict[str, tuple[Callable[[str], Request], str]] = {
     "drain": (
         lambda node: NodeDrained(at=time.time(), node=node, by=user()),
-        "node {} gets nothing new; what runs there ends there",
+        "draining node {}: it gets no new work, and running work finishes",
     ),
-    "undrain": (lambda node: NodeUndrained(at=time.time(), node=node, by=user()), "node {} gets work again"),
-    "add": (lambda node: NodeAddRequested(at=time.time(), node=node, by=user()), "node {} joins"),
+    "undrain": (lambda node: NodeUndrained(at=time.time(), node=node, by=user()), "node {} accepts work again"),
+    "add": (lambda node: NodeAddRequested(at=time.time(), node=node, by=user()), "adding node {}"),
 }
 
 
@@ -72,9 +72,13 @@ def nodes(
       fleet nodes clean builder
     """
     if action not in ACTIONS:
-        raise UsageError(f"there is no {action!r}{did_you_mean(action, ACTIONS)}", hint=f"one of {', '.join(ACTIONS)}")
+        raise UsageError(
+            f"unknown action: {action!r}{did_you_mean(action, ACTIONS)}", hint=f"use one of: {', '.join(ACTIONS)}"
+        )
     if action != "list" and name is None:
-        raise UsageError(f"which node? `fleet nodes {action} NAME`", hint="`fleet nodes` lists them")
+        raise UsageError(
+            f"`fleet nodes {action}` requires the name of a node", hint="list the nodes with `fleet nodes`"
+        )
     if action in REQUESTS and name is not None:
         _ask(action, name, named, repo, config, yes=yes, as_json=as_json)
         return
@@ -96,12 +100,14 @@ def _list(wiring: Wiring, name: str | None, named: str | None, repo: Path, *, as
     if as_json:
         common.show_json(views)
     else:
-        common.show(node_lines(views) or ["no node is configured: add a table [nodes.NAME] to your configuration"])
+        common.show(
+            node_lines(views) or ["No nodes configured. To add one, add a table [nodes.NAME] to your configuration."]
+        )
     raise typer.Exit(0 if all(view.ok for view in views) else FleetError.exit_code)
 
 
 def node_lines(views: Sequence[NodeView]) -> list[str]:
-    """A row for each node, and below it what keeps it from working."""
+    """Return a row per node, followed by its problem and fix if it can't be used."""
     if not views:
         return []
     rows = [
@@ -142,7 +148,7 @@ def _slots(used: int | None, slots: int | None) -> str:
 
 
 def _nodes_of_run(named: str | None, repo: Path) -> Mapping[str, NodeStatus]:
-    """The status of each node in the run that is named, or of the latest of the repository if there is one."""
+    """Return the status of each node in the given run, or in the latest run of the repository."""
     try:
         state = common.run_to_read(named, named, repo).state()
     except UsageError:
@@ -153,7 +159,7 @@ def _nodes_of_run(named: str | None, repo: Path) -> Mapping[str, NodeStatus]:
 
 
 def _on_machine(wiring: Wiring, name: str, do: Callable[[Machine], Awaitable[Done]]) -> Done:
-    """Do something with a node, which may be a machine of a cluster."""
+    """Run `do` on a node, which may be a machine of a cluster."""
 
     async def on_machine() -> Done:
         async with machines_now(wiring, name) as machines:
@@ -180,22 +186,22 @@ def _check(wiring: Wiring, name: str, *, as_json: bool) -> None:
 def _clean(wiring: Wiring, name: str, *, as_json: bool) -> None:
     cleaned = _on_machine(wiring, name, clean_node)
     view = CleanedNodeView(name, cleaned.bytes, cleaned.in_use)
-    stays = f"; {counted(view.in_use, 'cache')} in use stayed" if view.in_use else ""
+    stays = f", kept {counted(view.in_use, 'cache')} in use" if view.in_use else ""
     common.show_view(
-        view, lambda view: [f"node {safe(name)}: {view.bytes / 1e6:,.1f} MB freed{stays}"], as_json=as_json
+        view, lambda view: [f"node {safe(name)}: freed {view.bytes / 1e6:,.1f} MB{stays}"], as_json=as_json
     )
 
 
 def _ask(
     action: str, name: str, named: str | None, repo: Path, config: Path | None, *, yes: bool, as_json: bool
 ) -> None:
-    """Send the request of a person to a run."""
+    """Send a request to a run."""
     folder = common.run_to_change(None, named, repo, yes=yes)
-    if action == "add":  # what the engine will read
+    if action == "add":  # the engine reads the same configuration
         if config is not None:
             raise UsageError(
-                "a run reads the configuration that it was started with again, and no other file",
-                hint="write the table there, without --config here",
+                "a run only re-reads the configuration files it was started with, so `add` does not take --config",
+                hint=f"add [nodes.{name}] to one of those files and omit --config",
             )
         _require_known(Wiring(common.configuration_of(folder.state(), secrets=False).config, current()), name)
     make, message = REQUESTS[action]
@@ -210,15 +216,15 @@ def _require_known(wiring: Wiring, name: str) -> None:
 
 
 def _unknown(name: str, known: Collection[str]) -> UsageError:
-    near = did_you_mean(name, known) or f"; there are {', '.join(sorted(known)) or 'none'}"
+    near = did_you_mean(name, known) or f" (configured: {', '.join(sorted(known)) or 'none'})"
     return UsageError(
-        f"the configuration has no node {name!r}{near}",
+        f"unknown node: {name!r}{near}",
         hint=f'add a table [nodes.{name}] with command = "ssh {name} fleet node --stdio" to your configuration',
     )
 
 
 # ---- node ------------------------------------------------------------------------------------------------------------
-# `fleet node`: this machine works for the runs of another one.
+# `fleet node`: serve as a worker node for another machine.
 
 
 def node(
@@ -254,7 +260,7 @@ def node(
         [
             f"fleet {view.version}, protocol {view.protocol}",
             f"{view.processors} processors, {view.memory_bytes / 1e9:.1f} GB of memory",
-            *(view.problems or ["ready to work for other machines"]),
+            *(view.problems or ["ready to serve as a worker node"]),
         ]
     )
     raise typer.Exit(3 if view.problems else 0)

@@ -1,1 +1,1 @@
-"""Machines of a Ray cluster as nodes. Only a program beside the manager (`bridge.py`) and the machines import Ray."""
+"""Use the machines of a Ray cluster as nodes. Only `bridge.py` and the machines import Ray, not the manager."""

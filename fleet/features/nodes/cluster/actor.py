@@ -1,8 +1,8 @@
-"""One machine of a Ray cluster: passes bytes between a manager and `fleet node --stdio`, a process for each connection.
+"""One machine of a Ray cluster: forwards bytes between a manager and `fleet node --stdio`, a process per connection.
 
-Ray imports this there, from the fleet that is installed: no code travels. Where Ray does not know whether a call has
-arrived, it is made again; so what is sent and received has numbers, and is done once. A node that is left ends by
-itself: when its work is done, or with its lease.
+Ray imports this from the fleet installed on the machine, so no code is transferred. If Ray can't tell whether a call
+arrived, the call is repeated. Sends and receives are numbered, so each takes effect once. A node without a manager
+exits when its work is done or its lease expires.
 """
 
 import os
@@ -18,8 +18,8 @@ from typing import IO
 from anyio import BrokenResourceError, ClosedResourceError, EndOfStream, Lock, open_process, sleep
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
-CHUNK = 64 * 1024  # below 100 kB a result travels with the answer to its call
-KEPT = 2_000  # bytes of the error output
+CHUNK = 64 * 1024  # below 100 kB, Ray returns a result with the answer to its call
+KEPT = 2_000  # bytes of stderr
 NODE = (sys.executable, "-P", "-m", "fleet", "node", "--stdio")
 
 
@@ -32,18 +32,18 @@ class _Stream:
     output: ByteReceiveStream
     errors: IO[bytes]
     used: float
-    """When its manager was last heard, on this machine's clock."""
+    """When the manager last used it, on this machine's clock."""
     taken: int = 0
-    """The number of the last bytes that were passed to it."""
+    """The number of the last chunk passed to it."""
     given: int = 0
-    """The number of the last bytes that it sent, which are kept until the next are asked for."""
+    """The number of the last chunk it sent, which is kept until the next one is requested."""
     bytes: bytes = field(default=b"", repr=False)
     sending: Lock = field(default_factory=Lock)
     receiving: Lock = field(default_factory=Lock)
 
 
 class HostActor:
-    """What Ray runs on a machine, once. It ends itself when no node has run for a while."""
+    """The single Ray actor of a machine. It exits after a period without nodes."""
 
     def __init__(self, idle_s: float) -> None:
         self._idle_s = idle_s
@@ -51,7 +51,7 @@ class HostActor:
         self._used = monotonic()
 
     async def open(self, id_: str, command: Sequence[str]) -> str:
-        """Start a node for a connection. Returns why it can't be."""
+        """Start a node for a connection. Returns an error message, or an empty string."""
         self._used = monotonic()
         if id_ in self._streams:
             return ""
@@ -70,7 +70,7 @@ class HostActor:
         return ""
 
     async def send(self, id_: str, number: int, data: bytes) -> bool:
-        """Pass bytes on. Returns whether the node still takes any."""
+        """Forward bytes to the node. Returns whether it still accepts input."""
         if (stream := self._streams.get(id_)) is None:
             return False
         async with stream.sending:
@@ -84,7 +84,7 @@ class HostActor:
         return True
 
     async def receive(self, id_: str, number: int) -> bytes:
-        """Wait for the next bytes. Empty: the node has closed its stream."""
+        """Wait for the next bytes; empty if the node has closed its stream."""
         if (stream := self._streams.get(id_)) is None:
             return b""
         async with stream.receiving:
@@ -97,7 +97,7 @@ class HostActor:
             return stream.bytes
 
     async def close(self, id_: str) -> str:
-        """Let the node go. Returns the end of what it said on its error output."""
+        """Close the node's stdin. Returns the end of its stderr."""
         if (stream := self._streams.get(id_)) is None:
             return ""
         self._used = stream.used = monotonic()
@@ -105,7 +105,7 @@ class HostActor:
         return _tail(stream.errors)
 
     async def leave_when_idle(self) -> None:
-        """Return when no node has run for a while."""
+        """Return after a period without nodes."""
         while self._streams or monotonic() < self._used + self._idle_s:
             await sleep(self._idle_s / 10)
             for id_, stream in list(self._streams.items()):

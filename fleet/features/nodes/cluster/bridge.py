@@ -1,10 +1,8 @@
-"""The program beside a manager that speaks to a Ray cluster: `python -m fleet.features.nodes.cluster.bridge`.
+"""Connect a manager to a Ray cluster: `python -m fleet.features.nodes.cluster.bridge FOLDER ADDRESS`.
 
-Its arguments are FOLDER and ADDRESS.
-
-It has a process of its own because Ray ends the process of a driver that loses its cluster, and a run must not end with
-it. It listens on a socket in FOLDER, which only this user can open: who connects names a machine in a line, and has the
-stream of a node there. News of the cluster go to the standard output. It leaves when its standard input ends.
+This is a separate process, because Ray terminates a driver that loses its cluster, and the run must continue. It
+listens on a socket in FOLDER that only this user can open. A client sends the ID of a machine in one line and gets the
+stream of a node on that machine. Changes of the cluster are printed to stdout. The process exits when stdin closes.
 """
 
 import os
@@ -37,9 +35,9 @@ from fleet.features.nodes.cluster.news import SOCKET, Failed, Host, Hosts, News,
 from fleet.features.nodes.cluster.ray_door import Actor, ClusterError, actor_on, ask_for_slots, join, leave, list_hosts
 from fleet.features.nodes.transport import FdStream, standard_streams
 
-LISTED_S = 1.0  # how often the machines of the cluster are looked up
+LISTED_S = 1.0  # how often to list the machines of the cluster
 JOIN_S = 30.0
-LEAVE_S = 2.0  # how long each step of leaving may take
+LEAVE_S = 2.0  # timeout for each step of leaving the cluster
 LONGEST_NAME = 200
 
 
@@ -49,7 +47,7 @@ class Bridge:
 
     manager: FdStream
     command: tuple[str, ...]
-    """What runs on its machines; empty: the fleet that is installed there."""
+    """The command to start on its machines; empty for the installed fleet."""
     hosts: dict[str, Host] = field(default_factory=dict)
 
     async def say(self, news: News) -> None:
@@ -65,7 +63,7 @@ class Bridge:
             await sleep(LISTED_S)
 
     async def serve(self, client: SocketStream) -> None:
-        """Connect a client with the machine that it names, until one of them leaves."""
+        """Connect a client to the requested machine until either side closes the connection."""
         async with client:
             id_ = problem = ""
             try:
@@ -110,7 +108,7 @@ class Bridge:
 
 
 async def bridge(folder: Path, address: str, slots: int, command: Sequence[str]) -> int:
-    """Returns the exit code."""
+    """Run the bridge and return its exit code."""
     problem = ""
     with standard_streams() as stream:
         try:
@@ -120,7 +118,7 @@ async def bridge(folder: Path, address: str, slots: int, command: Sequence[str])
         except* ClusterError as errors:
             problem = str(unwrapped(errors))
         except* TimeoutError:
-            problem = f"Ray at {address!r} does not answer"
+            problem = f"Ray at {address!r} does not respond"
         except* BrokenResourceError:  # the manager is gone
             pass
         with suppress(BrokenResourceError, ClusterError):
@@ -155,9 +153,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--slots", type=int, default=0)
     parser.add_argument("command", nargs="*")
     args = parser.parse_args(argv)
-    os.chdir(args.folder)  # Ray lets its workers import from the folder that a driver is in
+    os.chdir(args.folder)  # Ray workers can import from the driver's working directory
     return run(bridge, args.folder, args.address, args.slots, args.command)
 
 
 if __name__ == "__main__":
-    os._exit(main(sys.argv[1:]))  # a thread that waits for a cluster which is gone must not keep it
+    os._exit(main(sys.argv[1:]))  # don't wait for threads that are stuck on a lost cluster

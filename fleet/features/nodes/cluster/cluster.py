@@ -1,6 +1,6 @@
-"""A Ray cluster as the manager sees it: a program beside it speaks to Ray, and each machine found is one more node.
+"""A Ray cluster on the manager's side: a separate program talks to Ray, and each machine it finds becomes a node.
 
-Nothing here imports Ray. The program is started again when it ends, as it does when the cluster is lost.
+This module does not import Ray. The program exits if it loses the cluster, and is restarted whenever it exits.
 """
 
 import math
@@ -36,15 +36,16 @@ LONGEST_SAID = 300
 
 
 def ray_problem() -> str:
-    """Why Ray can't be used from here; empty if it can."""
-    return "" if find_spec("ray") else "Ray is not installed here: pip install 'worktree-fleet[ray]'"
+    """Return why Ray can't be used on this machine; empty if it can."""
+    return "" if find_spec("ray") else "Ray is not installed on this machine: pip install 'worktree-fleet[ray]'"
 
 
 @contextmanager
 def connected_socket(path: Path) -> Iterator[FdStream]:
-    """A stream to a socket of this machine. Raises `OSError`.
+    """Connect to a socket on this machine. Raises `OSError`.
 
-    Not anyio's own: what arrives just when its reading is cancelled is an error in the event loop.
+    This does not use the streams of anyio, because data that arrives while a read is canceled raises an error in the
+    event loop.
     """
     with socket(AF_UNIX) as own:
         own.connect(str(path))
@@ -54,7 +55,7 @@ def connected_socket(path: Path) -> Iterator[FdStream]:
 
 @asynccontextmanager
 async def ray_machines(table: Table) -> AsyncIterator[AsyncIterator[News]]:
-    """The machines of a Ray cluster, each under a name of its own, as they join it."""
+    """Report the machines of a Ray cluster as they join, each with a unique name."""
     settings, own = table.settings, table.folder / table.name
     command = table.command
     own.mkdir(mode=0o700)
@@ -75,31 +76,31 @@ async def ray_machines(table: Table) -> AsyncIterator[AsyncIterator[News]]:
 
 @dataclass(slots=True)
 class RayCluster:
-    """The machines of a cluster. `found` is called with those that were not known before, also if there are none."""
+    """The machines of a cluster. `found` is called with the new machines, even if there are none."""
 
     name: str
     address: str
     slots: int
-    """How many processors the autoscaler is asked for; 0: it is not asked."""
+    """The number of processors to request from the autoscaler; 0 to not request any."""
     command: Sequence[str]
-    """What is started on each machine; empty: the fleet that is installed there."""
+    """The command to start on each machine; empty for the installed fleet."""
     folder: Path
-    """For its socket; nobody else can open it."""
+    """The folder for its socket. Other users can't open it."""
     env: Mapping[str, str]
     found: Callable[[Sequence[Host]], None] = lambda _: None
     lost: Callable[[str], None] = lambda _: None
     """Called with the reason when the cluster can't be used."""
     out: str = NOT_JOINED
-    """Why it can't be used now; empty: it can."""
+    """Why it can't be used; empty if it can."""
     present: frozenset[str] = frozenset()
     _known: set[str] = field(default_factory=set)
     _said: dict[str, str] = field(default_factory=dict)
-    """The last words about each machine. Untrusted."""
+    """The last error message about each machine. Untrusted."""
     _heard: Event = field(default_factory=Event)
-    """Set, and replaced, with any last words."""
+    """Set and replaced when an error message arrives."""
 
     async def run(self) -> None:
-        """Keep the program running until this is cancelled."""
+        """Keep the program running until canceled."""
         wait = FIRST_WAIT_S
         while True:
             try:
@@ -115,9 +116,9 @@ class RayCluster:
 
     @asynccontextmanager
     async def reach(self, host: Host) -> AsyncIterator[Link]:
-        """A stream to the node on a machine. Raises `LinkLostError` or `OSError`."""
+        """Connect to the node on a machine. Raises `LinkLostError` or `OSError`."""
         if host.id not in self.present:
-            raise LinkLostError(self.out or "it is no longer in the cluster")
+            raise LinkLostError(self.out or "the machine is no longer in the cluster")
         self._said.pop(host.id, None)
         with connected_socket(self.folder / SOCKET) as stream:
             try:
@@ -128,7 +129,7 @@ class RayCluster:
                 raise LinkLostError(f"{error} ({said})" if said else str(error)) from error
 
     async def _last_words(self, host: Host) -> str:
-        """Why a stream ended, which may arrive just after its end."""
+        """Wait for the reason that a stream ended, which may arrive shortly after its end."""
         with move_on_after(LAST_WORDS_S):
             while host.id not in self._said:
                 await self._heard.wait()
@@ -144,10 +145,10 @@ class RayCluster:
                 failure = await self._read(BufferedByteReceiveStream(stream.output))
                 tasks.cancel_scope.cancel()
             words = failure or await stream.last_words()
-        return f"the program that speaks to Ray ended{words and ': '}{words}"
+        return f"the program that connects to Ray exited{words and ': '}{words}"
 
     async def _read(self, lines: BufferedByteReceiveStream) -> str:
-        """Read news until there are no more. Returns the reason, if the last one gives any."""
+        """Read news until they end. Returns the reason if there is one."""
         try:
             while True:
                 news = load_news(await lines.receive_until(b"\n", LONGEST_LINE))

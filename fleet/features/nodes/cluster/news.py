@@ -1,4 +1,4 @@
-"""What the program beside the manager says of a cluster: one line of JSON for each piece of news."""
+"""The output of the bridge program: one JSON line per change of the cluster."""
 
 from typing import Annotated, Literal
 
@@ -23,14 +23,14 @@ class Host(_Line):
 
 
 class Hosts(_Line):
-    """The machines that are in the cluster now."""
+    """The current machines of the cluster."""
 
     type: Literal["hosts"] = "hosts"
     hosts: Annotated[tuple[Host, ...], Field(max_length=MOST_HOSTS)]
 
 
 class Said(_Line):
-    """Why a connection to a machine ended, in the words of Ray or of its node."""
+    """Why a connection to a machine ended, as reported by Ray or the node."""
 
     type: Literal["said"] = "said"
     host: HostId
@@ -38,7 +38,7 @@ class Said(_Line):
 
 
 class Failed(_Line):
-    """The cluster can't be used. The program ends."""
+    """The cluster can't be used. The program exits."""
 
     type: Literal["failed"] = "failed"
     text: Text
@@ -49,8 +49,8 @@ _news: TypeAdapter[News] = TypeAdapter(Annotated[News, Field(discriminator="type
 
 
 def load_news(line: bytes) -> News:
-    """Raises `ValueError`."""
+    """Parse a line. Raises `ValueError`."""
     try:
         return _news.validate_json(line)
     except ValidationError as error:
-        raise ValueError("a line that is no news of a cluster") from error
+        raise ValueError("invalid output of the program that connects to Ray") from error

@@ -1,6 +1,6 @@
-"""All that is asked of Ray. Its blocking calls are made in threads; nothing is tried again by Ray itself.
+"""All calls to Ray. Blocking calls run in threads, and Ray's own retries are disabled.
 
-Neither a constructor's arguments nor an environment carries anything of the manager: Ray keeps both in clear text.
+Constructor arguments and environments don't contain data of the manager, because Ray stores both in clear text.
 """
 
 from dataclasses import dataclass, field
@@ -17,17 +17,17 @@ from fleet.features.nodes.cluster.actor import HostActor
 from fleet.features.nodes.cluster.news import Host
 
 NAMESPACE = "fleet"
-IDLE_S = 10.0  # how long an actor without work remains
-UNKNOWN_WAIT_S = 0.2  # before a call is made again of which Ray does not know whether it arrived
+IDLE_S = 10.0  # how long an idle actor stays alive
+UNKNOWN_WAIT_S = 0.2  # before repeating a call if Ray can't tell whether it arrived
 Found = TypeVar("Found")
 
 
 class ClusterError(Exception):
-    """Ray can't do it. The message says why, in one line."""
+    """A call to Ray failed. The message is one line."""
 
 
 class RayActor(HostActor):
-    """Satisfies `HostCalls` in a process of Ray's."""
+    """Satisfies `HostCalls` in a Ray process."""
 
     def __init__(self, idle_s: float) -> None:
         super().__init__(idle_s)
@@ -40,7 +40,7 @@ class RayActor(HostActor):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """An actor of a machine. Its calls wait, and raise `ClusterError` once it is dead."""
+    """The actor of a machine. Its calls wait, and raise `ClusterError` if it is dead."""
 
     handle: Any = field(repr=False)
 
@@ -57,7 +57,7 @@ class Actor:
         return str(await self._call("close", id_))
 
     async def _call(self, name: str, *args: object) -> Any:
-        """Call a method. While Ray does not know whether a call arrived, it is made again: each is done once."""
+        """Call a method. Repeat the call while Ray can't tell whether it arrived; the actor runs it once."""
         while True:
             try:
                 return await _awaited(getattr(self.handle, name).remote(*args))
@@ -80,7 +80,7 @@ async def join(address: str) -> None:
     try:
         await to_thread.run_sync(start, abandon_on_cancel=True)
     except (RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
-        raise ClusterError(f"Ray at {address!r} can't be joined: {_line(error)}") from error
+        raise ClusterError(f"can't join Ray at {address!r}: {_line(error)}") from error
 
 
 async def leave() -> None:
@@ -88,7 +88,7 @@ async def leave() -> None:
 
 
 async def list_hosts() -> list[Host]:
-    """The machines that are alive and have processors to give."""
+    """Return the machines that are alive and have processors."""
     hosts = []
     for node in await _blocking(ray.nodes):
         processors = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
@@ -98,7 +98,7 @@ async def list_hosts() -> list[Host]:
 
 
 async def actor_on(host: Host) -> Actor:
-    """The actor of a machine, which holds all of its processors; made unless it is there. Raises `ClusterError`."""
+    """Get or create the actor of a machine, which reserves all its processors. Raises `ClusterError`."""
     options = {
         "name": f"node-{host.id}",
         "get_if_exists": True,
@@ -113,7 +113,7 @@ async def actor_on(host: Host) -> Actor:
 
 
 async def ask_for_slots(number: int) -> None:
-    """Ask the autoscaler for so many processors in all, until it is asked for another number."""
+    """Request a total number of processors from the autoscaler. This replaces earlier requests."""
     await _blocking(partial(request_resources, num_cpus=number))
 
 
@@ -125,7 +125,7 @@ async def _blocking(call: Any) -> Any:
 
 
 async def _awaited(reference: Any) -> Any:
-    """The result of a call. Whoever is cancelled cancels the call, too, which would go on otherwise."""
+    """Return the result of a call. If this task is canceled, cancel the call too, which would otherwise continue."""
     try:
         return await reference
     except get_cancelled_exc_class():

@@ -113,7 +113,7 @@ async def test_a_connection_of_a_run_answers_neither(site: ScriptedSite, message
     async with connected(site) as connection:
         await connection.link.send(message)
         await connection.ended.wait()
-    assert f"`{message.type}` in the middle of a connection" in connection.why
+    assert f"unexpected `{message.type}` message" in connection.why
 
 
 async def test_nothing_of_a_run_is_done_for_who_did_not_open_it(tmp_path: Path) -> None:

@@ -264,7 +264,7 @@ async def test_what_the_operator_says_arrives_once_and_is_on_record_before_the_n
 
 async def test_a_manager_refuses_nonsense_about_calls_and_a_node_answers_that_it_did_not_ask_for() -> None:
     line = Line()
-    with pytest.raises(FrameError, match="not asked for"):
+    with pytest.raises(FrameError, match="an answer to an unknown call"):
         line.take(0, 0, b"x", last=True)
     with pytest.raises(FrameError, match="missing"):
         line.hear(1, Instruction("x", "ada", 1.0))
@@ -286,9 +286,9 @@ async def _ask(line: Line) -> None:
 @pytest.mark.parametrize(
     ("signs", "why"),
     [
-        ([Asked(number, b"r") for number in range(MOST_CALLS + 1)], "more than 8 calls"),
-        ([Asked(1, b"r"), Asked(0, b"r")], "an answer that it had"),
-        ([InstructionsRead(1)], "no one gave"),
+        ([Asked(number, b"r") for number in range(MOST_CALLS + 1)], "more than 8 concurrent calls"),
+        ([Asked(1, b"r"), Asked(0, b"r")], "repeats a call"),
+        ([InstructionsRead(1)], "than were sent"),
     ],
 )
 async def test_what_no_honest_node_asks_for_is_refused(signs: list[Sign], why: str, service: Service) -> None:
@@ -335,7 +335,7 @@ async def test_a_call_that_no_order_allows_ends_the_use_of_the_node(
     del asking
     service.error, notices = CallRefusedError("it asks for the model 'opus'"), list[str]()
     node = remote(site, service, notices=notices)
-    with pytest.raises(EffectError, match="sent what it may not send: it asks for the model 'opus'"):
+    with pytest.raises(EffectError, match="violated the protocol: it asks for the model 'opus'"):
         await attempted(node)
     assert node.banned
 

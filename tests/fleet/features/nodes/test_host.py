@@ -169,7 +169,7 @@ async def test_a_silent_node_is_noticed_at_the_end_of_its_lease() -> None:
         (GREETING.model_copy(update={"version": "0"}), "runs fleet 0"),
         (GREETING.model_copy(update={"protocol": 9}), "protocol 9"),
         (GREETING.model_copy(update={"problems": ("no bubblewrap",)}), "no bubblewrap"),
-        (Beat(number=0), "it sent `beat`"),
+        (Beat(number=0), "got `beat`"),
     ],
 )
 async def test_a_node_of_another_version_or_with_a_problem_is_refused_by_name(
@@ -184,7 +184,7 @@ async def test_a_node_of_another_version_or_with_a_problem_is_refused_by_name(
 async def test_what_does_not_speak_the_protocol_is_no_node() -> None:
     with wire() as ends:
         await ends.node.send(b"Welcome to Ubuntu 24.04 LTS\n")
-        with pytest.raises(LinkLostError, match="what answers is not"):
+        with pytest.raises(LinkLostError, match="did not start `fleet node --stdio`"):
             await greet(Link(ends.manager), OPEN, b"", within_s=10)
 
 

@@ -178,7 +178,7 @@ async def test_work_that_arrives_after_it_was_given_to_others_is_kept_and_never_
         tasks.cancel_scope.cancel()
     assert objects.late == ["slow.1"]
     [warning] = [fact.text for fact in facts if isinstance(fact, WarningNoted)]
-    assert warning == "node one reported attempt 1 at slow late: its work is kept, unused"
+    assert warning == "node one reported attempt 1 at slow late: its work is kept but not used"
     assert site.node.ran == ["slow"]
 
 

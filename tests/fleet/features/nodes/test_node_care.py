@@ -43,7 +43,7 @@ async def test_a_node_is_checked_with_an_order_and_keeps_nothing_of_it(tmp_path:
     assert "processors" in greeted.says
     found = await probe_finding(given, machine(given, "one"))
     assert found.ok, found
-    assert "a check ran in a box there" in found.says
+    assert "ran a check in a sandbox" in found.says
     assert list((tmp_path / "state/node/stores").iterdir()) == []
     [view] = await look_at_nodes(given)
     assert (view.ok, view.problem, view.repositories, view.labels) == (True, "", 0, ("gpu",))
@@ -55,7 +55,7 @@ async def test_a_node_is_checked_with_an_order_and_keeps_nothing_of_it(tmp_path:
     ("command", "why"),
     [
         ("sh -c 'echo no route >&2; exit 255'", "no route"),
-        ("echo Welcome", "what answers is not"),
+        ("echo Welcome", "did not start `fleet node --stdio`"),
         ("/no/such", "such"),
     ],
 )
@@ -78,7 +78,7 @@ async def test_a_node_that_does_not_answer_is_listed_with_the_reason(command: st
 @pytest.mark.parametrize(
     ("changed", "why", "fix"),
     [
-        ({}, "it runs fleet 1", "install fleet"),
+        ({}, "the node runs fleet 1", "install fleet"),
         ({"version": __version__, "problems": ("no bubblewrap",)}, "no bubblewrap", "fleet doctor"),
     ],
 )
@@ -116,10 +116,10 @@ def test_the_list_says_which_node_is_gone_and_ends_with_a_code(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["chek", "gone"], "there is no 'chek'; did you mean 'check'?"),
-        (["check"], "which node? `fleet nodes check NAME`"),
-        (["check", "gon"], "the configuration has no node 'gon'; did you mean 'gone'?"),
-        (["clean", "other"], "no node 'other'; there are gone; add a table [nodes.other]"),
+        (["chek", "gone"], "unknown action: 'chek'; did you mean 'check'?"),
+        (["check"], "`fleet nodes check` requires the name of a node"),
+        (["check", "gon"], "unknown node: 'gon'; did you mean 'gone'?"),
+        (["clean", "other"], "unknown node: 'other' (configured: gone); add a table [nodes.other]"),
     ],
 )
 def test_what_can_not_be_meant_is_answered_with_what_can(tmp_path: Path, arguments: list[str], says: str) -> None:

@@ -47,7 +47,7 @@ async def test_a_cluster_that_can_not_be_joined_is_named_with_the_reason(wiring:
 async def test_a_name_that_is_no_machine_of_a_cluster_starts_nothing(wiring: Wiring, tmp_path: Path) -> None:
     async with machines_now(wiring, "builder") as machines:
         assert list(machines) == ["cluster"]
-        with pytest.raises(LinkLostError, match="name one of its machines"):
+        with pytest.raises(LinkLostError, match="use the name of one of its machines"):
             async with machines["cluster"].reach():
                 pass
     assert not (tmp_path / "asked").exists()

@@ -132,13 +132,13 @@ async def test_work_that_failed_on_a_full_disk_is_not_to_blame(
         result = await node.attempt(attempt(), Line(), _ignore)
         assert (result.finished, result.committed) == (outcome == DONE, committed)
         return
-    with pytest.raises(EffectError, match="its disk is full"):
+    with pytest.raises(EffectError, match="the disk is full"):
         await node.attempt(attempt(), Line(), _ignore)
 
 
 async def test_a_red_check_on_a_full_disk_proves_nothing_and_a_green_one_does(tmp_path: Path) -> None:
     order = ChecksOrder(SHA, (Criterion(criterion="c", run="true"),))
-    with pytest.raises(EffectError, match="its disk is full"):
+    with pytest.raises(EffectError, match="the disk is full"):
         await workshop(tmp_path, ENDLESS, FAILED, FAILED).check(order)
     [run] = await workshop(tmp_path, ENDLESS, DONE, MADE_IT).check(order)
     assert run.passed

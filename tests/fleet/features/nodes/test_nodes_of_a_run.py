@@ -61,13 +61,13 @@ async def test_a_node_that_is_no_longer_configured_is_named(tmp_path: Path) -> N
     offers = {"": MachineOffer(), "gone": MachineOffer(labels=("gpu",))}
     state = Story(Policy(machines=Machines(offers=offers)), plan_of("a")).state
     async with opened(state, tmp_path) as engine:
-        assert engine.state.nodes["gone"].out == "there is no [nodes.gone] in the configuration any more"
+        assert engine.state.nodes["gone"].out == "[nodes.gone] was removed from the configuration"
 
 
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        ("", "there is no [nodes.new] in the configuration"),
+        ("", "the configuration does not have [nodes.new]"),
         ('[nodes.new]\ncommand = "/no/such/program"', "No such file"),
         ("[nodes.new]\ncolour = 3", "the configuration can't be read"),
     ],

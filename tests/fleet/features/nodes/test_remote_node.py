@@ -67,7 +67,7 @@ async def test_a_node_that_fails_again_and_again_rests_and_is_asked_later(site: 
         await here.fails(1)
         lost = here.said[1]
         assert isinstance(lost, NodeLost)
-        assert lost.why.startswith("it can't carry out what it is given")
+        assert lost.why.startswith("paused for")
         with fail_after(10):
             await wait_until(lambda: not here.node.out)
         assert [type(fact) for fact in here.said[2:]] == [NodeConnected]

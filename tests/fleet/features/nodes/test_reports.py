@@ -42,21 +42,21 @@ def test_what_can_not_follow_breaks_the_protocol(events: list[tuple[int, Numbere
     reports = followed()
     for number, event in events[:-1]:
         reports.take(KEY, number, event)
-    with pytest.raises(FrameError, match=r"can't follow|that it has reported"):
+    with pytest.raises(FrameError, match=r"out of order|already reported order"):
         reports.take(KEY, *events[-1])
 
 
 def test_an_order_that_was_not_given_can_neither_be_reported_nor_be_unknown() -> None:
-    with pytest.raises(FrameError, match="not given"):
+    with pytest.raises(FrameError, match="unknown"):
         followed().take("r/attempt/b/1", 0, Began())
-    with pytest.raises(FrameError, match="not given"):
+    with pytest.raises(FrameError, match="unknown"):
         followed().end("r/attempt/b/1")
 
 
 def test_an_order_is_unknown_once() -> None:
     reports = followed()
     reports.end(KEY)
-    with pytest.raises(FrameError, match="has reported"):
+    with pytest.raises(FrameError, match="already reported"):
         reports.end(KEY)
 
 

@@ -100,7 +100,7 @@ async def test_a_cluster_that_is_not_there_is_named_and_tried_again(script: Scri
         cluster.address = "auto"
         await wait_until(lambda: cluster.out == "")
     [why] = script.lost
-    assert "Ray at 'head:6379' can't be joined" in why
+    assert "can't join Ray at 'head:6379'" in why
 
 
 async def test_without_ray_the_reason_says_what_to_install(
@@ -108,4 +108,4 @@ async def test_without_ray_the_reason_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     async with joined(make()):
-        assert script.lost == ["Ray is not installed here: pip install 'worktree-fleet[ray]'"]
+        assert script.lost == ["Ray is not installed on this machine: pip install 'worktree-fleet[ray]'"]
