@@ -60,7 +60,7 @@ def test_a_clean_checkout_is_forwarded_and_a_changed_one_is_left_alone(stage: St
     assert git(repository, "rev-parse", "main") == git(repository, "rev-parse", "fleet/r") == done.json["commit"]
     assert git(repository, "status", "--porcelain") == "?? mine.txt"
     assert (repository / "two.txt").read_text(encoding="utf-8") == "two\n"
-    stage.fleet("merge", "r", at=repository).ended(0).says("it has all commits of r already")
+    stage.fleet("merge", "r", at=repository).ended(0).says("already contains all commits of r")
 
 
 def test_a_branch_that_moved_gets_the_commits_only_where_they_fit_and_are_green(stage: Stage, repository: Path) -> None:
@@ -68,23 +68,23 @@ def test_a_branch_that_moved_gets_the_commits_only_where_they_fit_and_are_green(
     commit(repository, "one.txt", "something else\n")
     with untouched(repository):
         stage.fleet("merge", "--no-resolve", at=repository).ended(1).says(
-            "main is as it was: commit 1 of 2", "Write one (one)", "one.txt", "`fleet merge r` lets a worker resolve it"
+            "main is unchanged: commit 1 of 2", "Write one (one)", "one.txt", "resolve it with `fleet merge r`"
         )
     git(repository, "reset", "--quiet", "--hard", start)
     commit(repository, "forbidden.txt", "x\n")
     with untouched(repository):
-        stage.fleet("merge", "--no-resolve", at=repository).ended(1).says("commit 1 of 2", "is red on top of it", GATE)
+        stage.fleet("merge", "--no-resolve", at=repository).ended(1).says("commit 1 of 2", "fails its checks on top of it", GATE)
     git(repository, "reset", "--quiet", "--hard", start)
     moved = commit(repository, "three.txt", "three\n")
     git(repository, "checkout", "--quiet", "--detach")
     stage.fleet("merge", at=repository).ended(2).says("HEAD is detached", "--into")
     git(repository, "checkout", "--quiet", "main")
     done = stage.fleet("merge", at=repository).ended(0)
-    done.says("main has moved on; landing 2 commits again", "2 commits of r, each tested on top of what it had")
+    done.says("main has moved: landing 2 commits again", "2 commits of r, each tested on top of your branch")
     assert subjects(repository, f"{moved}..main") == ["Write one", "Write two"]
     assert git(repository, "status", "--porcelain") == ""
     assert git(repository, "show", "main:three.txt") == "three"
-    stage.fleet("merge", at=repository).ended(0).says("it has all commits of r already")
+    stage.fleet("merge", at=repository).ended(0).says("already contains all commits of r")
     stage.nothing_runs("r")
     stage.fleet("clean", "--branches", at=repository).ended(0).says(
         "branch fleet/r of", "would be deleted", "--branches"

@@ -74,7 +74,7 @@ def test_a_conflict_is_resolved_by_a_worker_and_the_branch_gets_what_is_green(st
     repository = begin(MERGED)
     moved = commit(repository, "one.txt", "something else\n")
     done = stage.fleet("merge", at=repository).ended(0)
-    done.says("landing 2 commits again on top of it, as r-on-main", "2 commits of r, each tested")
+    done.says("landing 2 commits again on top of it, in r-on-main", "2 commits of r, each tested")
     done.says(f"git show {git(repository, 'rev-parse', 'main~1')[:12]} (one: does not merge with main: one.txt)")
     assert subjects(repository, f"{moved}..main") == ["Write one", "Write two"]
     assert git(repository, "show", "main~1:one.txt") == "something else\none"
@@ -83,7 +83,7 @@ def test_a_conflict_is_resolved_by_a_worker_and_the_branch_gets_what_is_green(st
     [first, second] = subtask_of(state, "one").attempts
     assert (first.failure and first.failure.kind, second.strategy) == ("conflict", "resolve")
     assert (len(subtask_of(state, "two").attempts), set(state.spend)) == (1, {"resolver"})
-    stage.fleet("merge", at=repository).ended(0).says("it has all commits of r already")
+    stage.fleet("merge", at=repository).ended(0).says("already contains all commits of r")
     stage.nothing_runs("r-on-main")
     stage.fleet("audit", "r-on-main", at=repository).ended(0)
     stage.fleet("clean", "--branches", "--runs", "--apply", at=repository).ended(0).says("deleted")
@@ -110,9 +110,9 @@ def test_a_resolver_that_fails_leaves_everything_and_a_person_can_help(stage: St
     commit(repository, "one.txt", "something else\n")
     with untouched(repository):
         failed = stage.fleet("merge", at=repository).ended(1)
-        failed.says("main is as it was: commit 1 of 2, Write one (one), does not merge with what it has: one.txt")
+        failed.says("main is unchanged: commit 1 of 2, Write one (one), does not merge with it: one.txt")
         failed.says(
-            "it was done again 1 time and failed, last: Write one: not done;",
+            "1 more attempt failed, the last with: Write one: not done;",
             "fleet retry one --run r-on-main -g GUIDANCE",
             "git merge fleet/r",
         )
@@ -120,7 +120,7 @@ def test_a_resolver_that_fails_leaves_everything_and_a_person_can_help(stage: St
         assert (again.json["error"]["code"], "one.txt" in again.json["error"]["message"]) == ("not_taken", True)
     assert len(subtask_of(stage.folder("r-on-main").state(), "one").attempts) == 2, "nothing is paid for twice"
     stage.fleet("retry", "one", "-g", "keep both lines", at=repository).ended(0)
-    stage.fleet("merge", at=repository).ended(0).says("done again, so look at it")
+    stage.fleet("merge", at=repository).ended(0).says("changed by a resolver, please review")
     assert git(repository, "show", "main~1:one.txt") == "something else\none"
 
 
@@ -131,7 +131,7 @@ def test_what_may_not_be_spent_is_not_spent(stage: Stage, begin: Begin) -> None:
     with untouched(repository):
         stage.fleet("merge", at=repository).ended(1).says("the budget of r, 2 attempts, is spent", "--budget USD")
         elsewhere = ("--base-url", "https://api.anthropic.com")
-        stage.without(KEY_NAME).fleet("merge", *elsewhere, at=repository).ended(1).says("there is no API key")
+        stage.without(KEY_NAME).fleet("merge", *elsewhere, at=repository).ended(1).says("resolvers need an API key")
     assert stage.runs == ["r"]
     stage.fleet("merge", "--budget", "1", at=repository).ended(0)
     assert stage.folder("r-on-main").state().policy.budget_dollars == 1
@@ -146,7 +146,7 @@ def test_work_that_was_done_for_one_commit_serves_for_the_next(stage: Stage, beg
         stage.wait("r-on-main", lambda state: len(subtask_of(state, "one").attempts) == 2, going)
         moved = commit(repository, "three.txt", "three\n")
         done = going.done().ended(0)
-    done.says("main has moved meanwhile", "as r-on-main-2")
+    done.says("main moved during the merge", "in r-on-main-2")
     assert subjects(repository, f"{moved}..main") == ["Write one", "Write two"]
     assert stage.folder("r-on-main-2").state().spent.calls == 0
     git(repository, "checkout", "--quiet", "fleet/r")
@@ -162,7 +162,7 @@ def test_a_red_branch_is_called_that_and_nothing_is_spent(stage: Stage, begin: B
     commit(repository, "forbidden.txt", "x\n")
     commit(repository, "one.txt", "something else\n")
     with untouched(repository):
-        stage.fleet("merge", at=repository).ended(1).says("main itself is red at", GATE)
+        stage.fleet("merge", at=repository).ended(1).says("the gate fails on main itself", GATE)
     assert stage.folder("r-on-main").state().spent.calls == 0
 
 
@@ -176,7 +176,7 @@ def test_a_kill_at_any_step_leaves_the_branch_whole_and_the_same_command_complet
         killed = stage.run([sys.executable, "-c", KILLED_AT, point, "merge", "r"], at=repository)
         assert killed.code == -signal.SIGKILL, (point, killed)
         assert subjects(repository, f"{before}..main") == ([] if point != STEPS[-1] else ["Write one", "Write two"])
-    stage.fleet("merge", "r", at=repository).ended(0).says("it has all commits of r already")
+    stage.fleet("merge", "r", at=repository).ended(0).says("already contains all commits of r")
     assert git(repository, "status", "--porcelain") == git(repository, "for-each-ref", "refs/fleet") == ""
     assert git(repository, "show", "main~1:one.txt") == "something else\none"
     assert {name: len(subtask_of(stage.folder(name).state(), "one").attempts) for name in stage.runs[2:]} == {}

@@ -1,1 +1,1 @@
-"""`fleet merge`: the result of a run in a branch of the user's, landed again where that branch has moved."""
+"""`fleet merge`: merge a run's result into your branch, and land it again if the branch has moved."""

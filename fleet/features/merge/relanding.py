@@ -1,7 +1,7 @@
-"""Runs that land a result again, on top of a branch that has moved: what they begin with.
+"""Set up relandings: runs that land a result again, on top of a branch that has moved.
 
-The work is done: each commit of the result is the finished first attempt at its subtask, so the run begins with the
-landing. What does not fit goes to a resolver, and from there up the ladder of any other run, within the same limits.
+The work is already done. Each commit of the result is the finished first attempt at its subtask, so the run starts with
+landing. Commits that conflict go to a resolver, and then up the same failure ladder as in any run.
 """
 
 import time
@@ -30,16 +30,16 @@ from worktrees.store.integrator import StoreIntegrator
 from worktrees.store.replay import RelandingIntegrator, put_candidate
 
 CARRIED = ("dollars", "tokens", "attempts")
-"""The budgets that a run and the relandings of its result share. Minutes are not: a person waits for a relanding."""
+"""The budgets that a run and its relandings share. Minutes are not shared, because a human waits for a relanding."""
 LONGEST_STEM = 40  # characters of a name before its number
 GOAL = 4_000
-SERVICE_LOST_S = 60.0  # how long a question about a lost service may stay open: a person waits
+SERVICE_LOST_S = 60.0  # timeout for a question about a lost service; short, because a human waits
 WORKER = "coder"
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One commit of a result, and the subtask that it belongs to."""
+    """One commit of a result with its subtask."""
 
     commit: Sha
     parent: Sha
@@ -54,12 +54,12 @@ class Piece:
 
 @dataclass(slots=True)
 class Origins:
-    """Reads the commits of a result, and the journals of the runs that made them."""
+    """Read the commits of a result, and the journals of the runs that made them."""
 
     state_dir: Path
     integrator: StoreIntegrator
     workers: frozenset[str]
-    """The workers that are configured."""
+    """The configured workers."""
     _states: dict[RunId, RunState | None] = field(default_factory=dict)
 
     async def pieces(self, commits: Iterable[Sha]) -> list[Piece]:
@@ -99,13 +99,13 @@ class Origins:
 
 
 def _among(subtask: Subtask, ids: set[SubtaskId]) -> Subtask:
-    """The subtask as a part of a plan that has only these: what else it needs is on the branch already."""
+    """Limit the dependencies of a subtask to these subtasks. Its other dependencies are already on the branch."""
     needs = tuple(need for need in subtask.depends_on if need in ids and need != subtask.id)
     return subtask.model_copy(update={"depends_on": needs, "not_before": None})
 
 
 def _made_by_hand(commit: Sha, parent: Sha, message: str, paths: tuple[str, ...]) -> Piece:
-    """A commit that belongs to no subtask, or whose run is gone: its message is all that is known of its purpose."""
+    """Return a piece for a commit without a known subtask, described by the commit message."""
     text = "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in message).strip()
     title, _, body = text.partition("\n")
     subtask = Subtask(
@@ -119,28 +119,30 @@ def _made_by_hand(commit: Sha, parent: Sha, message: str, paths: tuple[str, ...]
     return Piece(commit, parent, subtask, attempt, paths, body.strip())
 
 
-# ---- the run that lands them again ---------------------------------------------------------------------------------
+# ---- relanding run -------------------------------------------------------------------------------------------------
 
 
 def relanding_name(state_dir: Path, run: RunId, branch: str) -> RunId:
-    """A free name that says what is landed, and where."""
+    """Return an unused name made of the run and the branch."""
     stem = f"{run[:LONGEST_STEM].rstrip('.-_')}-on-{slug(branch, limit=16)}"
     names = (f"{stem}-{number}" for number in range(2, 1 << 20))
     return next(RunId(name) for name in (stem, *names) if not (runs_dir(state_dir) / name).exists())
 
 
 def spent_budget(state: RunState) -> Budget | None:
-    """A budget of which the run has left nothing for a resolver."""
+    """Return a spent budget of the run, which leaves a resolver without a budget."""
     return next((each for each in run_budgets(state, time.time()) if each.unit in CARRIED and each.is_spent), None)
 
 
 def relanding_policy(state: RunState, pieces: int, *, resolves: bool, dollars: float | None, gate: bool) -> Policy:
-    """The limits of the run whose result it is, with what is left of its budgets, or with a budget of its own."""
+    """Return the limits of the original run with the rest of its budgets, or with a separate budget."""
     left: dict[str, float | int | None] = {f"budget_{unit}": None for unit in ("minutes", *CARRIED)}
     left["budget_dollars"] = dollars
     for budget in run_budgets(state, time.time()) if resolves and dollars is None else ():
         if budget.unit in CARRIED:
-            limit = budget.remaining + (pieces if budget.unit == "attempts" else 0)  # each has one already
+            limit = budget.remaining + (
+                pieces if budget.unit == "attempts" else 0
+            )  # each already counts as one attempt
             left[f"budget_{budget.unit}"] = limit if budget.unit == "dollars" else int(limit)
     return state.policy.model_copy(
         update={
@@ -160,7 +162,7 @@ def relanding_policy(state: RunState, pieces: int, *, resolves: bool, dollars: f
 
 
 async def put_candidates(integrator: StoreIntegrator, run: RunId, pieces: Sequence[Piece]) -> dict[SubtaskId, Sha]:
-    """Each commit as the pinned candidate of a run, by its subtask."""
+    """Pin each commit as a candidate of the run, and return the candidates by subtask."""
     found = dict[SubtaskId, Sha]()
     for piece in pieces:
         subtask, attempt = piece.subtask, piece.attempt
@@ -175,9 +177,9 @@ def relanding_plan(state: RunState, pieces: Sequence[Piece], goal: str) -> Plan:
 
 
 def finished_work(pieces: Sequence[Piece], made: dict[SubtaskId, Sha], policy: Policy) -> Iterator[f.Fact]:
-    """What is true of the work before the run begins: it was done, and it passed its own checks."""
+    """Return the facts before the run starts: the work is done and has passed its checks."""
     now = time.time()
-    if policy.reviewing == "auto":  # it was approved when it was done
+    if policy.reviewing == "auto":  # it was approved in the original run
         yield f.PlanApproved(at=now, version=1, by=user(), subtasks=tuple(piece.subtask.id for piece in pieces))
     for piece in pieces:
         id_, attempt = piece.subtask.id, piece.attempt
@@ -196,14 +198,14 @@ def finished_work(pieces: Sequence[Piece], made: dict[SubtaskId, Sha], policy: P
 
 
 def candidates(state: RunState) -> frozenset[Sha]:
-    """The first attempts of a relanding: the commits of the result."""
+    """Return the commits of the result, which are the first attempts of a relanding."""
     ids = state.relanding.commits if state.relanding is not None else {}
     found = (state.subtasks[id_].attempts[0].commit for id_ in ids if id_ in state.subtasks)
     return frozenset(commit for commit in found if commit is not None)
 
 
 def find_relanding(state_dir: Path, wanted: f.Relanding, onto: Sha) -> RunFolder | None:
-    """The latest run that lands this result on this commit, unless it does what is not wanted now."""
+    """Return the latest relanding of this result on this commit, if it resolves conflicts as requested."""
     for run in reversed(runs_by_start(state_dir)):
         if run.state is None or run.state.relanding is None or run.state.base != onto:
             continue
@@ -215,7 +217,7 @@ def find_relanding(state_dir: Path, wanted: f.Relanding, onto: Sha) -> RunFolder
 
 
 def has_landed_on(state_dir: Path, run: RunId, result: Sha, onto: Sha) -> bool:
-    """Whether a run that still exists has landed this result on this commit."""
+    """Return whether an existing run has landed this result on this commit."""
     return any(
         each.state is not None
         and each.state.relanding is not None
@@ -226,7 +228,7 @@ def has_landed_on(state_dir: Path, run: RunId, result: Sha, onto: Sha) -> bool:
 
 
 def landed_line(state: RunState, commits: Iterable[Sha], members: Iterable[f.Member]) -> list[tuple[Sha, Sha]]:
-    """Each commit of a relanding with the one that says who made it: the commit of the result, where it fitted."""
+    """Pair each commit of a relanding with the commit that names its author: the original, unless it was redone."""
     originals = state.relanding.commits if state.relanding is not None else {}
     by_commit = {member.commit: member for member in members}
     line = []
@@ -238,5 +240,5 @@ def landed_line(state: RunState, commits: Iterable[Sha], members: Iterable[f.Mem
 
 
 async def relanding_adapters(engine: Engine, adapters: Adapters, worktrees: RunWorktrees) -> Adapters:
-    """The adapters of a run that lands a result again."""
+    """Return the adapters of a relanding."""
     return replace(adapters, integrator=RelandingIntegrator(worktrees.integrator, candidates(engine.state)))

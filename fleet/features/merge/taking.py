@@ -1,8 +1,8 @@
-"""`fleet merge`: brings the result of a run into a branch of the user's, and never a commit that was not tested.
+"""Merge a run's tested result into the user's branch.
 
-Where the branch is where the run began, or on the way, the tested commits themselves are taken. Where it has moved, a
-run of its own lands them again on top of it: gate and criteria on each commit, and a resolver for what does not fit.
-The user's branch moves last, by compare-and-swap, to a commit whose whole line below is green.
+If the branch has not moved since the run started, it is moved forward to the tested commits. If it has moved, a
+relanding lands them again on top of it. The gate and the criteria run on each commit, and a resolver handles conflicts.
+The branch moves last, by compare-and-swap, after all commits have passed.
 """
 
 import time
@@ -46,32 +46,32 @@ from worktrees.target.publish import BranchMovedError, commit_of, move_branch, p
 from worktrees.target.signing import taker_of
 from worktrees.target.target import Target, inspect
 
-ROUNDS = 3  # times that a result is landed again because its branch moved while that went on
+ROUNDS = 3  # tries if the branch moves while a result is being landed again
 
 
 @dataclass(frozen=True, slots=True)
 class Resolving:
-    """What may be done about commits that do not fit."""
+    """Whether and how to resolve conflicting commits."""
 
     wanted: bool = True
     dollars: float | None = None
-    """What it may cost, instead of what the run left of its budget."""
+    """The budget for resolvers; None for the rest of the run's budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """From where a branch is to where the result is."""
+    """The path from a branch to the result."""
 
     target: Target
     store: Store
     branch: str
     ours: Sha
     theirs: Sha
-    """The result, as it is pinned in the store or in the user's repository."""
+    """The result, pinned in the store or in the user's repository."""
     since: Sha
-    """The commit below the first one that the branch lacks."""
+    """The parent of the first commit missing on the branch."""
     commits: tuple[Sha, ...]
-    """The commits that the branch lacks, the oldest first."""
+    """The commits missing on the branch, the oldest first."""
     how: How
 
     @property
@@ -81,32 +81,38 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Taking:
-    """One result, on its way into one branch."""
+    """The merge of one result into one branch."""
 
     fleet: Fleet
     folder: RunFolder
     work: Callable[[RunFolder], Awaitable[None]]
-    """Runs the engine of a relanding, and shows it."""
+    """Runs the engine of a relanding and shows its progress."""
     resolving: Resolving = Resolving()
     say: Callable[[str], None] = field(default=lambda _: None)
-    """Takes a line about what is under way."""
+    """Prints a progress line."""
 
     async def take(self, here: Path, into: str | None) -> MergeView:
-        """Bring the result into a branch: the one that is checked out at `here`, unless one is named."""
+        """Merge the result into `into`, or into the branch checked out at `here`."""
         state = self.folder.state()
         if state.relanding is not None:
-            raise UsageError(f"{state.run} lands a result again", hint=f"fleet merge {state.relanding.run}")
+            raise UsageError(
+                f"{state.run} is a re-landing of another run",
+                hint=f"merge that run with `fleet merge {state.relanding.run}`",
+            )
         if state.published is None:
-            raise UsageError(f"nothing of {self.folder.run} has landed", hint="there is nothing to merge")
+            raise UsageError(
+                f"no subtask of {self.folder.run} has landed",
+                hint=f"check its progress with `fleet status {self.folder.run}`",
+            )
         target = await inspect(Path(state.repository))
         branch = into or await _current_branch(target, here)
         if branch == result_branch(state.run):
-            raise UsageError(f"{branch} is the result itself", hint="name another branch with --into")
+            raise UsageError(f"{branch} is the result branch itself", hint="choose another branch with --into BRANCH")
         for _ in range(ROUNDS - 1):
             try:
                 return await self._take(state, target, branch)
             except BranchMovedError:
-                self.say(f"{branch} has moved meanwhile")
+                self.say(f"{branch} moved during the merge, trying again")
         return await self._take(state, target, branch)
 
     async def _take(self, state: RunState, target: Target, branch: str) -> MergeView:
@@ -128,7 +134,7 @@ class Taking:
         return taken
 
     async def _prepared(self, state: RunState, way: Way, pin: str) -> MergeView:
-        """What the branch will get. Raises `NotTakenError`, before anything has changed."""
+        """Prepare the new commit of the branch. Raises `NotTakenError` before anything has changed."""
         signing = self.fleet.config.git
         if not way.commits:
             return MergeView(state.run, way.branch, way.ours, 0, "nothing")
@@ -146,10 +152,13 @@ class Taking:
         return StoreIntegrator(store, committer_of(settings.git.name, settings.git.email))
 
     async def _way(self, state: RunState, target: Target, store: Store, branch: str, *, ours: Sha, theirs: Sha) -> Way:
-        """The shortest way that earlier calls have left: what they took counts, and what they landed again below."""
+        """Find the shortest path from the branch to the result, counting commits that earlier merges took."""
         base, result = await _merge_base(store, ours, theirs), result_branch(state.run)
         if base is None:
-            raise UsageError(f"{result} and {branch} have no common history", hint="take it with git merge")
+            raise UsageError(
+                f"{result} and {branch} do not share any history",
+                hint=f"merge it with `git merge --allow-unrelated-histories {result}`",
+            )
         ways = [(base, theirs)]
         again = has_landed_on(self.fleet.state_dir, state.run, theirs, ours)
         for taken, onto, copy in await _copies(store, state.run):
@@ -161,7 +170,10 @@ class Taking:
         since, tip = ways[min(range(len(ways)), key=lengths.__getitem__)]
         commits = await commits_above(self._integrator(store), since, tip)
         if commits is None:
-            raise UsageError(f"{result} has a merge commit", hint="take it with git merge")
+            raise UsageError(
+                f"{result} contains a merge commit, which fleet can't land again",
+                hint=f"merge it with `git merge {result}`",
+            )
         how: How = "forwarded" if tip == theirs else "landed again"
         return Way(target, store, branch, ours, tip, since, tuple(commits), how)
 
@@ -186,7 +198,7 @@ class Taking:
         return MergeView(state.run, way.branch, copied.tip, len(copied.pairs), how, 0, landed.run, redone, dollars)
 
     async def _relanding(self, state: RunState, way: Way, replayed: Replayed) -> RunFolder:
-        """The run that lands the commits again, worked on until it has ended."""
+        """Create or find the relanding, and run it until it ends."""
         origins = Origins(self.fleet.state_dir, self._integrator(way.store), frozenset(self.fleet.config.workers))
         fits = replayed.failure is None
         pieces = await origins.pieces([source for source, _ in replayed.pairs] if fits else way.commits)
@@ -206,28 +218,28 @@ class Taking:
         if (holder := folder.holder) is not None:
             raise FleetError(locked_message(folder.run, holder))
         self._raise_budget(folder)
-        number, how = counted(len(pieces), "commit"), "going on with" if goes_on else "as"
-        self.say(f"{way.branch} has moved on; landing {number} again on top of it, {how} {folder.run}")
+        number, how = counted(len(pieces), "commit"), "continuing" if goes_on else "in"
+        self.say(f"{way.branch} has moved: landing {number} again on top of it, {how} {folder.run}")
         withdraw_cancel(folder)
         await self.work(folder)
         return folder
 
     def _raise_budget(self, folder: RunFolder) -> None:
-        """Give a relanding that was begun the budget that this call names."""
+        """Apply the budget of this call to a relanding that has already started."""
         dollars = self.resolving.dollars
         if dollars is not None and folder.state().policy.budget_dollars != dollars:
             with Journal(folder.journal) as journal:
                 journal.ask(f.LimitsChanged(at=time.time(), by=user(), budget_dollars=dollars))
 
     def _why_unresolved(self, state: RunState, pieces: Sequence[Piece]) -> str | None:
-        """Why no worker may redo what does not fit; None if one may."""
+        """Return why conflicts can't be resolved; None if they can."""
         wiring = self.fleet.wiring
         if not self.resolving.wanted:
             return "--no-resolve"
         if not wiring.has_models and not wiring.modelless_workers.issuperset(piece.subtask.worker for piece in pieces):
-            return f"there is no API key for a resolver (set {self.fleet.config.models.api_key_env})"
+            return f"resolvers need an API key (set {self.fleet.config.models.api_key_env})"
         if self.resolving.dollars is None and (spent := spent_budget(state)) is not None:
-            return f"the budget of {state.run}, {spent}, is spent (--budget USD allows a resolver more)"
+            return f"the budget of {state.run}, {spent}, is spent (set one for resolvers with --budget USD)"
         return None
 
     async def _begin(self, state: RunState, way: Way, wanted: f.Relanding, pieces: Sequence[Piece]) -> RunFolder:
@@ -259,7 +271,7 @@ class Taking:
 async def take_into(
     fleet: Fleet, folder: RunFolder, work: Callable[[RunFolder], Awaitable[None]], branch: str, dollars: float
 ) -> MergeView | str:
-    """Bring the result of a run into a branch for at most so many dollars; text says why the branch did not get it."""
+    """Merge the result of a run into a branch, with a budget in dollars. Returns the reason as text if it fails."""
     resolving = Resolving(wanted=dollars > 0, dollars=dollars if dollars > 0 else None)
     try:
         return await Taking(fleet, folder, work, resolving).take(Path(), branch)
@@ -268,7 +280,7 @@ async def take_into(
 
 
 def _untested(state: RunState, way: Way) -> int:
-    """How many commits of a result were tested only together with later ones. A relanding tests each."""
+    """Count the commits that were only tested together with later ones. A relanding tests each commit."""
     tested = {each.landed for subtask in state.subtasks.values() for each in subtask.attempts if each.tested}
     return sum(commit not in tested for commit in way.commits) if way.how == "forwarded" else 0
 
@@ -294,7 +306,7 @@ async def _count(store: Store, since: Sha, tip: Sha) -> int:
 
 
 async def _copies(store: Store, run: RunId) -> list[tuple[Sha, Sha, Sha]]:
-    """The copies of results of a run that passed on a branch of the user's: the result, on what, and the copy."""
+    """Return the tested copies of the run's results on the user's branches: the result, the base, and the copy."""
     prefix = taken_refs(run)
     found = (await store.git.refs(prefix)).items()
     return [(*_two(ref.removeprefix(prefix)), copy) for ref, copy in found]
@@ -306,13 +318,13 @@ def _two(name: str) -> tuple[Sha, Sha]:
 
 
 async def _mark_delivered(store: Store, run: RunId) -> None:
-    """Note in the store that what a relanding landed is in the user's repository, so that `fleet clean` may forget."""
+    """Record in the store that the user's repository has the landed commits, so that `fleet clean` can remove them."""
     if (tip := await store.git.sha(f"refs/fleet/{run}/tip")) is not None:
         await store.git("update-ref", published_ref(run), tip)
 
 
 async def _current_branch(target: Target, here: Path) -> str:
-    """The branch that is checked out where the person is, or else in the repository of the run."""
+    """Return the branch checked out in the current directory, or else in the repository of the run."""
     try:
         place = await inspect(here)
     except UsageError:
@@ -321,14 +333,14 @@ async def _current_branch(target: Target, here: Path) -> str:
     answer = await checkout.ask("symbolic-ref", "--quiet", "HEAD")
     branch = answer.stdout.decode("utf-8", "replace").strip().removeprefix("refs/heads/")
     if answer.exit_code != 0 or not branch:
-        raise UsageError("no branch is checked out here (HEAD is detached)", hint="name one with --into")
+        raise UsageError("no branch is checked out (HEAD is detached)", hint="choose a branch with --into BRANCH")
     return branch
 
 
 async def _refuse_early(way: Way, pin: str) -> None:
-    """Refuse a checkout with changes before anything is tested: nothing else may be in the way later.
+    """Refuse a checkout with uncommitted changes before anything is tested.
 
-    Files of a copy that an interrupted call has put there are no changes of a person's.
+    Files that an interrupted merge left behind do not count as changes.
     """
     checkout, copy = await find_checkout(way.target, way.branch), await way.store.git.sha(pin)
     if checkout is not None and copy is not None and await way.target.git.sha(copy) is not None:
@@ -338,24 +350,24 @@ async def _refuse_early(way: Way, pin: str) -> None:
 
 
 # ---- not taken -------------------------------------------------------------------------------------------------------
-# Why a branch did not get a result: what does not fit or is red, on which commit, and what to do next.
+# Errors that explain why a branch did not get a result: the conflict or failed check, its commit, and the next step.
 #
-# Subjects, names and output come from workers and repositories; they are made safe to print.
+# Subjects, names and output come from workers and repositories, so they are escaped.
 
 
-TAIL = 20  # lines of a red check that a person is shown
-NAMED = 5  # subtasks that are named after the first
+TAIL = 20  # lines of output shown for a failed check
+NAMED = 5  # subtasks listed after the first
 
 
 class NotTakenError(FleetError):
-    """The branch is as it was: a commit of the run does not fit on it, or is red there."""
+    """The branch is unchanged, because a commit of the run conflicts with it or fails its checks there."""
 
     exit_code = 1
     code = "not_taken"
 
 
 class InterruptedTakingError(FleetError):
-    """The branch is as it was, because a person stopped what went on."""
+    """The branch is unchanged, because the merge was interrupted."""
 
     exit_code = 130
     code = "interrupted"
@@ -364,13 +376,14 @@ class InterruptedTakingError(FleetError):
 async def conflict_error(
     store: Store, replayed: Replayed, *, run: RunId, branch: str, commits: Sequence[Sha], why_not: str
 ) -> NotTakenError:
-    """A commit does not fit, and no worker may do it again."""
+    """Return the error for a conflicting commit that can't be resolved."""
     stuck, failure = replayed.stuck or Sha(""), replayed.failure
     place = f"commit {commits.index(stuck) + 1} of {len(commits)}, {await _named(store, stuck)}"
-    resolve = f"`fleet merge {run}` lets a worker resolve it" if why_not == "--no-resolve" else ""
+    why, resolve = f" (not resolved: {why_not})", ""
+    if why_not == "--no-resolve":
+        why, resolve = "", f"let a worker resolve it with `fleet merge {run}`"
     return NotTakenError(
-        f"{branch} is as it was: {place}, {_on_branch(failure)}",
-        hint=_joined(resolve or f"no worker resolves it: {why_not}", _by_hand(branch, run)),
+        f"{branch} is unchanged: {place}, {_on_branch(failure)}{why}", hint=_joined(resolve, _by_hand(branch, run))
     )
 
 
@@ -382,19 +395,21 @@ async def _named(store: Store, commit: Sha) -> str:
 
 
 def relanding_error(state: RunState, folder: RunFolder, branch: str, run: RunId) -> FleetError:
-    """A run that landed a result again has stopped before all of it had landed."""
+    """Return the error for a relanding that ended before all commits had landed."""
     name = state.run
     if not state.ended:
-        hint = f"the same command continues; `fleet status {name}` shows how far it is"
-        return InterruptedTakingError(f"{branch} is as it was: interrupted", hint=hint)
+        hint = f"run the same command again to continue, or check its progress with `fleet status {name}`"
+        return InterruptedTakingError(f"{branch} is unchanged: interrupted", hint=hint)
     if state.base_failure is not None:
-        return NotTakenError(f"nothing can be run on {branch} at {state.base[:12]}: {state.base_failure.summary}")
+        return NotTakenError(f"can't run checks on {branch} at {state.base[:12]}: {state.base_failure.summary}")
     if state.red_base and state.commits == 0 and not state.policy.allow_red_base:
-        return NotTakenError(_with_check(f"{branch} itself is red at {state.base[:12]}", state.red_base[0], folder))
+        return NotTakenError(
+            _with_check(f"the gate fails on {branch} itself, at {state.base[:12]}", state.red_base[0], folder)
+        )
     stuck = [state.subtasks[id_] for id_ in state.plan.ids if _is_stuck(state.subtasks[id_])]
     if not stuck:
-        hint = _joined(f"`fleet status {name}` has more", _by_hand(branch, run))
-        return NotTakenError(f"{branch} is as it was: {state.ending_why}", hint=hint)
+        hint = _joined(f"see `fleet status {name}`", _by_hand(branch, run))
+        return NotTakenError(f"{branch} is unchanged: {state.ending_why}", hint=hint)
     return _stuck_error(state, stuck, folder, branch, run)
 
 
@@ -406,55 +421,55 @@ def _stuck_error(
     place = f"commit {ids.index(first.id) + 1} of {len(ids)}, " if first.id in ids else ""
     title = printable(state.spec(first.id).title)
     failures = [attempt for attempt in first.attempts if attempt.failure is not None]
-    what = f"{branch} is as it was: {place}{title} ({first.id}), {_on_branch(failures[0].failure)}"
+    what = f"{branch} is unchanged: {place}{title} ({first.id}), {_on_branch(failures[0].failure)}"
     if len(failures) > 1 and (last := failures[-1].failure) is not None:
-        times = counted(len(failures) - 1, "time")
-        what += f"; it was done again {times} and failed, last: {printable(last.summary.rstrip('.'))}"
+        tries = counted(len(failures) - 1, "more attempt")
+        what += f". {tries} failed, the last with: {printable(last.summary.rstrip('.'))}"
     if len(stuck) > 1:
         more = ", ".join(each.id for each in stuck[1 : NAMED + 1])
-        what += f"; neither did {more}{' and others' if len(stuck) > NAMED + 1 else ''} land"
+        what += f". Also not landed: {more}{' and others' if len(stuck) > NAMED + 1 else ''}"
     if state.ending == "budget":
-        what += f"; {state.ending_why}"
+        what += f". {state.ending_why}"
     red = next((check for attempt in reversed(failures) for check in attempt.checks if not check.fine), None)
-    again = f"`fleet retry {first.id} --run {name} -g GUIDANCE`, then the same command"
+    again = f"run `fleet retry {first.id} --run {name} -g GUIDANCE`, then the same command again"
     if state.ending == "budget":
-        again = "more with --budget USD"
+        again = "raise the budget with --budget USD"
     elif state.relanding is not None and not state.relanding.resolves:
         again = ""
-    look = f"`fleet show {first.id} --run {name}` has every attempt"
+    look = f"see all attempts with `fleet show {first.id} --run {name}`"
     return NotTakenError(_with_check(what, red, folder), hint=_joined(look, again, _by_hand(branch, run)))
 
 
 def _is_stuck(subtask: SubtaskState) -> bool:
-    """Whether it was tried and did not land, rather than waiting for one before it."""
+    """Return whether the subtask failed, rather than waits for an earlier one."""
     return subtask.landed is None and not subtask.parts and any(each.failure is not None for each in subtask.attempts)
 
 
 def words_about(failure: f.Failure, branch: str) -> str:
-    """The failure of a first attempt, in the words of a person to whom nothing has landed before it."""
+    """Return the summary of a first attempt's failure, with the branch's name in place of "what landed"."""
     return printable(failure.summary.replace("what landed meanwhile", branch).replace("what landed", branch))
 
 
 def _on_branch(failure: f.Failure | None) -> str:
-    """What is wrong with a commit on the branch, in the words of a person to whom nothing has landed yet."""
+    """Describe the problem of a commit on the branch."""
     if failure is None:
         return "does not merge"
     if failure.kind == "integration":
-        return "is red on top of it"
-    return printable(failure.summary.replace("what landed", "what it has"))
+        return "fails its checks on top of it"
+    return printable(failure.summary.replace("what landed", "it"))
 
 
 def _with_check(what: str, check: f.CheckRun | None, folder: RunFolder) -> str:
     if check is None:
         return what
-    log = f"\nthe whole output: {folder.path / check.log}" if check.log else ""
+    log = f"\nfull output: {folder.path / check.log}" if check.log else ""
     tail = "\n".join(map(printable, check.output.rstrip().splitlines()[-TAIL:]))
     return f"{what}\n{check.criterion}: {check.command}\n{tail}{log}"
 
 
 def _by_hand(branch: str, run: RunId) -> str:
-    return f"by hand: git checkout {branch} && git merge {result_branch(run)}"
+    return f"merge manually with `git checkout {branch} && git merge {result_branch(run)}`"
 
 
 def _joined(*parts: str) -> str:
-    return "; ".join(part for part in parts if part)
+    return ", or ".join(part for part in parts if part)

@@ -1,4 +1,4 @@
-"""`fleet merge`: takes the result of a run into a branch of the user's."""
+"""`fleet merge`: merge a run's result into your branch."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -62,7 +62,7 @@ def merge(
     state = folder.state()
 
     def fleet(*, secrets: bool) -> Fleet:
-        """What a run does not keep is needed only where models are called."""
+        """Open the run's configuration. Secrets are only needed for model calls."""
         return Fleet(common.configuration_of(state, config, given, secrets=secrets), current())
 
     taking = Taking(
@@ -76,7 +76,7 @@ def merge(
 
 
 def _with_result(folder: RunFolder) -> RunFolder:
-    """The run whose result a relanding landed: it is the latest one where that did not work out."""
+    """Return the run, or for a relanding the run whose result it lands."""
     relanding = folder.state().relanding
     return folder if relanding is None else find_run(common.state_dir(), relanding.run)
 
@@ -84,13 +84,13 @@ def _with_result(folder: RunFolder) -> RunFolder:
 def _merge_lines(view: MergeView) -> Iterator[str]:
     at = f"{view.branch} is at {view.commit[:12]}"
     if view.how == "nothing":
-        yield f"{at}; it has all commits of {view.run} already"
+        yield f"{at}, which already contains all commits of {view.run}"
         return
-    tested = ", each tested on top of what it had" if view.how == "landed again" else ""
+    tested = ", each tested on top of your branch" if view.how == "landed again" else ""
     less = untested(view.commits, view.commits - view.untested)
     yield f"{at} now, with {counted(view.commits, 'commit')} of {view.run}{tested}{less}"
     for redone in view.redone:
         why = f": {safe(redone.why)}" if redone.why else ""
-        yield f"done again, so look at it: git show {redone.commit[:12]} ({redone.subtask}{why})"
+        yield f"changed by a resolver, please review: git show {redone.commit[:12]} ({redone.subtask}{why})"
     if view.redone and view.cost_dollars:
-        yield f"that cost {money(view.cost_dollars)}; `fleet report {view.relanding}` has the details"
+        yield f"resolving cost {money(view.cost_dollars)}. For details, run `fleet report {view.relanding}`"

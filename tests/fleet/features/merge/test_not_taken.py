@@ -30,12 +30,12 @@ def test_a_red_commit_is_named_with_the_check_though_later_attempts_failed_other
     error = relanding_error(played.state, RunFolder(tmp_path), "main", RunId("r"))
     assert (error.exit_code, error.code) == (1, "not_taken")
     what, *check = error.message.splitlines()
-    assert what.startswith("main is as it was: commit 1 of 2, Build api (api), is red on top of it; it was done again")
-    assert what.endswith("again 1 time and failed, last: red")
+    assert what.startswith("main is unchanged: commit 1 of 2, Build api (api), fails its checks on top of it. 1 more attempt")
+    assert what.endswith("1 more attempt failed, the last with: red")
     assert check == [
         "the gate: make test",
         "1 failed\\x1b[31m",
-        f"the whole output: {tmp_path}/checks/1.log",
+        f"full output: {tmp_path}/checks/1.log",
     ]
     assert "`fleet retry api --run r -g GUIDANCE`, then the same command" in error.hint
 
@@ -49,4 +49,4 @@ def test_an_interruption_is_no_verdict(tmp_path: Path) -> None:
     played = Story(Policy(), plan_of("api"), relanding=RELANDING)
     error = relanding_error(played.state, RunFolder(tmp_path), "main", RunId("r"))
     assert (error.exit_code, error.code) == (130, "interrupted")
-    assert "the same command continues" in error.hint
+    assert "the same command again to continue" in error.hint
