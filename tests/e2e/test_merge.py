@@ -73,7 +73,9 @@ def test_a_branch_that_moved_gets_the_commits_only_where_they_fit_and_are_green(
     git(repository, "reset", "--quiet", "--hard", start)
     commit(repository, "forbidden.txt", "x\n")
     with untouched(repository):
-        stage.fleet("merge", "--no-resolve", at=repository).ended(1).says("commit 1 of 2", "fails its checks on top of it", GATE)
+        stage.fleet("merge", "--no-resolve", at=repository).ended(1).says(
+            "commit 1 of 2", "fails its checks on top of it", GATE
+        )
     git(repository, "reset", "--quiet", "--hard", start)
     moved = commit(repository, "three.txt", "three\n")
     git(repository, "checkout", "--quiet", "--detach")

@@ -30,7 +30,9 @@ def test_a_red_commit_is_named_with_the_check_though_later_attempts_failed_other
     error = relanding_error(played.state, RunFolder(tmp_path), "main", RunId("r"))
     assert (error.exit_code, error.code) == (1, "not_taken")
     what, *check = error.message.splitlines()
-    assert what.startswith("main is unchanged: commit 1 of 2, Build api (api), fails its checks on top of it. 1 more attempt")
+    assert what.startswith(
+        "main is unchanged: commit 1 of 2, Build api (api), fails its checks on top of it. 1 more attempt"
+    )
     assert what.endswith("1 more attempt failed, the last with: red")
     assert check == [
         "the gate: make test",
