@@ -26,7 +26,9 @@ def test_where_nothing_is_green_nothing_is_written_and_the_lines_that_matter_are
     root = make_repository(stage.room / "project", {"Makefile": RED})
     with untouched(root):
         done = stage.fleet("init", at=root).ended(1)
-        done.says("red after", "AssertionError: 1 == 2", "no candidate was green; nothing was written", "--no-try")
+        done.says(
+            "red after", "AssertionError: 1 == 2", "no candidate passed, so fleet.toml was not written", "--no-try"
+        )
         view = stage.fleet("init", "--json", at=root).ended(1).json
     assert not (root / "fleet.toml").exists()
     assert (view["written"], view["green"], view["gate"], view["text"]) == (False, False, "", "")
@@ -47,10 +49,10 @@ def test_without_trying_nothing_runs(stage: Stage) -> None:
             "would try  make test", "would write", 'gate = "make test"'
         )
     assert not (root / "fleet.toml").exists()
-    stage.fleet("init", "--no-try", at=root).ended(0).says("next: fleet try tries it")
+    stage.fleet("init", "--no-try", at=root).ended(0).says("next: run `fleet try`")
     assert tomllib.loads((root / "fleet.toml").read_text(encoding="utf-8"))["checks"] == {"gate": "make test"}
     empty = make_repository(stage.room / "empty", {"README.md": "x"})
-    stage.fleet("init", at=empty).ended(0).says("no test command was found")
+    stage.fleet("init", at=empty).ended(0).says("no test command found")
     assert not stage.state.exists()
 
 
@@ -62,5 +64,5 @@ def test_where_a_fleet_toml_can_not_be_it_says_so(stage: Stage) -> None:
     elsewhere = stage.room / "elsewhere.toml"
     elsewhere.write_text("mine", encoding="utf-8")
     (root / "fleet.toml").symlink_to(elsewhere)
-    stage.fleet("init", "--force", at=root).ended(USAGE).says("is a link")
+    stage.fleet("init", "--force", at=root).ended(USAGE).says("is a symbolic link")
     assert elsewhere.read_text(encoding="utf-8") == "mine"

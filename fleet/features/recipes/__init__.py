@@ -1,5 +1,5 @@
-"""Recipes: what a project needs so that its tests pass in the box.
+"""Recipes: the commands and settings that a project's tests need to pass in the sandbox.
 
-Finding them is pure: files in, candidates out. What the files say is data of strangers. `trials.py` alone reads a
-checkout and runs commands.
+Detection is pure: files in, candidates out. The contents of files are untrusted data. Only `trials.py` reads a checkout
+and runs commands.
 """

@@ -1,7 +1,6 @@
-"""Finds the recipes of a repository: those of each project in it, and those that test everything at once.
+"""Find the recipes of a repository: for each project in it, and for the entire repository.
 
-The order of candidates is the order in which they are tried: what CI runs comes first, then the commands that belong to
-a kind of project, then task runners and scripts.
+Candidates are tried in this order: commands that CI runs, commands of a kind of project, task runners and scripts.
 """
 
 import re
@@ -31,7 +30,7 @@ MANIFESTS = re.compile(
     r"(?:\.kts)?|CMakeLists\.txt|meson\.build|configure\.ac|Gemfile|composer\.json|mix\.exs|[^/]+\.(?:sln|csproj)|Package\.swift"
     r"|pubspec\.yaml|Makefile"
 )
-"""What makes a folder a project of its own."""
+"""Files that make a folder a separate project."""
 LOCKS = re.compile(
     r"(?:uv|poetry|pdm|Pipfile|Cargo|Gemfile|composer|mix|pubspec|rebar|bun|yarn)\.lock|pylock\.toml|"
     r"package-lock\.json|npm-shrinkwrap\.json|pnpm-lock\.yaml|bun\.lockb|go\.sum|gradle\.lockfile|Package\.resolved|"
@@ -48,7 +47,7 @@ MOST_CANDIDATES = 10
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A project in a folder of the repository, and the ways to test it, the likeliest first."""
+    """A project in a folder of the repository, and its recipes, the most likely first."""
 
     folder: str
     recipes: tuple[Recipe, ...]
@@ -56,10 +55,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What detection found in a repository."""
+    """The result of detection in a repository."""
 
     whole: tuple[Recipe, ...] = ()
-    """Commands that test everything at once, tried first where there are several parts."""
+    """Recipes for the entire repository, which are tried first if it has several parts."""
     parts: tuple[Part, ...] = ()
 
 
@@ -84,7 +83,7 @@ def find_recipes(tree: Tree) -> Found:
 
 
 def _variants(recipe: Recipe, needs: list[Recipe]) -> Iterator[Recipe]:
-    """A command for everything: as it is, and after the set-ups of all parts."""
+    """Yield a recipe for the entire repository without and with the setup commands of all parts."""
     prepared = with_needs_of(recipe, needs)
     if prepared.needs_network and not recipe.needs_network:
         yield recipe
@@ -92,7 +91,7 @@ def _variants(recipe: Recipe, needs: list[Recipe]) -> Iterator[Recipe]:
 
 
 def _ranked(recipes: Iterable[Recipe], lines: tuple[tuple[str, str], ...]) -> tuple[Recipe, ...]:
-    """Each recipe once, those that CI runs first."""
+    """Deduplicate recipes, and put those that CI runs first."""
     once = dict[object, Recipe]()
     for recipe in recipes:
         name = runners.names(recipe, lines)
@@ -101,11 +100,11 @@ def _ranked(recipes: Iterable[Recipe], lines: tuple[tuple[str, str], ...]) -> tu
     return tuple(ranked[:MOST_CANDIDATES])
 
 
-# ---- the projects in a repository -----------------------------------------------------------------------------------
+# ---- projects -------------------------------------------------------------------------------------------------------
 
 
 def _parts(tree: Tree) -> Iterator[Part]:
-    """Each kind of project at the root, and in each folder where nothing above it covers that kind."""
+    """Yield each kind of project at the root, and in folders that no folder above them covers for that kind."""
     parts = list(islice(_all_parts(tree), MOST_PARTS))
     strong = [part for part in parts if not part.recipes[0].only_builds]
     yield from strong or parts
@@ -129,7 +128,7 @@ def _all_parts(tree: Tree) -> Iterator[Part]:
 
 
 def _parts_with_tasks(tree: Tree) -> Iterator[Part]:
-    """Folders of which a task runner says how to test them."""
+    """Yield folders with a task runner that has a test task."""
     for folder in _project_folders(tree):
         if "/" not in folder and (found := tuple(runners.detect(tree.at(folder)))):
             yield Part(folder, found)

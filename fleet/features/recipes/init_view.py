@@ -1,4 +1,4 @@
-"""The result of `fleet init`: what it tried in the box, what was green, and what it wrote."""
+"""The views of `fleet init` and `fleet try`."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,69 +12,70 @@ TriedVerdict = Literal["green", "no tests", "red", "set-up failed", "not possibl
 
 @dataclass(frozen=True, slots=True)
 class TriedView:
-    """One way to test the repository, or a part of it, and what came of it."""
+    """One candidate for testing the repository or a part of it, and its result."""
 
     folder: str
-    """The part of the repository; empty for all of it."""
+    """The folder of the repository; empty for the entire repository."""
     kind: str
-    """The kind of project, in words."""
+    """The kind of project."""
     gate: str
-    """The command that was tried as the gate."""
+    """The gate command of the candidate."""
     setup: str
-    """The set-up command; empty if there is none."""
+    """The setup command; empty if there is none."""
     why: str
-    """Why this was tried: what in the repository speaks for it, or what the try before it lacked."""
+    """Why it was tried: evidence in the repository, or a dependency that the previous trial lacked."""
     verdict: TriedVerdict
-    """`green`; `no tests`: it passed, and said that it ran no test; `red`; `set-up failed`; `not possible`: no box
-    could be made; `not tried`: it needs something that was not allowed, or nothing was to be tried."""
+    """`green`: passed; `no tests`: passed, but did not run any tests; `red`: failed; `set-up failed`: the setup command
+    failed; `not possible`: the sandbox could not be created; `not tried`: it requires a permission that was not given,
+    or trials are disabled."""
     seconds: float
-    """Of worktree, set-up and gate together."""
+    """The duration of worktree creation, setup command and gate."""
     causes: tuple[str, ...]
-    """The lines of the output that matter. The repository's programs wrote them."""
+    """The relevant lines of the output, which programs of the repository wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class YourKey:
-    """A key that only your own configuration may set, and that the result needs."""
+    """A key that the result needs and that only your own configuration can set."""
 
     key: str
-    """Its dotted name."""
+    """The dotted name of the key."""
     value: str | tuple[str, ...]
-    """The value that the result needs."""
+    """The required value."""
     why: str
-    """What needs it."""
+    """Why it is required."""
     written: bool
-    """Whether it is in your own configuration file now."""
+    """Whether it was written to your own configuration file."""
 
 
 @dataclass(frozen=True, slots=True)
 class InitView:
-    """What `fleet init` found, tried and wrote."""
+    """The result of `fleet init`."""
 
     repository: str
-    """Its root."""
+    """The root of the repository."""
     file: str
-    """The path of the `fleet.toml`."""
+    """The path of `fleet.toml`."""
     written: bool
-    """Whether the file was written or is already as it would be written."""
+    """Whether the file was written or already has this content."""
     green: bool
-    """Whether the gate in `text` was green in the box."""
+    """Whether the gate in `text` passed in the sandbox."""
     gate: str
-    """Empty if no test command was found, or none was green."""
+    """The gate; empty if no test command was found or none passed."""
     text: str
-    """The content of the file; empty if nothing was green."""
+    """The content of the file; empty if no candidate passed."""
     tried: tuple[TriedView, ...]
-    """In the order in which it was tried; with `--dry-run`, what would be tried."""
+    """The candidates in the order they were tried; with `--dry-run`, those that would be tried."""
     left_out: tuple[str, ...]
-    """Folders with tests of which nothing was green; they are not in the gate."""
+    """Folders with tests that the gate does not cover, because no candidate passed there."""
     yours: tuple[YourKey, ...]
-    """Keys of your own configuration that the result needs."""
+    """Keys that the result needs in your own configuration."""
     notes: tuple[str, ...]
-    """What is unusual about the repository, or was left to you."""
+    """Notes about the repository, and open decisions."""
 
 
 # ---- trial view ------------------------------------------------------------------------------------------------------
-# A trial: what the set-up command and the gate, or another command, did on a commit, without a run.
+# A trial runs the setup command and the gate, or another command, on a commit without a run.
 
 
 Verdict = Literal["green", "red", "set-up failed", "no gate", "not possible"]
@@ -82,34 +83,34 @@ Verdict = Literal["green", "red", "set-up failed", "no gate", "not possible"]
 
 @dataclass(frozen=True, slots=True)
 class TrialView:
-    """What the set-up command and the gate, or another command, did on a commit."""
+    """The result of the setup command and the gate, or another command, on a commit."""
 
     repository: str
     base: Sha
     base_name: str
     verdict: Verdict
-    """`green`; `red`: the command failed; `set-up failed`; `no gate`: only the set-up was tried, which passed;
-    `not possible`: no worktree or no box could be made."""
+    """`green`: passed; `red`: the command failed; `set-up failed`: the setup command failed; `no gate`: the setup
+    command passed, and no gate is configured; `not possible`: the worktree or the sandbox could not be created."""
     seconds: float
-    """All of it: worktree, set-up and command."""
+    """The duration of worktree creation, setup command and command."""
     setup: SetupRun | None
-    """Null where no set-up command is configured."""
+    """The setup command; null if none is configured."""
     check: CheckRun | None
-    """The gate or the command; null if there is none, or nothing was ready for it."""
+    """The gate or the command; null if there is none or it was not reached."""
     failure: Failure | None
     """Why the command could not be run."""
     causes: tuple[str, ...]
-    """The lines of the output that matter. The repository's programs wrote them."""
+    """The relevant lines of the output, which programs of the repository wrote."""
     advice: tuple[str, ...]
-    """What to do about them."""
+    """How to fix the problem."""
     logs: str
-    """The folder above the logs that `setup` and `check` name."""
+    """The base folder of the log paths in `setup` and `check`."""
     notes: tuple[str, ...]
-    """What is unusual about the repository."""
+    """Notes about the repository."""
 
     @property
     def failed(self) -> CheckRun | None:
-        """The command that failed, if one did."""
+        """The failed command, if any."""
         return _failed(self.setup, self.check)
 
 
@@ -125,7 +126,7 @@ def trial_view(
     logs: str,
     notes: tuple[str, ...],
 ) -> TrialView:
-    """The trial with its verdict, the lines that matter, and what to do about them."""
+    """Build the view of a trial, with its verdict and advice."""
     causes: tuple[str, ...] = ()
     if (failed := _failed(setup, check)) is not None:
         causes = failed.causes

@@ -1,4 +1,4 @@
-"""JavaScript and TypeScript: npm, pnpm, Yarn, Bun and Deno; scripts, jest, vitest, mocha, ava and node's own tests."""
+"""JavaScript and TypeScript: npm, pnpm, Yarn, Bun and Deno, scripts, jest, vitest, mocha, ava and `node --test`."""
 
 import re
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ WITHOUT_LOCK = {
 }
 PACKAGES = {"berry": "@yarnpkg/cli-dist"}
 OWN_IGNORE = "mkdir -p node_modules && echo '*' > node_modules/.gitignore"
-CI = {"CI": Reasoned("true", "keeps test runners from watching files or asking questions")}
+CI = {"CI": Reasoned("true", "disables watch mode and prompts of test runners")}
 PROGRAMS = f"{TOOLS}/node_modules/.bin"
 
 
@@ -69,8 +69,8 @@ class Manager:
 
 
 def install_from_npm(package: str) -> str:
-    """A set-up that installs a tool for the worktree's commands, beside the project's own packages."""
-    npm = "npm install -q --no-audit --no-fund --cache /tmp/npm"  # with --prefix it would leave out its configuration
+    """Return a command that installs a tool in the worktree, separate from the project's own packages."""
+    npm = "npm install -q --no-audit --no-fund --cache /tmp/npm"  # --prefix would ignore the npm configuration
     return f"{MAKE_TOOLS} && (cd {TOOLS} && echo '{{}}' > package.json && {npm} {package})"
 
 
@@ -81,7 +81,7 @@ def detect(tree: Tree) -> Iterator[Recipe]:
         if tests := [
             name for name in _node_tests(tree) if name.count("/") == 0 or name.startswith(("test/", "tests/"))
         ]:
-            why = f"{tests[0]} uses node's own test runner"
+            why = f"{tests[0]} uses the test runner of Node.js"
             yield Recipe("JavaScript with node --test", "node --test", why, environment=CI)
         return
     package, manager = tree.json("package.json"), _manager(tree)
@@ -99,22 +99,18 @@ def _with_dependencies(tree: Tree, package: dict[str, Any], manager: Manager, ba
     if tree.ignores("node_modules") and not bare.bin:
         copied = Reasoned("node_modules/", "your installed packages, which git ignores")
         yield replace(bare, include=(copied,))
-    why = (
-        f"{manager.lock} is {manager.program}'s"
-        if manager.lock
-        else f"{manager.program} installs what package.json names"
-    )
+    why = f"installs the packages in {manager.lock}" if manager.lock else "installs the packages in package.json"
     setup = joined(manager.install, OWN_IGNORE)
     yield replace(bare, setup=setup, setup_why=why, needs_network=True)
     if not has_packages:
         yield replace(bare, bin=())
 
 
-# ---- what runs the tests --------------------------------------------------------------------------------------------
+# ---- test commands --------------------------------------------------------------------------------------------------
 
 
 def _gates(tree: Tree, package: dict[str, Any], manager: Manager) -> Iterator[tuple[str, str, str, bool]]:
-    """Kind, command and reason of each way to run the tests, and whether it needs the package manager itself."""
+    """Yield kind, command and reason of each way to run the tests, and whether it needs the package manager."""
     scripts = {name: text for name, text in table(package, "scripts").items() if isinstance(text, str)}
     usable = [name for name in SCRIPTS if name in scripts and NO_TEST not in scripts[name]]
     usable.sort(key=lambda name: BROWSERS.search(scripts[name]) is not None)
@@ -150,9 +146,9 @@ def _runner_gates(tree: Tree, package: dict[str, Any], manager: Manager) -> Iter
         if name in named:
             yield f"{_language(tree)} with {name}", command, f"package.json requires {name}", False
     if manager.name == "bun" and tree.matching("*.test.ts", "*.test.js", "*.test.tsx", "*.spec.ts"):
-        yield f"{_language(tree)} with bun", "bun test", "there are test files, and a lock file of bun's", True
+        yield f"{_language(tree)} with bun", "bun test", "found test files and a Bun lock file", True
     elif tests := _node_tests(tree):
-        yield "JavaScript with node --test", "node --test", f"{tests[0]} uses node's own test runner", False
+        yield "JavaScript with node --test", "node --test", f"{tests[0]} uses the test runner of Node.js", False
 
 
 def _node_tests(tree: Tree) -> tuple[str, ...]:
@@ -177,12 +173,12 @@ def _deno(tree: Tree) -> Recipe:
     return Recipe(
         "JavaScript with Deno",
         gate,
-        f"{name} is Deno's",
+        f"found {name}",
         setup="" if here else install_from_npm("deno"),
-        setup_why="" if here else "this machine has no deno",
+        setup_why="" if here else "installs Deno, which this machine lacks",
         needs_network=not here,
         bin=() if here else (PROGRAMS,),
-        environment={"DENO_DIR": Reasoned("/tmp/deno", "its cache, in a folder that can be written")},  # noqa: S108 - in the box
+        environment={"DENO_DIR": Reasoned("/tmp/deno", "the cache of Deno, in a writable folder")},  # noqa: S108 - in the box
     )
 
 

@@ -1,4 +1,4 @@
-"""What the output of a red try says is missing, and the recipe that adds it. Pure: text in, recipe out."""
+"""Find missing dependencies in the output of a failed trial, and add them to the recipe. Pure: text in, recipe out."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -37,18 +37,18 @@ PRIVATE = re.compile(
     r".*(?:secret|credential|token|password).*|\.npmrc|\.netrc|\.pypirc)$",
     re.IGNORECASE,
 )
-"""Names that may hold secrets."""
+"""Names of files that may contain secrets."""
 MADE = re.compile(
     r"(?:^|/)(?:node_modules|\.?venv|env|target|build|dist|out|bin|obj|__pycache__|coverage|htmlcov|"
     r"\.(?:git|tox|nox|mypy_cache|pytest_cache|ruff_cache|gradle|idea|vscode|cache|next|DS_Store|hypothesis|fleet-tools)|"
     r".*\.(?:pyc|log|o|so|egg-info|tmp|swp))/?$"
 )
-"""Names of what tools make, which is made again."""
+"""Names of files and folders that tools generate."""
 EXAMPLES = (".env.example", ".env.sample", ".env.template", ".env.dist", "env.example", ".env.test.example")
 MOST_INCLUDED = 5
-SHORTEST_NAME = 5  # characters; a shorter one occurs in any output by chance
+SHORTEST_NAME = 5  # characters; shorter names may occur in any output by chance
 
-WHO = Reasoned("fleet", "the tests make commits, and git asks who makes them")
+WHO = Reasoned("fleet", "the tests make commits, and git requires an author")
 IDENTITY: Mapping[str, Reasoned] = {
     "GIT_AUTHOR_NAME": WHO,
     "GIT_AUTHOR_EMAIL": WHO._replace(value="fleet@localhost"),
@@ -58,14 +58,14 @@ IDENTITY: Mapping[str, Reasoned] = {
 
 
 class Remedied(NamedTuple):
-    """A recipe with what a red try said was missing, and what that was."""
+    """A recipe with an added dependency, and the reason."""
 
     recipe: Recipe
     because: str
 
 
 def remedies(recipe: Recipe, output: str, tree: Tree) -> Iterator[Remedied]:
-    """Recipes that add what the output names as missing, the likeliest first."""
+    """Yield recipes that add the dependencies missing in the output, the most likely first."""
     for remedy in (_with_source_path, _with_ignored_files, _with_example, _with_variables, _with_identity, _with_build):
         changed = remedy(recipe, output, tree)
         if changed is not None and changed.recipe.identity != recipe.identity:
@@ -73,25 +73,25 @@ def remedies(recipe: Recipe, output: str, tree: Tree) -> Iterator[Remedied]:
 
 
 def wants_network(output: str) -> bool:
-    """Whether something failed because it has no network."""
+    """Return whether the command failed for lack of network access."""
     return NO_NETWORK.search(output) is not None
 
 
 def ran_nothing(output: str) -> bool:
-    """Whether a green command says itself that it ran no test."""
+    """Return whether a passing command reports that it did not run any tests."""
     return NO_TESTS.search(output) is not None and SOME_TESTS.search(output) is None
 
 
 def private_files(tree: Tree) -> tuple[str, ...]:
-    """Files of the checkout that git ignores and that may hold secrets: never copied without being named."""
+    """Return ignored files that may contain secrets. They are only copied if the configuration lists them."""
     return tuple(name for name in tree.ignored if PRIVATE.search(name) and "/" not in name)
 
 
-# ---- what may be missing --------------------------------------------------------------------------------------------
+# ---- remedies -------------------------------------------------------------------------------------------------------
 
 
 def _with_source_path(recipe: Recipe, output: str, tree: Tree) -> Remedied | None:
-    """The folder of a module of the project that Python did not find."""
+    """Add the folder of a project module that Python did not find."""
     for module in dict.fromkeys(NO_MODULE.findall(output)):
         name = module.partition(".")[0]
         paths = tree.matching(f"*/{name}/__init__.py", f"*/{name}.py")
@@ -104,23 +104,23 @@ def _with_source_path(recipe: Recipe, output: str, tree: Tree) -> Remedied | Non
                 and is_command(folder)
                 and ":" not in folder
             ):
-                why = f"{name} is below {folder}; the worktree's own must be imported"
+                why = f"{name} is in {folder}, and must be imported from the worktree"
                 variables = {**recipe.environment, "PYTHONPATH": Reasoned(folder, why)}
-                return Remedied(replace(recipe, environment=variables), f"{name} was not found, and is below {folder}")
+                return Remedied(replace(recipe, environment=variables), f"the module {name} is in {folder}")
     return None
 
 
 def _with_ignored_files(recipe: Recipe, output: str, tree: Tree) -> Remedied | None:
-    """Files that git ignores and the output names, such as data that is downloaded once."""
+    """Add ignored files that the output mentions, such as downloaded data."""
     named = [
         name for name in tree.ignored if _is_named(name, output) and not PRIVATE.search(name) and not MADE.search(name)
     ]
     if not named:
         return None
-    why = "git ignores it, and the tests need it"
+    why = "the tests need it, but git ignores it"
     added = tuple(Reasoned(f"/{name}", why) for name in named[:MOST_INCLUDED])
     include = tuple(dict.fromkeys((*recipe.include, *added)))
-    return Remedied(replace(recipe, include=include), f"the output names {named[0]}, which git ignores")
+    return Remedied(replace(recipe, include=include), f"the output mentions {named[0]}, which git ignores")
 
 
 def _is_named(name: str, output: str) -> bool:
@@ -130,7 +130,7 @@ def _is_named(name: str, output: str) -> bool:
 
 
 def _with_example(recipe: Recipe, output: str, tree: Tree) -> Remedied | None:
-    """The example of an .env file, copied, where the output asks for the file."""
+    """Copy the example of an .env file if the output asks for the file."""
     example = tree.first(*EXAMPLES)
     target = ".env"
     if not example or tree.has(target) or (target not in output and not _asked_for(output, tree.text(example))):
@@ -138,20 +138,23 @@ def _with_example(recipe: Recipe, output: str, tree: Tree) -> Remedied | None:
     copy = f"cp {example} {target}"
     if copy in recipe.setup:
         return None
-    why = f"the tests read {target}; {example} is what the repository says belongs there"
+    why = f"the tests read {target}, and {example} is the repository's example of it"
     setup_why = "; ".join(filter(None, (recipe.setup_why, why)))
-    return Remedied(replace(recipe, setup=joined(copy, recipe.setup), setup_why=setup_why), f"it asks for {target}")
+    return Remedied(replace(recipe, setup=joined(copy, recipe.setup), setup_why=setup_why), f"{target} is missing")
 
 
 def _with_variables(recipe: Recipe, output: str, tree: Tree) -> Remedied | None:
-    """Variables that the output names as missing and an example of an .env file sets."""
+    """Set missing variables that an example of an .env file defines."""
     values = _variables(tree.text(tree.first(*EXAMPLES)))
     wanted = [name for name in _asked_for(output, "\n".join(f"{name}=" for name in values)) if values[name]]
-    new = {name: Reasoned(values[name], "the tests need it; the value is the example's") for name in wanted}
+    new = {
+        name: Reasoned(values[name], "the tests need it, with the value from the repository's example")
+        for name in wanted
+    }
     if not new:
         return None
     all_values = {
-        name: Reasoned(value, "the value of the repository's example") for name, value in values.items() if value
+        name: Reasoned(value, "the value from the repository's example") for name, value in values.items() if value
     }
     return Remedied(replace(recipe, environment={**all_values, **new, **recipe.environment}), f"{wanted[0]} is not set")
 
@@ -162,7 +165,7 @@ def _asked_for(output: str, example: str) -> list[str]:
 
 
 def _variables(text: str) -> dict[str, str]:
-    """The variables of an .env file: plain ones, without expansions."""
+    """Return the plain variables of an .env file, without those that use expansions."""
     found = re.findall(r"^(?:export )?([A-Za-z_][A-Za-z0-9_]{0,60})=([^\n]{0,200})$", text, re.MULTILINE)
     return {
         name: value for name, raw in found if "$" not in (value := raw.strip().strip("'\"")) and (value.isprintable())
@@ -173,16 +176,18 @@ def _with_identity(recipe: Recipe, output: str, tree: Tree) -> Remedied | None:
     del tree
     if NO_IDENTITY.search(output) is None or "GIT_AUTHOR_NAME" in recipe.environment:
         return None
-    return Remedied(replace(recipe, environment={**recipe.environment, **IDENTITY}), "git asks who makes commits")
+    return Remedied(
+        replace(recipe, environment={**recipe.environment, **IDENTITY}), "git requires an author for commits"
+    )
 
 
 def _with_build(recipe: Recipe, output: str, tree: Tree) -> Remedied | None:
-    """A build before the tests, where they run on what is built."""
+    """Build before the tests if they run on the build output."""
     scripts = tree.json("package.json").get("scripts")
     has_build = isinstance(scripts, dict) and "build" in scripts
     if not has_build or "run build" in recipe.gate or re.search(r"(?:dist|build|lib|out)/", output) is None:
         return None
     if re.search(r"Cannot find module|ERR_MODULE_NOT_FOUND|Could not find|ENOENT|Failed to resolve", output) is None:
         return None
-    why = f"{recipe.why}; the tests run on what `npm run build` makes"
+    why = f"{recipe.why}, and the tests run on the output of `npm run build`"
     return Remedied(replace(recipe, gate=f"npm run build && {recipe.gate}", why=why), "the tests need a build")

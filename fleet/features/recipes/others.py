@@ -1,4 +1,4 @@
-"""Kinds of which a marker says everything: one row each."""
+"""Other kinds of projects. Most need one table row: a marker file and its commands."""
 
 import re
 from collections.abc import Iterator
@@ -10,16 +10,16 @@ from fleet.features.recipes.tree import Tree, table
 
 
 class Row(NamedTuple):
-    """A kind of project: the files it is known by, and its commands."""
+    """A kind of project: its marker files and commands."""
 
     kind: str
     markers: tuple[str, ...]
     gate: str
     setup: str = ""
-    """What fetches dependencies, where one of `needs` is there."""
+    """The command that fetches dependencies, used if one of the files in `needs` exists."""
     needs: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
-    """Folders for what its tools write."""
+    """Variables with folders that its tools write to."""
 
 
 PLACE = f"{ROOT}/{TOOLS}"
@@ -67,16 +67,16 @@ def detect(tree: Tree) -> Iterator[Recipe]:
             yield Recipe(
                 row.kind,
                 row.gate,
-                f"there is {found}",
+                f"found {found}",
                 setup=joined(MAKE_TOOLS, row.setup) if fetches else "",
-                setup_why="fetches what the project requires" if fetches else "",
+                setup_why="fetches the dependencies of the project" if fetches else "",
                 needs_network=fetches,
-                environment={name: Reasoned(value, "a folder that can be written") for name, value in row.environment},
+                environment={name: Reasoned(value, "a writable folder") for name, value in row.environment},
             )
 
 
 def _at_its_place(name: str, row: Row) -> bool:
-    """Patterns cross folders; a marker counts as deep as it is written."""
+    """Return whether a marker is at the depth of its pattern, because `*` also matches slashes."""
     return any(name.count("/") == marker.count("/") for marker in row.markers) or (
         row.kind in {"Perl", "Bats"} and "/" in name
     )
@@ -86,7 +86,7 @@ def _at_its_place(name: str, row: Row) -> bool:
 # Go: modules, workspaces, vendored and downloaded modules.
 
 
-CACHE = {"GOCACHE": Reasoned("/tmp/go-build", "the build cache, in a folder that can be written")}  # noqa: S108 - in the box
+CACHE = {"GOCACHE": Reasoned("/tmp/go-build", "the build cache, in a writable folder")}  # noqa: S108 - in the box
 FOLDER = re.compile(r"^\s*(?:use\s+)?(\.[\w./-]*)\s*(?://.*)?$", re.MULTILINE)
 
 
@@ -99,7 +99,7 @@ def detect_go(tree: Tree) -> Iterator[Recipe]:
         places = places.replace("./.", "./") if places == "././..." else places
         kind, gate, why = "a Go workspace", f"go test {places or './...'}", "go.work lists its modules"
     elif tree.has("go.mod"):
-        kind, gate, why = "Go", "go test ./...", "go.mod is Go's"
+        kind, gate, why = "Go", "go test ./...", "found go.mod"
     else:
         return
     modules = "".join(map(tree.text, tree.matching("go.mod", "*/go.mod")))
@@ -107,13 +107,13 @@ def detect_go(tree: Tree) -> Iterator[Recipe]:
     if not requires or tree.has("vendor/modules.txt"):
         yield Recipe(kind, gate, why, environment=CACHE)
         return
-    place = Reasoned(f"{ROOT}/{TOOLS}/go", "where the set-up puts the modules")
+    place = Reasoned(f"{ROOT}/{TOOLS}/go", "the folder for downloaded modules")
     yield Recipe(
         kind,
         gate,
         why,
         setup=joined(MAKE_TOOLS, "go mod download"),
-        setup_why="downloads the modules that go.mod names",
+        setup_why="downloads the modules in go.mod",
         needs_network=True,
         environment={**CACHE, "GOMODCACHE": place},
     )
@@ -121,7 +121,7 @@ def detect_go(tree: Tree) -> Iterator[Recipe]:
 
 
 # ---- jvm -------------------------------------------------------------------------------------------------------------
-# Java and Kotlin: Maven and Gradle with or without their wrappers; sbt.
+# Java and Kotlin: Maven and Gradle with or without their wrappers. Scala: sbt.
 
 
 GRADLE = ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts")
@@ -130,29 +130,33 @@ GRADLE = ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradl
 def detect_jvm(tree: Tree) -> Iterator[Recipe]:
     language = "Kotlin" if tree.matching("*.kt") else "Java"
     if tree.has("pom.xml"):
-        program, why = ("sh ./mvnw", "mvnw is Maven's wrapper") if tree.has("mvnw") else ("mvn", "pom.xml is Maven's")
+        program, why = (
+            ("sh ./mvnw", "found mvnw, the wrapper of Maven") if tree.has("mvnw") else ("mvn", "found pom.xml")
+        )
         local = f"{program} -B -q -Dmaven.repo.local={PLACE}/m2"
         yield Recipe(
             f"{language} with Maven",
             f"{local} -o test",
             why,
             setup=joined(MAKE_TOOLS, f"{{ {local} test || true; }}"),
-            setup_why="runs the tests once, so that Maven fetches everything that they need",
+            setup_why="runs the tests once, so that Maven fetches their dependencies",
             needs_network=True,
-            environment={"MAVEN_USER_HOME": Reasoned(f"{PLACE}/maven", "where the wrapper puts Maven itself")},
+            environment={
+                "MAVEN_USER_HOME": Reasoned(f"{PLACE}/maven", "the folder in which the wrapper installs Maven")
+            },
         )
         yield Recipe(f"{language} with Maven", f"{program} -B -q -o test", why)
     if tree.has(*GRADLE):
         has_wrapper = tree.has("gradlew")
         program = "sh ./gradlew" if has_wrapper else "gradle"
-        why = "gradlew is Gradle's wrapper" if has_wrapper else f"{tree.first(*GRADLE)} is Gradle's"
-        home = {"GRADLE_USER_HOME": Reasoned(f"{PLACE}/gradle", "where Gradle keeps what it fetched")}
+        why = "found gradlew, the wrapper of Gradle" if has_wrapper else f"found {tree.first(*GRADLE)}"
+        home = {"GRADLE_USER_HOME": Reasoned(f"{PLACE}/gradle", "the folder for downloads of Gradle")}
         fetch = Recipe(
             f"{language} with Gradle",
             f"{program} --no-daemon --offline test",
             why,
             setup=joined(MAKE_TOOLS, f"{{ {program} --no-daemon test || true; }}"),
-            setup_why="runs the tests once, so that Gradle fetches everything that they need",
+            setup_why="runs the tests once, so that Gradle fetches their dependencies",
             needs_network=True,
             environment=home,
         )
@@ -161,7 +165,7 @@ def detect_jvm(tree: Tree) -> Iterator[Recipe]:
             yield Recipe(fetch.kind, fetch.gate, why)
         yield fetch
     if tree.has("build.sbt"):
-        yield Recipe("Scala with sbt", "sbt test", "build.sbt is sbt's")
+        yield Recipe("Scala with sbt", "sbt test", "found build.sbt")
 
 
 # ---- php -------------------------------------------------------------------------------------------------------------
@@ -180,7 +184,7 @@ def detect_php(tree: Tree) -> Iterator[Recipe]:
     packages = [name for name in needs if "/" in name]
     for bare in _gates(tree, composer, packages):
         if packages and not tree.has("vendor/autoload.php"):
-            why = "composer.json names packages"
+            why = "installs the packages in composer.json"
             yield replace(bare, setup=joined(INSTALL, OWN_IGNORE), setup_why=why, needs_network=True)
         else:
             autoload = bool(table(composer, "autoload")) and not tree.has("vendor/autoload.php")
@@ -198,16 +202,16 @@ def _gates(tree: Tree, composer: dict[str, object], packages: list[str]) -> Iter
     if "phpunit/phpunit" in packages:
         yield Recipe("PHP with PHPUnit", "php vendor/bin/phpunit", "composer.json requires PHPUnit")
     elif name := tree.first("phpunit.xml", "phpunit.xml.dist"):
-        yield Recipe("PHP with PHPUnit", "phpunit", f"{name} is PHPUnit's")
+        yield Recipe("PHP with PHPUnit", "phpunit", f"found {name}")
     elif tree.matching("tests/*Test.php"):
-        yield Recipe("PHP with PHPUnit", "phpunit tests", "there are tests below tests")
+        yield Recipe("PHP with PHPUnit", "phpunit tests", "found tests in tests")
 
 
 # ---- ruby ------------------------------------------------------------------------------------------------------------
 # Ruby: RSpec, Minitest, Rake; gems by Bundler.
 
 
-GEMS = {"BUNDLE_PATH": Reasoned(f"{ROOT}/{TOOLS}/gems", "where the set-up puts the gems")}
+GEMS = {"BUNDLE_PATH": Reasoned(f"{ROOT}/{TOOLS}/gems", "the folder for installed gems")}
 EACH = """ruby -Ilib -Itest -e 'ARGV.each { |file| require File.expand_path(file) }' """
 
 
@@ -221,7 +225,7 @@ def detect_ruby(tree: Tree) -> Iterator[Recipe]:
                 bare,
                 gate=f"bundle exec {bare.gate}",
                 setup=joined(MAKE_TOOLS, "bundle install --quiet"),
-                setup_why="Gemfile names gems",
+                setup_why="installs the gems in Gemfile",
                 needs_network=True,
                 environment=GEMS,
             )
@@ -231,13 +235,13 @@ def detect_ruby(tree: Tree) -> Iterator[Recipe]:
 def _ruby_gates(tree: Tree, tests: tuple[str, ...]) -> Iterator[Recipe]:
     rakefile = tree.text("Rakefile")
     if tree.matching("spec/*_spec.rb") or tree.has(".rspec"):
-        yield Recipe("Ruby with RSpec", "rspec", "there are specs below spec")
+        yield Recipe("Ruby with RSpec", "rspec", "found specs or .rspec")
     if "TestTask" in rakefile or "task :test" in rakefile or "task test" in rakefile:
         yield Recipe("Ruby with Rake", "rake test", "Rakefile has a task 'test'")
     if "task :spec" in rakefile or "RSpec::Core::RakeTask" in rakefile:
         yield Recipe("Ruby with Rake", "rake spec", "Rakefile has a task 'spec'")
     if tree.has("bin/rails"):
-        yield Recipe("Ruby on Rails", "ruby bin/rails test", "bin/rails is Rails'")
+        yield Recipe("Ruby on Rails", "ruby bin/rails test", "found bin/rails")
     if tests:
         yield Recipe(
             "Ruby with Minitest", f"{EACH}$(find test -name '*_test.rb' -o -name 'test_*.rb')", f"{tests[0]} is a test"
@@ -257,18 +261,18 @@ def detect_rust(tree: Tree) -> Iterator[Recipe]:
     is_workspace = "workspace" in tree.toml("Cargo.toml")
     kind = "a Rust workspace" if is_workspace else "Rust with cargo"
     gate = "cargo test --workspace" if is_workspace else "cargo test"
-    why = "Cargo.toml is cargo's" + (", and lists a workspace" if is_workspace else "")
+    why = "Cargo.toml defines a workspace" if is_workspace else "found Cargo.toml"
     if _is_offline(tree):
         yield Recipe(kind, gate, why)
         return
     locked = " --locked" if tree.has("Cargo.lock") else ""
-    place = Reasoned(f"{ROOT}/{TOOLS}/cargo", "where the set-up puts the crates")
+    place = Reasoned(f"{ROOT}/{TOOLS}/cargo", "the folder for fetched crates")
     yield Recipe(
         kind,
         f"{gate} --offline",
         why,
         setup=joined(MAKE_TOOLS, f"cargo fetch{locked}"),
-        setup_why="fetches the crates that Cargo.toml names",
+        setup_why="fetches the crates in Cargo.toml",
         needs_network=True,
         environment={"CARGO_HOME": place},
     )
@@ -276,7 +280,7 @@ def detect_rust(tree: Tree) -> Iterator[Recipe]:
 
 
 def _is_offline(tree: Tree) -> bool:
-    """Whether every crate is in the repository."""
+    """Return whether all crates are in the repository."""
     config = tree.text(tree.first(".cargo/config.toml", ".cargo/config"))
     if re.search(r"^\s*replace-with\s*=", config, re.MULTILINE):
         return True
@@ -296,7 +300,7 @@ def _fetches(dependencies: dict[str, object]) -> bool:
 
 
 # ---- native ----------------------------------------------------------------------------------------------------------
-# C and C++: CMake, Meson, autotools. A plain Makefile is a task runner's (`runners.py`).
+# C and C++: CMake, Meson, autotools. For plain Makefiles, see `runners.py`.
 
 
 def detect_native(tree: Tree) -> Iterator[Recipe]:
@@ -311,13 +315,13 @@ def detect_native(tree: Tree) -> Iterator[Recipe]:
 def _cmake(tree: Tree) -> Iterator[Recipe]:
     build = _build_folder(tree)
     gate = f"cmake -S . -B {build} && cmake --build {build} -j 2 && ctest --test-dir {build} --output-on-failure"
-    why = "CMakeLists.txt is CMake's"
+    why = "found CMakeLists.txt"
     if re.search(r"\b(?:enable_testing|include\s*\(\s*CTest)\b", _all_lists(tree)):
         yield Recipe("C or C++ with CMake", gate, why)
     else:
         gate, why = (
             f"cmake -S . -B {build} && cmake --build {build} -j 2",
-            f"{why}; it has no tests, so it is only built",
+            f"{why} without tests, so the gate only builds",
         )
         yield Recipe("C or C++ with CMake", gate, why, only_builds=True)
 
@@ -328,19 +332,19 @@ def _all_lists(tree: Tree) -> str:
 
 def _meson(tree: Tree) -> Iterator[Recipe]:
     build = _build_folder(tree)
-    gate, why = f"meson setup {build} && meson test -C {build} --print-errorlogs", "meson.build is Meson's"
+    gate, why = f"meson setup {build} && meson test -C {build} --print-errorlogs", "found meson.build"
     if tree.has_program("meson"):
         yield Recipe("C or C++ with Meson", gate, why)
         return
     install, _ = install_tool("meson", "meson ninja")
     place = ".fleet-tools/meson"
-    setup = install.replace("/tmp/meson", place)  # noqa: S108 - the gate needs it, so it stays
+    setup = install.replace("/tmp/meson", place)  # noqa: S108 - the gate needs it too, so it can't be in /tmp
     yield Recipe(
         "C or C++ with Meson",
         gate,
         why,
         setup=f"{setup} && echo '*' > .fleet-tools/.gitignore",
-        setup_why="this machine has no meson",
+        setup_why="installs Meson, which this machine lacks",
         needs_network=True,
         bin=(f"{place}/bin",),
     )
@@ -349,14 +353,14 @@ def _meson(tree: Tree) -> Iterator[Recipe]:
 def _autotools(tree: Tree) -> Iterator[Recipe]:
     make = "./configure && make -j 2 check"
     if tree.has("configure"):
-        yield Recipe("C or C++ with autotools", f"sh {make}", "configure is autoconf's")
+        yield Recipe("C or C++ with autotools", f"sh {make}", "found configure")
     if tree.has("autogen.sh"):
         yield Recipe("C or C++ with autotools", f"sh ./autogen.sh && {make}", "autogen.sh writes configure")
     if tree.has("configure.ac", "configure.in"):
-        yield Recipe("C or C++ with autotools", f"autoreconf -fi && {make}", "configure.ac is autoconf's")
+        yield Recipe("C or C++ with autotools", f"autoreconf -fi && {make}", "found configure.ac")
 
 
 def _build_folder(tree: Tree) -> str:
-    """A folder for what is built: one that git ignores, or one that no worker can leave behind."""
+    """Return a folder for build output: one that git ignores, or a temporary one in the sandbox."""
     rules = {line.strip().strip("/") for line in tree.text(".gitignore").splitlines()}
     return "build" if "build" in rules and not tree.matching("build/*") else "/tmp/build"  # noqa: S108 - in the box

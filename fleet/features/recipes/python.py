@@ -29,7 +29,7 @@ TOOLS = {
         "PIPENV_VENV_IN_PROJECT=1 PIPENV_CACHE_DIR=/tmp/pipenv-cache {pipenv} sync --dev{extras}",
     ),
 }
-"""By lock file: the tool that reads it, and its command. The caches go to /tmp, which is larger than the home."""
+"""Tools and commands by lock file. Their caches are in /tmp, which is larger than the home."""
 
 
 def detect(tree: Tree) -> Iterator[Recipe]:
@@ -55,7 +55,7 @@ def detect(tree: Tree) -> Iterator[Recipe]:
             why=why,
             environment=environment,
             read_only=(Reasoned(shown, "your virtual environment, which git ignores"),),
-            path=(Reasoned(f"{shown}/bin", "its python3 comes first"),),
+            path=(Reasoned(f"{shown}/bin", "its python3 takes precedence"),),
         )
     if is_bare:
         yield bare
@@ -93,7 +93,7 @@ def _is_python(tree: Tree) -> bool:
 
 
 def _tests(tree: Tree) -> tuple[str, ...]:
-    """The files with tests at usual places: beside the sources, in `tests`, in packages."""
+    """Return the test files in common places: next to the sources, in `tests`, in packages."""
     if tree.has("pyproject.toml", "setup.py", "setup.cfg", "manage.py"):
         return tree.matching("test_*.py", "*/test_*.py", "*_test.py", "tests.py", "*/tests.py")
     places = ("test_", "tests/", "test/")
@@ -102,43 +102,43 @@ def _tests(tree: Tree) -> tuple[str, ...]:
 
 
 def _runner(tree: Tree) -> tuple[str, str, str] | None:
-    """The kind of the project, the arguments of the interpreter that run its tests, and why these."""
+    """Return the kind of the project, the Python arguments that run its tests, and the reason."""
     tests = _tests(tree)
     named = next((name for name in CONFIGURED if "pytest" in tree.text(name)), "")
     texts = "".join(map(tree.text, tests[:MOST_TESTS_READ]))
     has_django = tree.has("manage.py") and "DJANGO_SETTINGS_MODULE" in tree.text("manage.py")
     if has_django and "DJANGO_SETTINGS_MODULE" not in "".join(map(tree.text, CONFIGURED)):
-        return ("Python with Django", "manage.py test", "manage.py is Django's")
+        return ("Python with Django", "manage.py test", "found manage.py of Django")
     if named:
-        return ("Python with pytest", "-m pytest -q", f"{named} names pytest")
+        return ("Python with pytest", "-m pytest -q", f"{named} mentions pytest")
     required = next((name for name in tree.names if REQUIREMENTS.fullmatch(name) and "pytest" in tree.text(name)), "")
     if required:
-        return ("Python with pytest", "-m pytest -q", f"{required} names pytest")
+        return ("Python with pytest", "-m pytest -q", f"{required} lists pytest")
     if tree.matching("conftest.py", "tests/conftest.py", "test/conftest.py"):
-        return ("Python with pytest", "-m pytest -q", "there is a conftest.py")
+        return ("Python with pytest", "-m pytest -q", "found a conftest.py")
     if re.search(r"^\s*(?:import|from) pytest\b", texts, re.MULTILINE):
         return ("Python with pytest", "-m pytest -q", "the tests import pytest")
     if re.search(r"^(?:async )?def test_", texts, re.MULTILINE) and "unittest" not in texts:
-        return ("Python with pytest", "-m pytest -q", "the tests are plain functions, as pytest finds them")
+        return ("Python with pytest", "-m pytest -q", "the tests are plain functions, which pytest collects")
     if not tests:
         return None
     return ("Python with unittest", _unittest(tree, tests), f"{tests[0]} uses unittest")
 
 
 def _unittest(tree: Tree, tests: tuple[str, ...]) -> str:
-    """The arguments for unittest. Discovery only finds what can be imported from where it starts."""
+    """Return the arguments for unittest. Discovery only finds modules that can be imported from its start folder."""
     folder = next((name for name in ("tests", "test") if any(test.startswith(f"{name}/") for test in tests)), "")
     pattern = "" if any(test.rpartition("/")[2].startswith("test") for test in tests) else " -p '*_test.py'"
     if not folder or any("/" not in test for test in tests):
         return f"-m unittest discover{pattern}" if pattern else "-m unittest"
-    top = " -t ." if tree.has(f"{folder}/__init__.py") else ""  # without it, relative imports find nothing
+    top = " -t ." if tree.has(f"{folder}/__init__.py") else ""  # without it, relative imports fail
     return f"-m unittest discover -s {folder}{top}{pattern}"
 
 
 def _environment(tree: Tree) -> dict[str, Reasoned]:
-    """`src` on the path, where the package is in there: an installation elsewhere would be another tree's."""
+    """Put `src` on the path if it contains the package, so that no installation of another tree is imported."""
     if any(name.startswith("src/") and name.endswith("/__init__.py") and name.count("/") == 2 for name in tree.names):  # noqa: PLR2004
-        return {"PYTHONPATH": Reasoned("src", "the package is below src; the worktree's own must be imported")}
+        return {"PYTHONPATH": Reasoned("src", "the package is in src, and must be imported from the worktree")}
     return {}
 
 
@@ -146,12 +146,12 @@ def _environment(tree: Tree) -> dict[str, Reasoned]:
 
 
 def _setups(tree: Tree, needs: tuple[str, ...], *, wants_pytest: bool) -> Iterator[tuple[str, str]]:
-    """Commands that make `.venv` in the worktree with everything that the tests need, the best first."""
+    """Yield commands that create `.venv` in the worktree with the dependencies of the tests, the best first."""
     for lock, (tool, command) in TOOLS.items():
         if tree.has(lock):
             install, place = ("", tool) if tree.has_program(tool) else install_tool(tool, tool)
             call = command.format(**{tool: place, "extras": _extras(tree, tool)})
-            yield joined(install, call, _with_pytest(tree, wants=wants_pytest)), f"{lock} is {tool}'s"
+            yield joined(install, call, _with_pytest(tree, wants=wants_pytest)), f"installs the dependencies in {lock}"
     files = tuple(name for name in tree.names if REQUIREMENTS.fullmatch(name))
     more = ("pytest",) if wants_pytest and not _names_pytest(tree, needs, files) else ()
     venv = "python3 -m venv .venv && .venv/bin/pip install -q --no-cache-dir"
@@ -159,9 +159,12 @@ def _setups(tree: Tree, needs: tuple[str, ...], *, wants_pytest: bool) -> Iterat
     extras = " ".join(map(shlex.quote, (*needs, *more)))
     if _is_installable(tree):
         options = " ".join(filter(None, (listed, "-e .", extras)))
-        yield f"{venv} {options}", "installs the project itself, and what it and its tests require"
+        yield f"{venv} {options}", "installs the project with its dependencies and those of its tests"
     if listed or extras:
-        yield f"{venv} {' '.join(filter(None, (listed, extras)))}", "installs what the project and its tests require"
+        yield (
+            f"{venv} {' '.join(filter(None, (listed, extras)))}",
+            "installs the dependencies of the project and its tests",
+        )
 
 
 def _is_installable(tree: Tree) -> bool:
@@ -169,7 +172,7 @@ def _is_installable(tree: Tree) -> bool:
 
 
 def _requirements(tree: Tree) -> tuple[str, ...]:
-    """What the project says that it, its tests and its development require, besides requirements files."""
+    """Return the dependencies of the project, its tests and its development, other than requirements files."""
     data = tree.toml("pyproject.toml")
     project, groups = table(data, "project"), table(data, "dependency-groups")
     found = list(strings(project.get("dependencies")))
@@ -198,14 +201,14 @@ def _requirements(tree: Tree) -> tuple[str, ...]:
 
 
 def _of_poetry(poetry: dict[str, object]) -> list[str]:
-    """The names of Poetry's dependencies: its version ranges are no one else's."""
+    """Return the names of Poetry's dependencies, without versions, because other tools don't support its ranges."""
     tables = [table(poetry, "dependencies"), table(poetry, "dev-dependencies")]
     tables += [table(group, "dependencies") for group in table(poetry, "group").values()]
     return [str(name) for each in tables for name in each if name != "python"]
 
 
 def _of_tox(text: str) -> list[str]:
-    """The requirements below `deps =` of a tox.ini, without those that are files, options or conditional."""
+    """Return the requirements in `deps =` of a tox.ini, without files, options and conditional requirements."""
     found = list[str]()
     for block in re.findall(r"^deps\s*=((?:.*\n?)(?:[ \t]+.*\n?)*)", text, re.MULTILINE):
         found += [
@@ -226,7 +229,7 @@ def _names_pytest(tree: Tree, needs: tuple[str, ...], files: tuple[str, ...]) ->
 
 
 def _with_pytest(tree: Tree, *, wants: bool) -> str:
-    """What adds pytest to an environment whose lock file does not have it."""
+    """Return a command that adds pytest to an environment whose lock file lacks it."""
     locks = "".join(tree.text(name) for name in TOOLS)
     if not wants or "pytest" in locks:
         return ""
@@ -235,7 +238,7 @@ def _with_pytest(tree: Tree, *, wants: bool) -> str:
 
 
 def _extras(tree: Tree, tool: str) -> str:
-    """The options that install the extras and groups with the tools of tests."""
+    """Return the options that install the extras and groups for tests."""
     data = tree.toml("pyproject.toml")
     project = table(data, "project", "optional-dependencies")
     extras = [

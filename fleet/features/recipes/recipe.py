@@ -1,4 +1,4 @@
-"""A recipe: what one project needs so that its tests pass in the box, and why each part of it is there."""
+"""A recipe: the commands and settings that a project's tests need in the sandbox, each with a reason."""
 
 import re
 import shlex
@@ -9,9 +9,9 @@ from typing import NamedTuple
 from fleet.config.toml import dump_toml
 
 TOOLS = ".fleet-tools"
-"""The folder of a worktree where a set-up puts tools that this machine lacks. It ignores itself."""
+"""The folder in a worktree for tools that the setup command installs. It has a .gitignore that ignores it."""
 ROOT = "/repo"
-"""The worktree as commands in the box see it."""
+"""The path of the worktree in the sandbox."""
 MAKE_TOOLS = f"mkdir -p {TOOLS} && echo '*' > {TOOLS}/.gitignore"
 LONGEST_COMMAND = 2_000  # characters
 _ASSIGNMENT = re.compile(r"\w+=")
@@ -19,7 +19,7 @@ _PROGRAM = re.compile(r"[A-Za-z][\w.+-]*")
 
 
 class Reasoned(NamedTuple):
-    """A value, and why it is needed."""
+    """A value with a reason."""
 
     value: str
     why: str
@@ -35,23 +35,23 @@ class Recipe:
     setup: str = ""
     setup_why: str = ""
     needs_network: bool = False
-    """Whether the set-up downloads something."""
+    """Whether the setup command downloads anything."""
     bin: tuple[str, ...] = ()
-    """Folders of the worktree with programs that the gate calls by name."""
+    """Folders in the worktree with programs that the gate calls by name."""
     provides: tuple[str, ...] = ()
-    """Folders in which the set-up puts programs that another gate may call by name."""
+    """Folders with programs that the setup command installs, for use by other gates."""
     include: tuple[Reasoned, ...] = ()
     environment: Mapping[str, Reasoned] = field(default_factory=dict)
     read_only: tuple[Reasoned, ...] = ()
     path: tuple[Reasoned, ...] = ()
     locks: tuple[str, ...] = ()
-    """The lock files that the set-up reads."""
+    """The lock files that the setup command reads."""
     only_builds: bool = False
-    """Whether it runs no test, only a build."""
+    """Whether it only builds, without running tests."""
 
     @property
     def gate_command(self) -> str:
-        """The gate with the folders of programs that it needs."""
+        """The gate, with its program folders in PATH."""
         if not self.bin:
             return self.gate
         places = ":".join(f"$PWD/{folder}" for folder in self.bin)
@@ -63,20 +63,20 @@ class Recipe:
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The programs that its commands begin with."""
+        """The programs that its commands call."""
         commands = re.split(r"&&|\|\||[;(){}|]", f"{self.setup} && {self.gate}")
         first = (next((word for word in command.split() if not _ASSIGNMENT.match(word)), "") for command in commands)
         return tuple(dict.fromkeys(word for word in first if _PROGRAM.fullmatch(word)))
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What identifies it: two recipes with the same key would be one trial made twice."""
+        """The key of the recipe. Trials of two recipes with the same key have the same result."""
         names = tuple(sorted((name, each.value) for name, each in self.environment.items()))
         lists = tuple(tuple(each.value for each in listed) for listed in (self.include, self.read_only, self.path))
         return (self.gate_command, self.setup, names, *lists)
 
     def within(self, folder: str) -> "Recipe":
-        """The same for a folder of the repository, from its root."""
+        """Return the recipe for a folder, with commands that run from the root of the repository."""
         if not folder:
             return self
         place = shlex.quote(folder)
@@ -92,21 +92,21 @@ class Recipe:
 
 
 def together(recipes: Iterable[Recipe]) -> Recipe:
-    """One recipe that does what all of these do, one after another."""
+    """Combine recipes into one that runs all of them in sequence."""
     whole, *others = recipes
     for other in others:
         whole = replace(
             _with_needs(whole, other),
             kind=f"{whole.kind}, {other.kind}",
             gate=f"{whole.gate_command} && {other.gate_command}",
-            why=f"{whole.why}; {other.why}",
+            why=f"{whole.why}, {other.why}",
             bin=(),
         )
     return whole
 
 
 def with_needs_of(recipe: Recipe, others: Iterable[Recipe]) -> Recipe:
-    """The same gate with everything that other recipes need before they can work."""
+    """Add the setup and settings of other recipes to a recipe, without changing its gate."""
     for other in others:
         folders = dict.fromkeys((*recipe.bin, *other.bin, *other.provides))
         recipe = replace(_with_needs(recipe, other), bin=tuple(folders))
@@ -114,12 +114,12 @@ def with_needs_of(recipe: Recipe, others: Iterable[Recipe]) -> Recipe:
 
 
 def is_command(text: str) -> bool:
-    """Whether a text from a file may become a command: one printable line of a limited length."""
+    """Return whether a text from a file can be used as a command: one printable line of limited length."""
     return bool(text.strip()) and text.isprintable() and len(text) <= LONGEST_COMMAND
 
 
 def install_tool(program: str, package: str) -> tuple[str, str]:
-    """A set-up that installs a tool from PyPI for the set-up alone, and how to call it then."""
+    """Return a command that installs a tool from PyPI for the setup only, and the path to call it."""
     place = f"/tmp/{program}"  # noqa: S108 - in the box
     return f"python3 -m venv {place} && {place}/bin/pip install -q --no-cache-dir {package}", f"{place}/bin/{program}"
 
@@ -129,7 +129,7 @@ def joined(*commands: str) -> str:
 
 
 def _is_plain(command: str) -> bool:
-    """Whether a variable in front of a command holds for all of it."""
+    """Return whether a variable set in front of a command applies to the entire command."""
     return not any(sign in command for sign in "&|;()\n")
 
 
@@ -137,7 +137,7 @@ def _with_needs(recipe: Recipe, other: Recipe) -> Recipe:
     return replace(
         recipe,
         setup=joined(*dict.fromkeys((recipe.setup, other.setup))),
-        setup_why="; ".join(dict.fromkeys(filter(None, (recipe.setup_why, other.setup_why)))),
+        setup_why=", ".join(dict.fromkeys(filter(None, (recipe.setup_why, other.setup_why)))),
         needs_network=recipe.needs_network or other.needs_network,
         locks=tuple(dict.fromkeys((*recipe.locks, *other.locks))),
         include=tuple(dict.fromkeys((*recipe.include, *other.include))),
@@ -148,34 +148,34 @@ def _with_needs(recipe: Recipe, other: Recipe) -> Recipe:
 
 
 # ---- document --------------------------------------------------------------------------------------------------------
-# The text of a `fleet.toml`: what a recipe needs, with a reason above each line, and the keys that most people set.
+# The text of `fleet.toml`: the settings of a recipe with a reason above each line, and commonly used keys.
 
 
 HEAD = """\
-# Configuration of fleet for this repository. `fleet config show` prints every key, `fleet try` tries set-up and gate.
-# This file is read from your checkout. Keys that concern your machine (keys, network, sandbox, other folders) are
-# refused here: put them into your own configuration file or on the command line.
+# The configuration of fleet for this repository. To list all keys, run `fleet config show`. To try the setup command
+# and the gate, run `fleet try`. fleet reads this file from your checkout. Settings for your machine (API keys, network,
+# sandbox, other folders) are rejected here: set them in your own configuration file or on the command line.
 """
-NO_GATE = "No test command was found: fill it in."
+NO_GATE = "No test command found. Set one here."
 RUN = """
 [run]
-# How many workers may run at the same time, and how many dollars a run may cost.
+# The maximum number of concurrent workers, and the budget of a run in dollars.
 # workers = 16
 # budget_dollars = 10.0
 """
 NAMED = """
-# Names that plans may use instead of commands.
+# Names for commands, for use in plans.
 # [checks.named]
 # lint = "ruff check ."
 """
 NO_SETUP = """
-# What prepares a worktree: a command that runs in the box, and files that git ignores, copied from your checkout.
+# Prepares a worktree: a command that runs in the sandbox, and ignored files to copy from your checkout.
 # [worktrees]
 # setup = "make deps"
 # include = ["data/sample.bin"]
 """
 NO_BOX = """
-# Folders of the repository that git ignores but its tests need; workers can read but not change them.
+# Ignored folders of the repository that its tests need. Workers can read them, but not change them.
 # [box]
 # read_only = ["{repo}/.venv"]
 # path = ["{repo}/.venv/bin"]
@@ -186,9 +186,9 @@ LONGEST_COMMENT = 118  # columns
 def fleet_toml(
     recipe: Recipe | None, remarks: Iterable[str] = (), *, default_locks: frozenset[str] = frozenset()
 ) -> str:
-    """The file for a recipe; without one, the file that a person fills in. Each remark becomes a comment at the gate.
+    """Return the file for a recipe, or a template without a recipe. Each remark becomes a comment above the gate.
 
-    `default_locks` are the lock files that need not be named.
+    `default_locks` are the lock files that the file does not need to list.
     """
     parts = [HEAD, *_checks(recipe, remarks), NAMED]
     if recipe is None:
@@ -208,12 +208,12 @@ def _checks(recipe: Recipe | None, remarks: Iterable[str]) -> Iterator[str]:
 def _worktrees(recipe: Recipe, default_locks: frozenset[str]) -> list[str]:
     lines = list[str]()
     if recipe.setup:
-        needs = " It needs the network: worktrees.setup_network, in your own configuration."
-        why = f"Runs in the box before work begins: {recipe.setup_why}.{needs if recipe.needs_network else ''}"
+        needs = " It needs network access: set worktrees.setup_network in your own configuration."
+        why = f"Runs in the sandbox before work starts: {recipe.setup_why}.{needs if recipe.needs_network else ''}"
         lines += [_comment(why), _line("setup", recipe.setup)]
     if recipe.setup and not default_locks.issuperset(recipe.locks):
         lines += [
-            _comment("When one of these changes, the set-up runs again."),
+            _comment("If one of these files changes, the setup command runs again."),
             _line("lock_files", list(recipe.locks)),
         ]
     lines += _list("include", recipe.include, "Copied from your checkout: ")
@@ -222,7 +222,7 @@ def _worktrees(recipe: Recipe, default_locks: frozenset[str]) -> list[str]:
 
 def _box(recipe: Recipe) -> list[str]:
     lines = [
-        *_list("read_only", recipe.read_only, "Shown to workers, who can't change it: "),
+        *_list("read_only", recipe.read_only, "Read-only for workers: "),
         *_list("path", recipe.path, ""),
     ]
     variables = [part for item in recipe.environment.items() for part in _variable(*item)]
@@ -237,7 +237,7 @@ def _variable(name: str, value: Reasoned) -> Iterator[str]:
 def _list(key: str, values: tuple[Reasoned, ...], before: str) -> list[str]:
     if not values:
         return []
-    reasons = "; ".join(dict.fromkeys(each.why for each in values))
+    reasons = ", ".join(dict.fromkeys(each.why for each in values))
     return [_comment(f"{_sentence(before + reasons)}."), _line(key, [each.value for each in values])]
 
 
@@ -251,7 +251,7 @@ def _sentence(text: str) -> str:
 
 
 def _comment(text: str) -> str:
-    """A text as comment lines. Names of files may be anything that can be printed."""
+    """Format a text as comment lines. Unprintable characters are replaced."""
     lines, line = list[str](), "#"
     for word in "".join(char if char.isprintable() else "?" for char in text).split():
         if len(line) + len(word) >= LONGEST_COMMENT and line != "#":

@@ -1,4 +1,4 @@
-"""Task runners and scripts: make, just, Task, mise, and scripts that are called like tests."""
+"""Task runners and scripts: make, just, Task, mise, and scripts with names of tests."""
 
 import re
 import shlex
@@ -66,14 +66,16 @@ def _just(tree: Tree) -> Iterator[Recipe]:
             yield bare
             continue
         if body:
-            why = f"{name} has a recipe {task!r}; this is what it runs, because this machine has no just"
+            why = f"{name} has a recipe {task!r}, called directly because just is not installed"
             yield replace(bare, gate=body, why=why)
         install = f"{MAKE_TOOLS} && python3 -m venv {TOOLS}/just && {JUST}/pip install -q --no-cache-dir rust-just"
-        yield replace(bare, setup=install, setup_why="this machine has no just", needs_network=True, bin=(JUST,))
+        yield replace(
+            bare, setup=install, setup_why="installs just, which this machine lacks", needs_network=True, bin=(JUST,)
+        )
 
 
 def _recipes_of_just(text: str) -> Iterator[tuple[str, str]]:
-    """The recipes that are called like tests, and what each runs, where that needs no just to be understood."""
+    """Yield the recipes with names of tests, and their commands if these don't use features of just."""
     blocks = dict(re.findall(r"^@?([\w-]+)\s*:(?!=)[ \t]*(?:#.*)?\n((?:[ \t]+.*(?:\n|\Z))*)", text, re.MULTILINE))
     for task in TASKS:
         if task in blocks:
@@ -85,7 +87,7 @@ def _recipes_of_just(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _keys(text: str, indent: int) -> Iterator[str]:
-    """The tasks of a Taskfile that are called like tests."""
+    """Yield the tasks of a Taskfile with names of tests."""
     for task in TASKS:
         if re.search(rf"^ {{{indent}}}{re.escape(task)}:", text, re.MULTILINE):
             yield task
@@ -104,13 +106,13 @@ def _scripts(tree: Tree) -> Iterator[Recipe]:
             gate = f"{known if known in {'bash', 'sh', 'python3', 'perl', 'ruby', 'node'} else 'sh'} {words}"
         else:
             gate = f"{INTERPRETERS.get(ending, 'sh')} {words}"
-        yield Recipe("a script", f"{gate} test" if name == "do" else gate, f"{name} is called like a test")
+        yield Recipe("a script", f"{gate} test" if name == "do" else gate, f"found {name}")
 
 
 # ---- ci --------------------------------------------------------------------------------------------------------------
-# What CI runs, as evidence: which command is the project's own test, and commands that nothing else names.
+# Commands in CI files: evidence for the project's own test command, and further candidates.
 #
-# No YAML parser: the files may be malformed or hostile, and only single lines matter.
+# This does not use a YAML parser, because the files may be malformed or hostile, and single lines are sufficient.
 
 
 FILES = (
@@ -120,7 +122,7 @@ FILES = (
     *("bitbucket-pipelines.yml", "appveyor.yml", ".ci/run"),
 )
 MOST_FILES = 20
-LONGEST_LINE = 500  # characters; a longer one is not a command that a person reads
+LONGEST_LINE = 500  # characters; longer lines are not readable commands
 TESTS = re.compile(
     r"\b(?:pytest|unittest|tox|nox|manage\.py test|npm (?:run )?test|npm t|pnpm .*test|yarn .*test|bun test|vitest|"
     r"jest|mocha|node --test|deno test|cargo test|go test|mvn|mvnw|gradlew?|ctest|(?:make|ninja) \w*(?:test|check)\w*|"
@@ -136,7 +138,7 @@ NOT_TESTS = re.compile(
 
 
 def commands(tree: Tree) -> tuple[tuple[str, str], ...]:
-    """The lines in CI files that look like a test command, each with its file."""
+    """Return the lines in CI files that look like a test command, each with its file."""
     found = dict[str, str]()
     for name in tree.matching(*FILES)[:MOST_FILES]:
         for line in filter(_is_short, tree.text(name).splitlines()):
@@ -157,17 +159,17 @@ def _is_short(line: str) -> bool:
 
 def detect_ci(tree: Tree) -> Iterator[Recipe]:
     for command, name in commands(tree):
-        yield Recipe("what CI runs", command, f"{name} runs it")
+        yield Recipe("a CI command", command, f"{name} runs it")
 
 
 def names(recipe: Recipe, lines: tuple[tuple[str, str], ...]) -> str:
-    """The CI file that runs what this recipe runs, in its own words; empty if none does."""
+    """Return the CI file that runs the same command as the recipe; empty if there is none."""
     wanted = words(recipe.gate)
     return next((name for command, name in lines if wanted and wanted <= words(command)), "")
 
 
 def words(command: str) -> frozenset[str]:
-    """The words that say what a command does: without interpreters, options and the manager's prefixes."""
+    """Return the significant words of a command, without interpreters, options and prefixes of package managers."""
     found = re.findall(r"[\w./:-]+", command.rpartition("&& ")[2])
     dull = {
         "python",

@@ -1,6 +1,6 @@
-"""The files of a repository as detection sees them: names, the beginnings of texts, and what git ignores.
+"""The files of a repository for detection: names, the start of each text, and ignored files.
 
-The contents are hostile: readers limit what they read, parsing never raises, and every value is checked.
+The contents may be hostile. Reads are limited, parsing never raises, and every value is checked.
 """
 
 import re
@@ -14,7 +14,7 @@ from fleet.config.toml import parse_toml
 from fleet.core.base.output import parse_json
 from fleet.errors import UsageError
 
-DEEPEST = 6  # folders; tests and manifests of a project lie higher
+DEEPEST = 6  # folder levels; tests and manifests of a project are above
 MOST_NAMES = 50_000
 LONGEST_NAME = 200  # characters
 LONGEST_LINE = 5_000  # characters of a line of TOML
@@ -37,20 +37,20 @@ class Tree:
     names: tuple[str, ...]
     """The paths of tracked files below this folder, in order."""
     read: Callable[[str], str] = _nothing
-    """The text of a file by its path from the repository's root; empty if there is none to read."""
+    """Returns the text of a file by its path from the repository's root; empty if it can't be read."""
     ignored: tuple[str, ...] = ()
-    """What git ignores and lies in the checkout; a folder ends in a slash."""
+    """The ignored files and folders in the checkout. Folders end with a slash."""
     has_program: Callable[[str], bool] = _no_program
-    """Whether the box finds a program of this name."""
+    """Returns whether the sandbox has a program."""
     folder: str = ""
-    """Where this is in the repository; empty at its root."""
+    """The path of this folder in the repository; empty for its root."""
     known: frozenset[str] = field(default_factory=frozenset)
 
     @staticmethod
     def of(
         files: Mapping[str, str], *, ignored: Iterable[str] = (), programs: Iterable[str] = (), folder: str = ""
     ) -> "Tree":
-        """A tree of texts that are at hand."""
+        """Create a tree from texts."""
         found = frozenset(programs)
         names = usable_names(files)
         return Tree(
@@ -58,7 +58,7 @@ class Tree:
         )
 
     def at(self, folder: str) -> "Tree":
-        """One folder of this tree, as if it were a repository of its own."""
+        """Return a folder of this tree as a separate tree."""
         start = f"{folder}/"
         names = tuple(name.removeprefix(start) for name in self.names if name.startswith(start))
         ignored = tuple(name.removeprefix(start) for name in self.ignored if name.startswith(start))
@@ -66,24 +66,24 @@ class Tree:
         return replace(self, names=names, ignored=ignored, folder=path, known=frozenset(names))
 
     def has(self, *names: str) -> bool:
-        """Whether there is a file of one of these names."""
+        """Return whether one of these files exists."""
         return any(name in self.known for name in names)
 
     def first(self, *names: str) -> str:
-        """The first of these names that is a file; empty if none is."""
+        """Return the first of these files that exists; empty if none does."""
         return next((name for name in names if name in self.known), "")
 
     def ignores(self, name: str) -> bool:
-        """Whether the checkout has a file or folder of this name that git ignores."""
+        """Return whether the checkout has an ignored file or folder with this name."""
         return name in self.ignored or f"{name}/" in self.ignored
 
     def matching(self, *patterns: str) -> tuple[str, ...]:
-        """The files that match one of these patterns; `*` crosses folders."""
+        """Return the files that match one of these patterns. `*` also matches slashes."""
         expression = _expression(patterns)
         return tuple(name for name in self.names if expression.fullmatch(name))
 
     def folders(self) -> Iterator[str]:
-        """Every folder that has a file, the highest first."""
+        """Yield all folders with files, the top levels first."""
         paths = {name.rpartition("/")[0] for name in self.names if "/" in name}
         yield from sorted(paths, key=lambda path: (path.count("/"), path))
 
@@ -91,7 +91,7 @@ class Tree:
         return self.read(f"{self.folder}/{name}".lstrip("/")) if name in self.known else ""
 
     def json(self, name: str) -> dict[str, Any]:
-        """The object in a JSON file; empty if there is none."""
+        """Return the object in a JSON file; empty if it does not have one."""
         try:
             data = parse_json(self.text(name) or "{}")
         except ValueError:
@@ -99,9 +99,9 @@ class Tree:
         return data if isinstance(data, dict) else {}
 
     def toml(self, name: str) -> dict[str, Any]:
-        """The tables of a TOML file; empty if it has none or is malformed."""
+        """Return the tables of a TOML file; empty if the file is missing or malformed."""
         text = self.text(name)
-        if max(map(len, text.splitlines()), default=0) > LONGEST_LINE:  # a long key takes the parser quadratic time
+        if max(map(len, text.splitlines()), default=0) > LONGEST_LINE:  # the parser needs quadratic time for a long key
             return {}
         try:
             return parse_toml(text, name=name)
@@ -110,21 +110,21 @@ class Tree:
 
 
 def usable_names(names: Iterable[str]) -> tuple[str, ...]:
-    """The names that detection looks at: none too deep, too long or unprintable, and a limited number."""
+    """Return the names for detection: not too deep, too long or unprintable, and limited in number."""
     usable = (name for name in names if len(name) <= LONGEST_NAME and name.isprintable() and name.count("/") <= DEEPEST)
     by_depth = sorted(usable, key=lambda name: (name.count("/"), name))
     return tuple(sorted(by_depth[:MOST_NAMES]))
 
 
 def table(data: object, *keys: str) -> dict[str, Any]:
-    """The table at a path of keys; empty if something else is there."""
+    """Return the table at a path of keys; empty if there is no table."""
     for key in keys:
         data = data.get(key) if isinstance(data, dict) else None
     return data if isinstance(data, dict) else {}
 
 
 def strings(data: object) -> tuple[str, ...]:
-    """The plain texts of a list; others are left out."""
+    """Return the printable strings of a list."""
     items = data if isinstance(data, list) else ()
     return tuple(item for item in items if isinstance(item, str) and item and item.isprintable())
 

@@ -1,9 +1,9 @@
-"""Tries recipes in the box until each part of a repository has a green one.
+"""Try recipes in the sandbox until one passes for each part of a repository.
 
     settled = await Trials(settings, tree, ask, report).settle(find_recipes(tree))
 
-What a try lacks is added and tried again; what needs a person's permission is asked for once. Everything that is tried
-runs as in a run: in a box, on a worktree of HEAD.
+If a trial lacks something, it is repeated with a recipe that adds it. Each permission is requested once. Trials run
+like in a run: in a sandbox, on a worktree of HEAD.
 """
 
 import os
@@ -47,38 +47,39 @@ from worktrees.store.store import home_of
 from worktrees.target.target import Target, inspect
 
 # ---- trial -----------------------------------------------------------------------------------------------------------
-# Tries the set-up command and the gate, or another command, in the box on a commit: without a run, a plan or a model.
+# Runs the setup command and the gate, or another command, in the sandbox on a commit, without a run, plan or model.
 #
-# Everything is as in a run: the same worktree, box, set-up, included files and limits. Nothing is left in the
-# repository, and in the state directory only the logs of the last trial.
+# The worktree, sandbox, setup command, included files and limits are the same as in a run. The repository stays
+# unchanged, and the state directory only keeps the logs of the last trial.
 
 
-LOGS = "tried"  # the folder of the logs, beside the store
+LOGS = "tried"  # the folder of the logs, next to the store
 Progress = Callable[[Literal["set-up", "gate", "command"], str], None]
-"""Called when a step begins, with its command."""
+"""Called when a step starts, with its command."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialOrder:
-    """What to try, and where."""
+    """The repository, commit and command of a trial."""
 
     repository: Path
     base: str | None = None
-    """A commit, branch or tag; None: HEAD."""
+    """A commit, branch or tag; None for HEAD."""
     command: str | None = None
-    """Instead of the configured gate."""
+    """A command to run instead of the configured gate."""
 
 
 async def try_out(
     config: Config, environ: Mapping[str, str], order: TrialOrder, progress: Progress | None = None
 ) -> TrialView:
-    """Set a worktree of the commit up, and run the gate or the command in it.
+    """Set up a worktree of the commit, and run the gate or the command in it.
 
-    What fails is part of the result. Raises `FleetError` if there is no repository, no box, or no place for the state.
+    Failures are part of the result. Raises `FleetError` if the repository, the sandbox or the state directory is not
+    available.
     """
     begun = time.monotonic()
     if shutil.which("git") is None:
-        raise FleetError("git is not installed, or not in PATH", hint="install it: apt-get install git")
+        raise FleetError("git is not installed or not in PATH", hint="install it with `apt-get install git`")
     target = await inspect(order.repository, order.base)
     wiring = Wiring(config, environ)
     settings = wiring.worktrees
@@ -135,7 +136,7 @@ async def _try_in(
 
 
 def _believed(check: CheckRun, criterion: Criterion, settings: WorktreeSettings) -> CheckRun:
-    """As in a run, a success without a report counts as a failure if the runner owes one; findings are all old."""
+    """Apply the rules of a run: a success without a required test report is a failure, and all findings are old."""
     reported = check.ran_tests is not None
     if is_analysis(criterion):
         if reported:
@@ -154,48 +155,47 @@ def _refused(check: CheckRun, why: str) -> CheckRun:
 # ---- recipe trials ---------------------------------------------------------------------------------------------------
 
 
-MOST_TRIES = 8  # of one part
-MOST_REMEDIES = 3  # in a row
+MOST_TRIES = 8  # per part
+MOST_REMEDIES = 3  # remedies on top of each other
 LARGEST_LOG = 2 * 1024 * 1024  # bytes
 
 Permission = Literal["network", "tool chain"]
 
 
 Ask = Callable[[Permission, str, str], bool]
-"""A question to the person, about something named and why: whether set-ups get the network, or the box shows a tool
-chain."""
+"""Asks the user for a permission with a name and a reason: network access for setup commands, or a tool chain."""
 Report = Callable[["Tried"], None]
-"""Shows each try to the user: before it without a result, and after it with one."""
+"""Shows a trial to the user before it runs, and again with its result."""
 
 
 class Tried(NamedTuple):
-    """One try."""
+    """One trial."""
 
     folder: str
     recipe: Recipe
     why: str
     verdict: TriedVerdict | None = None
-    """None before it."""
+    """None before the trial."""
     trial: TrialView | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TrialSettings:
-    """What every try of one invocation shares."""
+    """The settings shared by all trials of one invocation."""
 
     config: Config
     environ: Mapping[str, str]
     repository: Path
     tool_chain_of: Callable[[str], str]
-    """The tool chain in the home that has a program which the box does not find; empty if none has."""
+    """Returns the tool chain in the home with a program that the sandbox lacks; empty if there is none."""
     other_chain_of: Callable[[str], str]
-    """The tool chain in the home that has a program, wherever else the box finds it; empty if none has."""
+    """Returns the tool chain in the home with a program, even if the sandbox has it too; empty if there is none."""
     progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What came of all tries."""
+    """The result of all trials."""
 
     recipe: Recipe | None
     verdict: TriedVerdict
@@ -204,7 +204,7 @@ class Settled:
 
 @dataclass(slots=True)
 class Trials:
-    """The tries of one repository, and what the person allowed meanwhile."""
+    """The trials of one repository, and the permissions given so far."""
 
     settings: TrialSettings
     tree: Tree
@@ -214,7 +214,7 @@ class Trials:
     allowed: dict[tuple[Permission, str], bool] = field(default_factory=dict)
 
     async def settle(self, found: Found) -> Settled:
-        """A green recipe for the whole repository, or for as many of its parts as possible."""
+        """Find a passing recipe for the entire repository, or for as many of its parts as possible."""
         if len(found.parts) > 1:
             whole = await self._first_green(Part("", found.whole))
             if whole is not None:
@@ -231,12 +231,12 @@ class Trials:
         return Settled(recipe, self._worth(green), left_out)
 
     def _worth(self, recipes: Iterable[Recipe]) -> TriedVerdict:
-        """What recipes that passed are worth: those that ran no test are no proof of anything."""
+        """Return the verdict for passing recipes: `no tests` if none of them ran a test."""
         empty = {tried.recipe.identity for tried in self.tried if tried.verdict == "no tests"}
         return "no tests" if all(recipe.identity in empty for recipe in recipes) else "green"
 
     async def _first_green(self, part: Part) -> Recipe | None:
-        """The first recipe that is green; else one that passes without a test."""
+        """Return the first recipe that passes, or else one that passes without running tests."""
         waiting = deque((recipe, recipe.why, 0) for recipe in part.recipes)
         seen = set[tuple[object, ...]]()
         empty: Recipe | None = None
@@ -260,24 +260,24 @@ class Trials:
     def _tree_of(self, part: Part) -> Tree:
         return self.tree.at(part.folder) if part.folder else self.tree
 
-    # ---- one try
+    # ---- one trial
 
     async def _try_allowed(self, part: Part, recipe: Recipe, why: str) -> Tried:
-        """Try a recipe, after asking for what it needs; again if its set-up turns out to need the network."""
+        """Request permissions and try a recipe. Try it again if its setup command turns out to need the network."""
         for chain in dict.fromkeys(filter(None, map(self.settings.tool_chain_of, recipe.programs))):
-            self._may("tool chain", chain, f"{recipe.kind} needs programs of your home, which the box does not show")
+            self._may("tool chain", chain, f"{recipe.kind} needs programs in your home, which the sandbox hides")
         if recipe.needs_network and not self._may("network", "", recipe.setup):
             return self._note(Tried(part.folder, recipe, why, "not tried"))
         tried = await self._try(part, recipe, why)
         if tried.trial is not None and tried.verdict in {"red", "set-up failed"} and self._may_replace(tried.trial):
-            tried = await self._try(part, recipe, f"{why}; with a newer tool chain, of your home")
+            tried = await self._try(part, recipe, f"{why}, with a newer tool chain from your home")
         failed = tried.trial is not None and tried.verdict == "set-up failed" and wants_network(_output(tried.trial))
         if failed and not self._has_network and self._may("network", "", recipe.setup):
-            return await self._try(part, recipe, f"{why}; its set-up needs the network")
+            return await self._try(part, recipe, f"{why}, with network access for its setup command")
         return tried
 
     def _may_replace(self, trial: TrialView) -> bool:
-        """Whether a program of the machine is too old, the home has another one, and the box may show that from now."""
+        """Return whether a program is too old, and the user lets the sandbox use a newer one from the home."""
         old = outdated(_output(trial))
         chain = self.settings.other_chain_of(old.subject) if old is not None else ""
         if (
@@ -287,7 +287,7 @@ class Trials:
             or ("tool chain", chain) in self.allowed
         ):
             return False
-        return self._may("tool chain", chain, f"{old.subject} of this machine is too old: {old.line.strip()}")
+        return self._may("tool chain", chain, f"{old.subject} on this machine is too old: {old.line.strip()}")
 
     async def _try(self, part: Part, recipe: Recipe, why: str) -> Tried:
         whole = recipe.within(part.folder)
@@ -306,7 +306,7 @@ class Trials:
 
     @property
     def granted(self) -> tuple[tuple[Permission, str], ...]:
-        """What the person allowed."""
+        """The permissions given by the user."""
         return tuple(each for each, is_allowed in self.allowed.items() if is_allowed)
 
     @property
@@ -314,7 +314,7 @@ class Trials:
         return self.settings.config.worktrees.setup_network != "none" or ("network", "") in self.granted
 
     def _may(self, what: Permission, name: str, why: str) -> bool:
-        """Whether something is allowed; the person is asked once."""
+        """Return whether something is allowed. The user is asked once."""
         if what == "network" and self._has_network:
             return True
         if what == "tool chain" and name in self.settings.config.box.tool_chains:
@@ -325,7 +325,7 @@ class Trials:
 
 
 def chain_of(program: str, home: Path, has_program: Callable[[str], bool]) -> str:
-    """The tool chain of the home that has a program which the box does not find; empty if none has."""
+    """Return the tool chain in the home with a program that the sandbox lacks; empty if there is none."""
     if has_program(program):
         return ""
     folders = {name: shown_by([name], home).path for name in found_in(home)}
@@ -335,7 +335,7 @@ def chain_of(program: str, home: Path, has_program: Callable[[str], bool]) -> st
 def config_with(
     config: Config, recipe: Recipe, repository: Path, granted: Iterable[tuple[Permission, str]] = ()
 ) -> Config:
-    """The configuration with what a recipe sets, and with what the person allowed."""
+    """Return the configuration with the settings of a recipe and the given permissions."""
     chains = tuple(name for what, name in granted if what == "tool chain")
     network = "base" if ("network", "") in granted else config.worktrees.setup_network
     places = {"{repo}": str(repository.absolute())}
@@ -366,7 +366,7 @@ def _verdict(trial: TrialView) -> TriedVerdict:
 
 
 def _output(trial: TrialView) -> str:
-    """The whole output of the command that failed, or else of the gate."""
+    """Return the full output of the failed command, or else of the gate."""
     check = trial.failed or trial.check
     if check is None:
         return "" if trial.failure is None else f"{trial.failure.summary}\n{trial.failure.evidence}"
@@ -384,18 +384,19 @@ def _log(trial: TrialView, check: CheckRun) -> str:
 
 
 # ---- project ---------------------------------------------------------------------------------------------------------
-# Reads a repository's checkout for recipes: names from git, beginnings of texts. Its contents are hostile.
+# Reads a checkout to detect recipes: file names from git, and the start of each file. Its contents may be hostile.
 #
-# Links are not followed, pipes are not waited for, and sizes and numbers are limited. Nothing of the repository runs.
+# Symbolic links are not followed, reads don't block on pipes, and sizes and counts are limited. Detection does not run
+# any code of the repository.
 
 
-LARGEST_TEXT = 256 * 1024  # bytes that are read of one file
+LARGEST_TEXT = 256 * 1024  # bytes read per file
 MOST_TEXTS = 400
 MOST_IGNORED = 2_000
 
 
 async def read_project(root: Path, has_program: Callable[[str], bool]) -> Tree:
-    """The files of the checkout at `root`, as detection sees them. Raises `FleetError`."""
+    """Read the checkout at `root` for detection. Raises `FleetError`."""
     tracked = await _list(root, "--cached")
     ignored = await _list(root, "--others", "--ignored", "--exclude-standard", "--directory")
     names = usable_names(tracked)
@@ -407,7 +408,9 @@ async def _list(root: Path, *options: str) -> list[str]:
     env = {"GIT_LITERAL_PATHSPECS": "0"}
     answer = await ask_git("-C", str(root), "ls-files", "-z", *options, env=env)
     if answer.exit_code != 0:
-        raise FleetError(f"{root}: git can't list its files: {answer.stderr.decode('utf-8', 'replace').strip()[-200:]}")
+        raise FleetError(
+            f"git can't list the files of {root}: {answer.stderr.decode('utf-8', 'replace').strip()[-200:]}"
+        )
     return fields(answer.stdout)
 
 
@@ -434,16 +437,16 @@ def _reader(root: Path) -> Callable[[str], str]:
 
 
 # ---- trial findings --------------------------------------------------------------------------------------------------
-# What the doctor finds when it tries set-up and gate.
+# Checks of `fleet doctor`: try the setup command and the gate.
 
 
-SHOWN = 3  # lines of a red gate
+SHOWN = 3  # lines of a failed gate
 
 
 async def trial_findings(fleet: Fleet, repository: Path, progress: Progress | None) -> AsyncIterator[Finding]:
-    """Set-up and gate as they were tried."""
+    """Try the setup command and the gate."""
     trial = await try_out(fleet.config, fleet.environ, TrialOrder(repository), progress)
-    fix = "; ".join(trial.advice) or "fleet try shows more"
+    fix = "; ".join(trial.advice) or "see the output of `fleet try`"
     if trial.setup is not None:
         yield _command("set-up", trial.setup.check, fix)
     if trial.check is not None:
@@ -454,6 +457,10 @@ async def trial_findings(fleet: Fleet, repository: Path, progress: Progress | No
 
 def _command(what: str, check: CheckRun, fix: str) -> Finding:
     causes = "".join(f" | {safe(line, limit=160)}" for line in check.causes[:SHOWN])
-    result = f"green in the box, {duration(check.seconds)}" if check.passed else f"{how(check)} in the box{causes}"
+    result = (
+        f"passed in the sandbox after {duration(check.seconds)}"
+        if check.passed
+        else f"{how(check)} in the sandbox{causes}"
+    )
     says = f"{safe(check.command, limit=100)}: {result}"
     return Finding(what, ok=check.passed, says=says, fix="" if check.passed else safe(fix, limit=1000))

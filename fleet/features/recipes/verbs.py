@@ -1,4 +1,4 @@
-"""`fleet init`: finds how a repository is tested, tries it in the box, and writes what was green into fleet.toml."""
+"""`fleet init` and `fleet try`: find a working setup command and gate, write them to fleet.toml, and try them."""
 
 import shutil
 import sys
@@ -53,7 +53,7 @@ from fleet.features.recipes.trials import (
 from fleet.runs.run_folder import root_of
 from worktrees.sandbox.box import has_program
 
-GATE_S = 900.0  # a try may take that long
+GATE_S = 900.0  # timeout of the gate in a trial
 LINE = 160  # characters of a command
 NOT_ALLOWED = "not allowed: answer yes, or use --yes"
 
@@ -133,27 +133,28 @@ def _root(repo: Path) -> Path:
     folder = repo.absolute()
     if (folder / "HEAD").is_file() and (folder / "objects").is_dir():
         raise UsageError(
-            f"{folder} is a bare repository, and fleet.toml is read from a checkout: run fleet init in a clone of it, "
-            "or set checks.gate in your own configuration"
+            f"{folder} is a bare repository, but fleet reads fleet.toml from a checkout",
+            hint="run `fleet init` in a clone of it, or set checks.gate in your own configuration",
         )
-    raise UsageError(f"{folder} is not in a git repository", hint="make one with: git init")
+    raise UsageError(f"{folder} is not in a git repository", hint="create one with `git init`")
 
 
 def _check_file(path: Path, *, force: bool, dry_run: bool) -> None:
     if path.is_symlink():
-        raise UsageError(f"{path} is a link", hint="remove it, or write the file that it leads to yourself")
+        raise UsageError(f"{path} is a symbolic link", hint="remove it, or edit the file that it points to")
     if path.exists() and not force and not dry_run:
         raise UsageError(
-            f"{path} exists; `fleet try` tries it, --dry-run shows what would be written, --force overwrites it"
+            f"{path} already exists",
+            hint="try it with `fleet try`, show the new file with --dry-run, or overwrite it with --force",
         )
 
 
-# ---- a person -------------------------------------------------------------------------------------------------------
+# ---- questions ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Person:
-    """Answers questions, and is shown each try."""
+    """Asks the user for permissions and shows each trial."""
 
     yes: bool
     quiet: bool
@@ -164,13 +165,13 @@ class _Person:
         if what == "network":
             note = f'worktrees.setup_network = "base" in {where}'
             text = (
-                f"The set-up downloads what the tests need: {safe(why, limit=LINE)}\n"
-                f"May set-up commands use the network, in this repository and in your others ({note})? "
-                "Checks and workers still have none."
+                f"The setup command downloads dependencies of the tests: {safe(why, limit=LINE)}\n"
+                f"Allow setup commands to use the network, in this and all your other repositories ({note})? "
+                "Checks and workers stay without network access."
             )
         else:
             note = f'box.tool_chains = ["{name}"] in {where}'
-            text = f"{safe(why, limit=LINE)}. Show the programs of {name} in your home, read-only ({note})?"
+            text = f"{safe(why, limit=LINE)}. Give the sandbox read-only access to {name} in your home ({note})?"
         if self.yes:
             return True
         self.clock.stop()
@@ -189,7 +190,7 @@ class _Person:
             common.show(_verdict_lines(tried_view(tried)))
 
 
-# ---- trying ---------------------------------------------------------------------------------------------------------
+# ---- trials ---------------------------------------------------------------------------------------------------------
 
 
 def _tried(order: _Order, person: _Person) -> InitView:
@@ -224,40 +225,40 @@ def _tried(order: _Order, person: _Person) -> InitView:
 
 
 def _remarks(settled: Settled, tried: Sequence[Tried]) -> Iterator[str]:
-    passed = "It was green in the box."
-    yield "It passes in the box, but reports that it ran no tests." if settled.verdict == "no tests" else passed
+    passed = "It passed in the sandbox."
+    yield "It passed in the sandbox, but did not run any tests." if settled.verdict == "no tests" else passed
     for folder in settled.left_out:
         commands = dict.fromkeys(each.recipe.gate_command for each in tried if (each.folder or ".") == folder)
-        yield f"Not in it: {folder}, where nothing was green. Tried: {'; '.join(commands) or 'nothing'}."
+        yield f"Without {folder}, because no candidate passed there. Tried: {', '.join(commands) or 'none'}."
 
 
 def _your_keys(config: Config, recipe: Recipe | None, trials: Trials) -> Iterator[YourKey]:
-    """What the result needs of your own configuration, written there where you allowed it."""
+    """Write the keys that the result needs to your own configuration, and yield them."""
     if recipe is None:
         return
     keys = dict[Key, tuple[str | tuple[str, ...], str]]()
     if recipe.needs_network and config.worktrees.setup_network == "none":
-        keys["worktrees", "setup_network"] = ("base", "the set-up downloads what the tests need")
+        keys["worktrees", "setup_network"] = ("base", "the setup command downloads dependencies")
     wanted = frozenset(map(trials.settings.other_chain_of, recipe.programs))
     chains = tuple(name for what, name in trials.granted if what == "tool chain" and name in wanted)
     if chains:
-        keys["box", "tool_chains"] = ((*config.box.tool_chains, *chains), "the gate runs programs of your home")
+        keys["box", "tool_chains"] = ((*config.box.tool_chains, *chains), "the gate runs programs from your home")
     for key, (value, why) in keys.items():
         set_in_file(user_file_path(), {key: list(value) if isinstance(value, tuple) else value})
         yield YourKey(".".join(key), value, why, written=True)
 
 
 def _untried(order: _Order, *, write: bool) -> InitView:
-    """The likeliest recipe, untried."""
+    """Return the most likely recipe without trying it."""
     found = order.found
     whole = found.whole[0] if len(found.parts) > 1 and found.whole else None
     parts = [part.recipes[0].within(part.folder) for part in found.parts]
     recipe = whole or (together(parts) if parts else None)
-    text = order.text(recipe, ("It was not tried; `fleet try` does that.",) if recipe else ())
+    text = order.text(recipe, ("Not tried yet. Run `fleet try` to try it.",) if recipe else ())
     candidates = [*(("", each) for each in found.whole)] if len(found.parts) > 1 else []
     candidates += [(part.folder, each.within(part.folder)) for part in found.parts for each in part.recipes]
     needs = recipe is not None and recipe.needs_network and order.config.worktrees.setup_network == "none"
-    why = "the set-up downloads what the tests need"
+    why = "the setup command downloads dependencies"
     return InitView(
         repository=str(order.root),
         file=str(order.path),
@@ -273,7 +274,7 @@ def _untried(order: _Order, *, write: bool) -> InitView:
 
 
 def _write(path: Path, text: str) -> bool:
-    """Write the file, unless it has this text already."""
+    """Write the file, unless it already has this text."""
     if not (path.is_file() and path.read_bytes() == text.encode()):
         common.write_file(path, text)
     return True
@@ -283,8 +284,8 @@ def _private_note(tree: Tree) -> Iterator[str]:
     names = ", ".join(private_files(tree)[:3])
     if names:
         yield (
-            f"{names} may hold secrets, and is not shown to workers; put what tests need into [box.environment], "
-            "or name the file in worktrees.include"
+            f"{names} may contain secrets and is hidden from workers. If tests need values from it, set them in "
+            "[box.environment], or add the file to worktrees.include"
         )
 
 
@@ -308,18 +309,18 @@ def tried_view(tried: Tried) -> TriedView:
 def _verdict_lines(tried: TriedView) -> Iterator[str]:
     after = f" after {duration(tried.seconds)}" if tried.seconds else ""
     if tried.verdict == "not tried":
-        yield f"skipped {safe(tried.gate, limit=LINE)}: its set-up needs the network, which is {NOT_ALLOWED}"
+        yield f"skipped {safe(tried.gate, limit=LINE)}: its setup command needs the network, which is {NOT_ALLOWED}"
         return
-    said = "passes, but reports that it ran no tests" if tried.verdict == "no tests" else tried.verdict
+    said = "passed, but did not run any tests" if tried.verdict == "no tests" else tried.verdict
     yield f"  {said}{after}"
     if tried.verdict not in {"green", "no tests"}:
         yield from (f"  | {safe(line, limit=LINE)}" for line in tried.causes)
 
 
 def result_lines(view: InitView) -> Iterator[str]:
-    """What was written, and what comes next."""
+    """Describe the written files and the next step."""
     yield from (
-        f"left out: {safe(folder)}: no candidate was green there, so the gate leaves it out"
+        f"left out: {safe(folder)}: no candidate passed there, so the gate does not cover it"
         for folder in view.left_out
         if view.green
     )
@@ -329,8 +330,8 @@ def result_lines(view: InitView) -> Iterator[str]:
         yield f"{done} {key.key} = {value} in {safe(str(user_file_path()))}: {key.why}"
     yield from (f"note: {safe(note, limit=500)}" for note in view.notes)
     if not view.text:
-        yield "no candidate was green; nothing was written"
-        yield "next: fix what the lines above name; or fleet init --no-try writes the likeliest recipe for you to edit"
+        yield "no candidate passed, so fleet.toml was not written"
+        yield "next: fix the problems above, or write the most likely recipe with `fleet init --no-try` and edit it"
         return
     if not view.written:
         yield from (f"would try  {safe(each.gate, limit=LINE)}  ({safe(each.why, limit=LINE)})" for each in view.tried)
@@ -338,16 +339,16 @@ def result_lines(view: InitView) -> Iterator[str]:
         yield from (safe(line, limit=1000) for line in view.text.splitlines())
         return
     message = (
-        f"the gate is {safe(repr(view.gate), limit=LINE)}" if view.gate else "no test command was found; fill in `gate`"
+        f"the gate is {safe(repr(view.gate), limit=LINE)}" if view.gate else "no test command found, so set `gate`"
     )
     yield f"wrote {safe(view.file)}: {message}"
     if view.gate and view.tried and view.tried[-1].verdict == "no tests":
-        yield "note: the gate passes, but reports that it ran no tests; in a run, only subtasks' checks would count"
-    yield 'next: fleet doctor, then fleet run "…"' if view.green else "next: fleet try tries it"
+        yield "note: the gate passes without running tests, so a run would rely on the checks of its subtasks"
+    yield 'next: run `fleet doctor`, then `fleet run "…"`' if view.green else "next: run `fleet try`"
 
 
 # ---- timer -----------------------------------------------------------------------------------------------------------
-# `fleet init --timer`: units for systemd that continue the latest run every evening. Nothing is installed.
+# `fleet init --timer`: print systemd units that continue the latest run every evening. It does not install them.
 
 
 AT = "22:00"
@@ -359,14 +360,14 @@ Description=fleet in {repository}
 [Service]
 Type=exec
 WorkingDirectory={repository}
-# the latest run of the repository; for new work: {fleet} run --plan PLAN --plain --yes
+# Continues the latest run of the repository. For new work: {fleet} run --plan PLAN --plain --yes
 ExecStart={fleet} resume --plain --yes
-# holds {key}=...; only you may read it
+# Contains {key}=... Only you should be able to read it.
 EnvironmentFile=-%h/.config/fleet/environment
-# the first signal lets agents finish (limits.drain_minutes)
+# The first signal lets agents finish (limits.drain_minutes).
 KillMode=mixed
 TimeoutStopSec={stop_s}
-# 1: something did not land; 2 where nothing was left to do
+# 1: some subtasks did not land, 2: no work left
 SuccessExitStatus=1 2
 
 # ~/.config/systemd/user/{name}.timer
@@ -380,23 +381,26 @@ Persistent=true
 [Install]
 WantedBy=timers.target
 
-# then: systemctl --user daemon-reload && systemctl --user enable --now {name}.timer
-# and, for a machine where you are not logged in at that time: loginctl enable-linger"""
+# Then run: systemctl --user daemon-reload && systemctl --user enable --now {name}.timer
+# If you are not always logged in at that time, also run: loginctl enable-linger"""
 
 
 def timer_units(root: Path, *, key: str, drain_minutes: float) -> str:
-    """The units as one text. Raises `UsageError` for a path that they can't hold."""
+    """Return the units as text. Raises `UsageError` for paths that a unit can't contain."""
     repository = str(root)
     program = shutil.which("fleet") or f"{Path(sys.executable).parent / 'fleet'}"
     for path in (repository, program):
         if not path.isprintable() or any(mark in path for mark in "\"'\\ "):
-            raise UsageError(f"{path}: its spaces or quotes have no place in a unit of systemd; use another path to it")
+            raise UsageError(
+                f"{path} contains spaces, quotes or special characters, which the systemd units can't contain",
+                hint="use a symbolic link without them",
+            )
     values = {"repository": repository.replace("%", "%%"), "fleet": program.replace("%", "%%")}
     return UNITS.format(name=f"fleet-{slug(root.name)}", key=key, stop_s=int(drain_minutes * 60) + 60, at=AT, **values)
 
 
 # ---- trial -----------------------------------------------------------------------------------------------------------
-# `fleet try`: set-up and gate in the box on a commit, without a run.
+# `fleet try`: run the setup command and the gate in the sandbox on a commit, without a run.
 
 
 TRIAL_LINE = 200  # characters of a command
@@ -438,12 +442,12 @@ def try_command(
 
 
 def run_trial(loaded: Loaded, order: TrialOrder, *, quiet: bool = False) -> TrialView:
-    """Try it, and show on standard error how far it is, unless `quiet`."""
+    """Run a trial, and show its progress on stderr unless `quiet`."""
     checks, trees = loaded.config.checks, loaded.config.worktrees
     if order.command is None and not checks.gate.strip() and not trees.setup.strip():
         raise UsageError(
-            "neither a gate nor a set-up command is configured: find them with `fleet init`, or name a command: "
-            'fleet try "make test"'
+            "neither a gate nor a setup command is configured",
+            hint='find them with `fleet init`, or try a command with `fleet try "make test"`',
         )
     clock = Clock(quiet=quiet)
     clock.time("worktree")
@@ -452,18 +456,18 @@ def run_trial(loaded: Loaded, order: TrialOrder, *, quiet: bool = False) -> Tria
 
 
 def trial_lines(trial: TrialView) -> Iterator[str]:
-    """The verdict first, then what was run, then what to do."""
+    """Show the verdict, the commands, and the next step."""
     yield f"{trial.verdict.upper()}  {safe(trial.base_name)} {trial.base[:7]}, {duration(trial.seconds)}"
     yield from step_lines(trial)
     yield from (f"  note: {safe(note)}" for note in trial.notes)
     if trial.verdict == "no gate":
-        yield "  → no gate is configured: `fleet init` looks for a test command, or set checks.gate in fleet.toml"
+        yield "  → no gate is configured: find a test command with `fleet init`, or set checks.gate in fleet.toml"
 
 
 def step_lines(trial: TrialView) -> Iterator[str]:
-    """Set-up and check with their results, and what to do about a failure."""
+    """Show the results of the setup command and the check, with advice for failures."""
     if trial.setup is not None:
-        note = ", with the network" if trial.setup.network else ""
+        note = ", with network access" if trial.setup.network else ""
         yield from (f"  {line}" for line in check_lines(trial.setup.check, log=_log(trial), note=note))
     if trial.check is not None:
         yield from (f"  {line}" for line in check_lines(trial.check, log=_log(trial)))
@@ -474,5 +478,5 @@ def step_lines(trial: TrialView) -> Iterator[str]:
 
 
 def _log(trial: TrialView) -> str:
-    """The log of the command that failed."""
+    """Return the path of the failed command's log."""
     return f"{trial.logs}/{trial.failed.log}" if trial.failed is not None and trial.failed.log else ""

@@ -68,7 +68,7 @@ def test_odd_characters_reach_the_configuration_as_they_are(tmp_path: Path) -> N
 def test_a_file_without_a_recipe_is_one_to_fill_in(tmp_path: Path) -> None:
     text = fleet_toml(None)
     assert load(tmp_path, text)["gate"] == ""
-    assert "No test command was found" in text
+    assert "No test command found" in text
 
 
 def test_nothing_that_a_manifest_says_leaves_its_quotes(tmp_path: Path) -> None:

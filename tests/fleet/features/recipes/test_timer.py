@@ -29,5 +29,5 @@ def test_both_units_name_repository_program_and_time() -> None:
 
 @pytest.mark.parametrize("path", ["/a b", "/a\nb", '/a"b', "/a\\b"])
 def test_a_path_that_would_be_read_otherwise_is_refused(path: str) -> None:
-    with pytest.raises(UsageError, match="no place in a unit"):
+    with pytest.raises(UsageError, match="systemd units can't contain"):
         timer_units(Path(path), key="K", drain_minutes=1)
