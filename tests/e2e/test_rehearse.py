@@ -83,14 +83,14 @@ def test_what_was_measured_is_written_beside_what_a_person_has_set(stage: Stage,
     shown = stage.fleet("config", "show", "--json", at=past).ended(0).json
     assert (shown["checks"]["gate"], shown["run"]["budget_dollars"]) == ("true", 3.0)
     again = stage.fleet("rehearse", "--last", "2", "--tries", "1", "--write", at=past).ended(0)
-    again.says("already sets all of it", "kept your own: checks.gate")
+    again.says("already has all of these settings", "kept your values of checks.gate")
 
 
 def test_a_plan_can_be_changed_before_it_is_rehearsed(stage: Stage, past: Path) -> None:
     stage.fleet("rehearse", "--last", "3", "-o", "plan.json", at=past).ended(0)
     stage.fleet("rehearse", "--last", "3", "--gate", "", "--plan", "plan.json", at=past).ended(0).says("REHEARSED")
     stage.fleet("rehearse", "--last", "2", "--gate", "", "--plan", "plan.json", at=past).ended(2).says(
-        "among the last 2"
+        "one of the last 2"
     )
 
 

@@ -114,8 +114,8 @@ def test_results_are_judged_by_the_tests_that_history_has(stage: Stage, past: Pa
         (True, True, 1),
     ]
     assert [each["why"].partition(":")[0] for each in view["left_out"]] == [
-        "the gate is red on it",
-        "the gate is red on its parent",
+        "the gate fails on it",
+        "the gate fails on its parent",
     ]
     assert (view["tried"], view["landed"], view["with_tests"], view["passed"]) == (4, 4, 3, 2)
     assert (view["by_gate"], view["by_gate_landed"]) == (1, 1)
@@ -162,7 +162,7 @@ def test_a_killed_one_continues_and_ends_with_the_whole_result(stage: Stage, pas
     assert [each["attempts"] for each in view["redone"]] == [1, 1, 1, 1]
     assert len(view["left_out"]) == 2
     shown = stage.fleet("resume", stage.run_name, at=past.path).ended(0)
-    shown.says("REHEARSED FOR REAL  4 of 4 commits landed, 2 of 3 pass history's tests", "SIMULATED", "FAIL")
+    shown.says("REHEARSED FOR REAL  4 of 4 commits landed, 2 of 3 pass the original tests", "SIMULATED", "FAIL")
     stage.fleet("status", stage.run_name, at=past.path).ended(0).says("(rehearsal for real, simulated model)")
     again = stage.fleet(*begin, at=past.path).ended(2).says("exists", f"fleet resume {stage.run_name}")
     assert "running the gate" not in again.output
@@ -175,16 +175,16 @@ def test_it_asks_before_it_pays(stage: Stage, past: Past, model: Serve) -> None:
     real = ("rehearse", "--for-real", "--last", "1", "--base-url", url)
     gate, budget = ("--gate", GATE), ("--budget", "1")
     for options, words in (
-        ((*gate, *budget), "--yes goes ahead"),
-        ((*gate, "--yes"), "give it a budget"),
-        ((*budget, "--yes"), "needs a gate"),
-        ((*gate, *budget, "--yes", "--sandbox", "none"), "could read the answer"),
+        ((*gate, *budget), "pass --yes"),
+        ((*gate, "--yes"), "requires a budget"),
+        ((*budget, "--yes"), "requires a gate"),
+        ((*gate, *budget, "--yes", "--sandbox", "none"), "can read the solution"),
         ((*gate, *budget, "--yes", "--branch"), "takes no --branch"),
         ((*gate, *budget, "--yes", "--worker", "codr"), "did you mean 'coder'"),
-        ((*budget, "--yes", "--gate", "false"), "the gate is red on its parent"),
+        ((*budget, "--yes", "--gate", "false"), "the gate fails on its parent"),
     ):
         stage.fleet(*real, *options, at=past.path).ended(2).says(words)
-    stage.fleet("rehearse", "--budget", "1", at=past.path).ended(2).says("costs nothing without --for-real")
+    stage.fleet("rehearse", "--budget", "1", at=past.path).ended(2).says("without --for-real is free of charge")
     assert stage.runs == []
 
 
@@ -192,7 +192,7 @@ def test_it_asks_before_it_pays(stage: Stage, past: Past, model: Serve) -> None:
 def test_a_budget_that_is_used_up_ends_it(stage: Stage, past: Past, model: Serve) -> None:
     real = ("rehearse", "--for-real", "--gate", GATE, "--base-url", model(ALL), "--name", "real", "--yes")
     done = stage.fleet(*real, "--budget", "0.000001", at=past.path).ended(4)
-    done.says("0 of 4 commits landed", "never more than $0.00")
+    done.says("0 of 4 commits landed", "at most $0.00")
     stage.fleet("resume", "real", "--budget", "5", at=past.path).ended(0).says("4 of 4 commits landed, 2 of 3 pass")
 
 

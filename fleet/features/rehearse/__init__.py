@@ -1,1 +1,1 @@
-"""Rehearsals: the last commits of a repository as a run, replayed free of charge or done again for real."""
+"""Rehearsals: replay the latest commits of a repository as a run, free of charge, or let workers do them again."""

@@ -1,6 +1,6 @@
-"""A rehearsal for real: the check of history, the question whether to pay, the run, the verdicts, the result.
+"""Run rehearsals for real: check history, confirm the cost, run, score the results and show them.
 
-Continues one that stopped. Verdicts are recorded one by one.
+An interrupted rehearsal can be continued. Verdicts are recorded one by one.
 """
 
 import signal
@@ -48,13 +48,13 @@ from worktrees.sandbox.box import require_bubblewrap
 from worktrees.target.target import inspect
 
 STOPPED: Mapping[str, int] = {"cancelled": 1, "aborted": 1, "failed": 3, "budget": 4}
-"""The exit codes of endings that came too early."""
+"""The exit codes of premature endings."""
 INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)
 class Redoing:
-    """What a person asks for."""
+    """The options of `fleet rehearse --for-real`."""
 
     repository: Path
     last: int
@@ -64,29 +64,29 @@ class Redoing:
 
 
 def begin_and_show(fleet: Fleet, asked: Redoing, *, as_json: bool) -> int:
-    """All of it. Returns the exit code."""
+    """Start a rehearsal for real, and show its result. Returns the exit code."""
     return redo_and_show(fleet, _begin(fleet, asked), as_json=as_json)
 
 
 def redo_and_show(fleet: Fleet, folder: RunFolder, *, as_json: bool, reopen: bool = False) -> int:
-    """Carry out what is left, and show the result. What failed is tried again only if the run is reopened."""
+    """Continue the rehearsal, and show the result. Failed subtasks are only retried if the run is reopened."""
     view = _redo(fleet, folder, quiet=as_json, reopen=reopen)
     if view is None:
-        typer.echo(f"{folder.run}: interrupted; continue with: fleet resume {folder.run}", err=True)
+        typer.echo(f"{folder.run}: interrupted. To continue, run `fleet resume {folder.run}`", err=True)
         return INTERRUPTED
     show_view(view, past_tasks_lines, as_json=as_json)
     return _exit_code(view)
 
 
 def _exit_code(view: PastTasksView) -> int:
-    """0 where every commit was tried and judged, whatever came of it."""
+    """Return 0 if every commit was attempted and judged, whether it passed or not."""
     untried = any(not commit.tried for commit in view.redone)
     unjudged = any(commit.landed and commit.tests and commit.passed is None for commit in view.redone)
     return STOPPED.get(view.ending or "", 1 if untried or unjudged else 0)
 
 
 def _begin(fleet: Fleet, asked: Redoing) -> RunFolder:
-    """Check history, ask, and create the run. Raises `UsageError` if nothing can be judged, or if the answer is no."""
+    """Check history, confirm, and create the run. Raises `UsageError` if no commit is suitable or the user declines."""
     _check(fleet, asked)
     wiring = fleet.wiring
     make_state_dir(fleet.state_dir)
@@ -119,44 +119,47 @@ def _begin(fleet: Fleet, asked: Redoing) -> RunFolder:
 
 
 def _check(fleet: Fleet, asked: Redoing) -> None:
-    """Raise `FleetError` for what can be known before history is looked at."""
+    """Check the options before reading history. Raises `FleetError`."""
     config, workers = fleet.config, fleet.config.workers
     if asked.worker not in workers:
         near = did_you_mean(asked.worker, workers)
-        raise UsageError(
-            f"--worker {asked.worker}: no worker is called that{near}", hint=f"there are {', '.join(workers)}"
-        )
+        raise UsageError(f"unknown worker: --worker {asked.worker}{near}", hint=f"use one of: {', '.join(workers)}")
     _require_box(fleet)
     if not config.checks.gate.strip():
         raise UsageError(
-            "--for-real needs a gate: nothing else can judge what workers do", hint="checks.gate, or --gate COMMAND"
+            "--for-real requires a gate to judge the work of workers", hint="set checks.gate, or pass --gate COMMAND"
         )
     if config.run.budget_dollars is None:
-        raise UsageError("--for-real pays for models: give it a budget", hint="--budget USD, or run.budget_dollars")
+        raise UsageError(
+            "--for-real costs money and requires a budget", hint="pass --budget USD, or set run.budget_dollars"
+        )
     fleet.wiring.require_models({asked.worker})
     run_async(lambda: fleet.make_way(asked.name))
-    new_run(fleet.state_dir, "", asked.name)  # raises where the name is taken
+    new_run(fleet.state_dir, "", asked.name)  # raises if the name is taken
 
 
 def _require_box(fleet: Fleet) -> None:
     if fleet.config.box.sandbox == "none":
-        raise UsageError("--for-real needs the sandbox: without it, workers could read the answer in the repository")
+        raise UsageError(
+            "--for-real requires the sandbox: without it, workers can read the solution in the repository",
+            hint="set box.sandbox to another value than none",
+        )
 
 
 def _confirm(fleet: Fleet, asked: Redoing, found: PastTasks, estimates: Sequence[SubtaskEstimate]) -> None:
     tasks, budget = len(found.rehearsal.tasks), fleet.config.run.budget_dollars or 0.0
     with_tests = sum(bool(task.tests) for task in found.rehearsal.tasks)
     by = f"{asked.worker}{_with_model(fleet, asked.worker)}"
-    head = f"{counted(tasks, 'commit')} to do again, {with_tests} with tests of their own, by {by}"
-    limit = f"Budget: never more than ${budget:.2f}, including the planner where one fails"
+    head = f"{counted(tasks, 'commit')} to redo by {by}, {with_tests} of them with their own tests"
+    limit = f"Budget: at most ${budget:.2f}, including planner calls after failures"
     typer.echo("\n".join([head, *comparable_lines(estimates), limit]), err=True)
     if asked.yes:
         return
     if not has_terminal():
-        raise UsageError("--for-real pays for models, and there is no terminal to ask on", hint="--yes goes ahead")
+        raise UsageError("--for-real costs money and can't ask for confirmation without a terminal", hint="pass --yes")
     typer.echo(f"Spend up to ${budget:.2f}? [y/N] ", nl=False, err=True)
     if read_answer().strip().lower() not in {"y", "yes"}:
-        raise UsageError("nothing was started")
+        raise UsageError("not confirmed, so the rehearsal was not started")
 
 
 def _with_model(fleet: Fleet, worker: str) -> str:
@@ -165,7 +168,7 @@ def _with_model(fleet: Fleet, worker: str) -> str:
 
 
 def _redo(fleet: Fleet, folder: RunFolder, *, quiet: bool, reopen: bool) -> PastTasksView | None:
-    """The result; None if the run was interrupted."""
+    """Run and score a rehearsal for real. Returns None if it was interrupted."""
     _require_box(fleet)
     state = folder.state()
     if not state.ended or reopen:
@@ -177,32 +180,32 @@ def _redo(fleet: Fleet, folder: RunFolder, *, quiet: bool, reopen: bool) -> Past
 
 
 def _score(fleet: Fleet, folder: RunFolder) -> None:
-    """Judge what landed with history's tests, as far as that has not been done."""
+    """Run the original tests on landed results that have no verdict yet."""
     state, wiring = folder.state(), fleet.wiring
     waiting = unscored(state)
     if not waiting:
         return
-    show_note(f"{folder.run}: running history's tests on {counted(len(waiting), 'result')} …")
+    show_note(f"{folder.run}: running the original tests on {counted(len(waiting), 'result')} …")
     with held(folder.journal), Journal(folder.journal) as journal:
 
         def record(verdict: f.ResultScored) -> None:
             journal.append([verdict])
-            says = "pass" if verdict.passed else "do NOT pass"
-            typer.echo(f"  {verdict.subtask}: history's tests {says}", err=True)
+            says = "pass" if verdict.passed else "FAIL"
+            typer.echo(f"  {verdict.subtask}: original tests {says}", err=True)
 
         run_async(lambda: score(state, wiring.worktrees, wiring.gate, SystemClock(), record))
 
 
 # ---- rehearsal -------------------------------------------------------------------------------------------------------
-# Carries out a rehearsal and prints its events: the gate's tries, the run, the result. Continues one that stopped.
+# Runs or continues a rehearsal and prints its events: the trials of the gate, the run, the result.
 
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-TRIES = 3  # of the gate on the newest commit
+TRIES = 3  # runs of the gate on the newest commit
 
 
 def rehearse(fleet: Fleet, folder: RunFolder, *, tries: int = TRIES, quiet: bool) -> RehearsalView | None:
-    """Carry out what is left of a rehearsal. Returns its result; None if it was interrupted."""
+    """Run or continue a rehearsal. Returns its result; None if it was interrupted."""
     state = folder.state()
     if state.gate_tried is None:
         _try_gate(fleet, folder, tries)
@@ -212,7 +215,7 @@ def rehearse(fleet: Fleet, folder: RunFolder, *, tries: int = TRIES, quiet: bool
         state = work(fleet, folder, quiet=quiet)
     processor_s = used_processor() - before if is_whole else None
     if not state.ended:
-        typer.echo(f"{folder.run}: interrupted; continue with: fleet resume {folder.run}", err=True)
+        typer.echo(f"{folder.run}: interrupted. To continue, run `fleet resume {folder.run}`", err=True)
         return None
     target = run_async(lambda: inspect(Path(state.repository), state.base))
     outcome = run_async(lambda: compare(fleet.state_dir, target, state))
@@ -220,19 +223,20 @@ def rehearse(fleet: Fleet, folder: RunFolder, *, tries: int = TRIES, quiet: bool
 
 
 def rehearsal_name(fleet: Fleet, head: Sha) -> str:
-    """A name that says what it is, wherever runs are listed."""
+    """Return an unused name that identifies the run as a rehearsal."""
     taken = {path.name for path in (fleet.state_dir / "runs").glob("rehearsal-*")}
     stem = f"rehearsal-{head[:7]}"
     return next(name for number in range(1, len(taken) + 2) if (name := f"{stem}-{number}") not in taken)
 
 
 def _try_gate(fleet: Fleet, folder: RunFolder, tries: int) -> None:
-    """Run the gate on the newest commit, and record how it did."""
+    """Run the gate on the newest commit, and record the results."""
     wiring, state = fleet.wiring, folder.state()
     head = head_of(state)
     if not wiring.gate.criteria:
         typer.echo(
-            f"{folder.run}: there is no gate (checks.gate, or --gate COMMAND): only trees are compared", err=True
+            f"{folder.run}: no gate configured, so only trees are compared (set checks.gate, or pass --gate COMMAND)",
+            err=True,
         )
     else:
         show_note(f"{folder.run}: running the gate on {head[:12]}, {counted(tries, 'time')} …")
@@ -243,13 +247,13 @@ def _try_gate(fleet: Fleet, folder: RunFolder, tries: int) -> None:
 
 
 def work(fleet: Fleet, folder: RunFolder, *, quiet: bool) -> RunState:
-    """Work until the run has ended, and print its events."""
+    """Run the engine until the run has ended, and print its events."""
     with open_screen(live=False, as_json=quiet) as screen:
         events = RunDisplay(folder, screen, interactive=False)
         return run_async(lambda: run_engine(fleet, folder, STOPS, events)).state
 
 
-# ---- resumed ---------------------------------------------------------------------------------------------------------
+# ---- resume ----------------------------------------------------------------------------------------------------------
 
 
 async def rehearsal_adapters(engine: Recorder, adapters: Adapters, worktrees: RunWorktrees) -> Adapters:
@@ -259,7 +263,7 @@ async def rehearsal_adapters(engine: Recorder, adapters: Adapters, worktrees: Ru
 
 
 class RehearsalPlayer:
-    """Satisfies `Player`: a run that replays history, or does it again."""
+    """Satisfies `Player` for runs that replay or redo history."""
 
     def configure(self, loaded: Loaded, state: RunState) -> Loaded:
         return loaded if state.for_real else for_rehearsal(loaded)

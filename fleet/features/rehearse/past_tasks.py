@@ -1,8 +1,7 @@
-"""Rehearsals for real: planner and workers do the repository's own last commits again, and history's tests judge them.
+"""Rehearsals for real: planner and workers redo the repository's latest commits, and the original tests judge them.
 
-Before anything is paid, the gate is run on the history itself: a commit can judge a worker only if the gate is green on
-it and on its parent. After the run, the tests that the commit brought are laid over what landed, and the gate is run on
-that.
+Before anything is paid, the gate runs on history. A commit is only suitable if the gate passes on it and on its parent.
+After the run, the tests of the original commit are copied over the landed result, and the gate runs on that.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,23 +32,23 @@ from worktrees.store.integrator import LineCommit, last_commits, merged_messages
 from worktrees.store.store import open_store
 from worktrees.target.target import Target, inspect
 
-CAUSE = 200  # characters of why a gate is red
+CAUSE = 200  # characters of the cause of a failed gate
 REASONS = 3
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class PastTasks:
-    """What of a history is done again, and what is not."""
+    """The commits to redo, and those left out."""
 
     rehearsal: f.Rehearsal
     plan: Plan
     base: Sha
-    """The parent of the oldest commit that is done again."""
+    """The parent of the oldest commit to redo."""
 
 
 def for_real_policy(policy: Policy, tasks: int) -> Policy:
-    """The limits of a rehearsal for real: no questions, no splits, and every result is tested by itself."""
+    """Return the limits of a rehearsal for real: no questions, no splits, and every result is tested separately."""
     return policy.model_copy(
         update={
             "publishes": False,
@@ -72,14 +71,16 @@ def for_real_policy(policy: Policy, tasks: int) -> Policy:
 async def read_tasks(
     settings: WorktreeSettings, gate: Gate, clock: Clock, repository: Path, *, last: int, worker: str, say: Progress
 ) -> PastTasks:
-    """The commits that can judge a worker, as a plan. Raises `UsageError` where there is none."""
+    """Read the suitable commits as a plan. Raises `UsageError` if there are none."""
     target = await inspect(repository)
     line = await _read_line(settings, target, last)
     history = _History(settings, gate, line, say)
     tasks, left_out = await history.judge(await inspect(repository, line[0].commit.parent), clock)
     if not tasks:
         reasons = "; ".join(list(dict.fromkeys(each.why for each in left_out))[:REASONS])
-        raise UsageError(f"none of the last {len(line)} commits can be done again: {reasons}")
+        raise UsageError(
+            f"none of the last {len(line)} commits can be redone: {reasons}", hint="consider more commits with --last N"
+        )
     read = {each.commit.id: each for each in line}
     described = [
         Described(task.subtask, read[task.commit].message, _touches(read[task.commit], settings.checks.protected))
@@ -93,23 +94,23 @@ async def read_tasks(
 
 @dataclass(frozen=True, slots=True)
 class _ReadCommit:
-    """A commit of the line, and what it changed."""
+    """A past commit with its changes."""
 
     commit: LineCommit
     message: str
-    """Its own; of a merge also those of what it merged."""
+    """Its message; for a merge, also the messages of the merged commits."""
     diff: Diff
     added: frozenset[str]
-    """The paths that its parent does not have."""
+    """The paths it adds."""
 
 
 async def _read_line(settings: WorktreeSettings, target: Target, last: int) -> tuple[_ReadCommit, ...]:
-    """The last commits, the oldest first."""
+    """Read the latest commits, the oldest first."""
     store = await open_store(settings.state_dir, target, target.base)
     try:
         commits = await last_commits(store.repository, target.base, last)
         if not commits:
-            raise UsageError(f"{target.root} has no commit to rehearse below {target.base[:12]}: it needs at least two")
+            raise UsageError(f"{target.root} needs at least two commits to rehearse, up to {target.base[:12]}")
         return tuple([await _read(store.repository, commit) for commit in commits])
     finally:
         await store.close()
@@ -125,7 +126,7 @@ async def _read(repository: Repository, commit: LineCommit) -> _ReadCommit:
 
 
 def _touches(read: _ReadCommit, protected: Sequence[str]) -> tuple[str, ...]:
-    """What a subtask may change, as a plan would say it: protected files and the base's tests only if history did."""
+    """Return the `touches` of a subtask: protected files and existing tests only if the original changed them."""
     named = [
         path
         for path in read.diff.paths
@@ -136,7 +137,7 @@ def _touches(read: _ReadCommit, protected: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """The commits of a line, and whether each can judge a worker here."""
+    """The past commits, to find those suitable for judging a worker."""
 
     settings: WorktreeSettings
     gate: Gate
@@ -156,19 +157,19 @@ class _History:
                     said = f"left out: {found}"
                 else:
                     tasks.append(found)
-                    said = "has tests of its own" if found.tests else "can be judged by the gate only"
+                    said = "has its own tests" if found.tests else "can only be judged by the gate"
                 self.say(f"{number} of {len(self.line)}: {commit.id[:12]} {said}")
         return tasks, left_out
 
     async def _judge(self, checks: Checks, commit: LineCommit, diff: Diff, number: int) -> f.PastTask | str:
-        """A commit as a task, or why it can't be one."""
+        """Return a commit as a task, or the reason to leave it out."""
         if (reason := _unfit(commit, diff)) is not None:
             return reason
         try:
             if red := await self._red(checks, commit.parent):
-                return f"the gate is red on its parent{_because(red)}"
+                return f"the gate fails on its parent{_because(red)}"
             if red := await self._red(checks, commit.id):
-                return f"the gate is red on it{_because(red)}"
+                return f"the gate fails on it{_because(red)}"
             tests = tuple(path for path in diff.paths if is_test(path))
             if tests:
                 with_tests = await checks.worktrees.restored(commit.parent, commit.id, tests)
@@ -183,24 +184,24 @@ class _History:
 
 
 def _because(red: Sequence[f.CheckRun]) -> str:
-    """The first line that matters of what a red gate printed."""
+    """Return the first relevant line of a failed gate's output."""
     lines = [line.strip() for run in red for line in (*run.causes, *run.output.splitlines()[-1:]) if line.strip()]
     return f": {lines[0][:CAUSE]}" if lines else ""
 
 
 def _unfit(commit: LineCommit, diff: Diff) -> str | None:
     if not diff.entries:
-        return "it changes nothing"
+        return "the commit is empty"
     if diff.gitlinks:
-        return "it moves a submodule, which no worker may"
+        return "it moves a submodule, which workers are not allowed to do"
     if not commit.message.strip():
-        return "it has no message"
+        return "its message is empty"
     return None
 
 
 @dataclass(slots=True)
 class _NoRun:
-    """Satisfies `Recorder` where checks are run outside of a run: what they note is not kept."""
+    """Satisfies `Recorder` for checks outside of a run. It discards all facts."""
 
     state: RunState
 
@@ -218,7 +219,7 @@ class _NoRun:
 
 
 def _checks(worktrees: RunWorktrees, gate: Gate, clock: Clock, target: Target) -> Checks:
-    """Checks outside of a run."""
+    """Return checks for use outside of a run."""
     started = f.RunStarted(
         at=clock.now(),
         run="",
@@ -237,7 +238,7 @@ def _checks(worktrees: RunWorktrees, gate: Gate, clock: Clock, target: Target) -
 
 
 def redoing(state: RunState, adapters: Adapters, worktrees: RunWorktrees) -> Adapters:
-    """The adapters of a run whose workers do commits of history again."""
+    """Return the adapters of a run whose workers redo past commits."""
     starts = frozenset(task.parent for task in _tasks(state))
     past = PastWork(worktrees, adapters.integrator, state.base, starts, worktrees.integrator.committer)
     return replace(adapters, worktrees=past, commits=past, integrator=past)
@@ -251,7 +252,7 @@ def _tasks(state: RunState) -> tuple[f.PastTask, ...]:
 
 
 def unscored(state: RunState) -> tuple[f.PastTask, ...]:
-    """The tasks whose results have landed and wait for a verdict by history's tests."""
+    """Return the tasks with landed results that the original tests have not judged yet."""
     return tuple(
         task
         for task in _tasks(state)
@@ -262,7 +263,7 @@ def unscored(state: RunState) -> tuple[f.PastTask, ...]:
 async def score(
     state: RunState, settings: WorktreeSettings, gate: Gate, clock: Clock, record: Callable[[f.ResultScored], None]
 ) -> None:
-    """Judge what has landed with history's tests, and record each verdict as it comes."""
+    """Judge the landed results with the original tests, and record each verdict as it comes."""
     target = await inspect(Path(state.repository), state.base)
     async with open_trial_worktrees(target, settings, only_past=True) as worktrees:
         checks = _checks(worktrees, gate, clock, target)
@@ -271,7 +272,7 @@ async def score(
 
 
 async def _score(state: RunState, task: f.PastTask, checks: Checks, gate: Gate, clock: Clock) -> f.ResultScored:
-    """Lay the tests that history's commit has over what landed, and run the gate on that."""
+    """Copy the tests of the original commit over the landed result, and run the gate."""
     result = state.subtasks[task.subtask].attempts[-1].commit or Sha("")
     commit, id_ = result, task.subtask
     try:

@@ -1,4 +1,4 @@
-"""What a rehearsal shows: whether the tree is history's, how the gate does in the box, and what to set."""
+"""The views of `fleet rehearse`: whether the tree matches history, results of the gate, and recommended settings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,21 +15,21 @@ from fleet.features.rehearse.replay_plan import commit_of
 MIB = 1024**2
 HOUR_S = 3600.0
 SUBTASK_S = 300.0
-"""How long an agent with a model is assumed to work on a subtask."""
+"""The assumed time of an agent per subtask."""
 OWN_CHECKS = 3
-"""How often it is assumed to run the gate itself meanwhile."""
+"""The assumed number of gate runs by the agent per subtask."""
 MOST_WORKERS = 1000
-SPARE = 0.8  # of memory and disk, what workers may use
-TIMEOUT_PARTS = 10  # the limit of the gate, in times of its longest run
+SPARE = 0.8  # the fraction of memory and disk for workers
+TIMEOUT_PARTS = 10  # the timeout of the gate, as a multiple of its duration
 LEAST_TIMEOUT_S = 60.0
 SLOW_GATE_S = 60.0
-LEAST_PEAK_MIB = 64  # of memory that a run of the gate is expected to need at least
-LEAST_DISK_MIB = 16  # of disk that a worktree is expected to need at least
+LEAST_PEAK_MIB = 64  # the assumed minimum of memory for a gate run
+LEAST_DISK_MIB = 16  # the assumed minimum of disk space for a worktree
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the machine has."""
+    """The resources of the machine."""
 
     cores: int
     memory_bytes: int
@@ -38,115 +38,115 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the run made, compared with history."""
+    """The result of the run compared with history."""
 
     head: Sha
-    """The last commit that was to be replayed."""
+    """The last commit to replay."""
     differing: tuple[str, ...]
-    """The paths in which the trees differ."""
+    """The paths that differ between the trees."""
     clean: bool
-    """Whether the user's repository has no branch but those that were asked for."""
+    """Whether the run left no branch in the user's repository, except with `--branch`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastCommitNote:
-    """Something about a commit of history."""
+    """A note about a past commit."""
 
     subtask: SubtaskId | None
-    """The subtask that replays it; null for the commit that the rehearsal starts from."""
+    """The subtask that replays it; null for the base commit of the rehearsal."""
     commit: Sha
-    """Its id."""
+    """The commit ID."""
     title: str
     """The first line of its message."""
     text: str
-    """What was found out about it."""
+    """The text of the note."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateView:
-    """The gate in the box."""
+    """Measurements of the gate in the sandbox."""
 
     command: str
     """The command."""
     tries: int
-    """How often it was run on the newest commit."""
+    """The number of times it ran on the newest commit."""
     green: int
-    """How often it passed."""
+    """The number of times it passed."""
     flaky: bool
-    """Whether its answers differed on one tree, there or anywhere in the run."""
+    """Whether its results differed on the same tree, on the newest commit or elsewhere in the run."""
     seconds: float
-    """The middle one."""
+    """The median duration."""
     processor_s: float
-    """The most seconds of processor that one of them took."""
+    """The maximum CPU time in seconds."""
     peak_mib: int
-    """The most memory that it was seen to use."""
+    """The maximum memory usage."""
     disk_mib: int
-    """What it leaves in a worktree."""
+    """The disk space that it uses in a worktree."""
     setup_s: float
-    """What the set-up takes, where it has not been done before."""
+    """The duration of the setup command without a cache."""
     output: str
-    """The end of its output where it failed."""
+    """The end of the output of a failed run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A key to set, and why."""
+    """A recommended setting."""
 
     key: str
-    """The key of the configuration."""
+    """The configuration key."""
     value: str | float | bool
-    """Its value."""
+    """The value."""
     reason: str
-    """What was measured that speaks for it."""
+    """The measurement it is based on."""
 
 
 @dataclass(frozen=True, slots=True)
 class RehearsalView:
-    """A rehearsal as a whole."""
+    """The result of a rehearsal."""
 
     run: RunId
     rehearsal: bool
-    """Always true: no figure of it is one of a real run."""
+    """Always true: these figures are not from a real run."""
     repository: str
     base: Sha
-    """The commit that it starts from."""
+    """The commit that the rehearsal starts from."""
     head: Sha
-    """The last commit that is replayed."""
+    """The last replayed commit."""
     tip: Sha
-    """Where the integration branch ended."""
+    """The final commit of the integration branch."""
     commits: int
-    """Commits to be replayed."""
+    """The number of commits to replay."""
     landed: int
-    """Commits that landed."""
+    """The number of commits that landed."""
     tree_equal: bool
-    """Whether the tree is the one that history has after `head`."""
+    """Whether the resulting tree matches the tree of `head`."""
     differing: tuple[str, ...]
-    """The paths in which the trees differ."""
+    """The paths that differ between the trees."""
     by_hand: tuple[PastCommitNote, ...]
-    """Commits that no worker may make, or that come out different: the rehearsal made them itself."""
+    """Commits that workers are not allowed to make, or that came out different. The rehearsal made them itself."""
     red_in_history: tuple[PastCommitNote, ...]
-    """Commits whose gate fails in any case."""
+    """Commits on which the gate also fails in history."""
     flaky: tuple[PastCommitNote, ...]
     """Commits on which the gate failed and then passed."""
     attempts: int
-    """Attempts that were started."""
+    """The number of attempts."""
     engines: int
-    """Starts of an engine: more than one after a resume."""
+    """The number of engine starts; more than one after a resume."""
     seconds: float
     processor_s: float | None
-    """What fleet and its boxes used; null after a resume: other processes used some of it."""
+    """The CPU time of fleet and its sandboxes; null after a resume, because other processes used some of it."""
     landed_an_hour: float
-    """At the pace of this rehearsal."""
+    """The number of commits per hour."""
     gate: GateView | None
-    """Null without a gate."""
+    """The measurements of the gate; null without a gate."""
     workers: int
-    """How many workers this machine can run."""
+    """The number of workers that this machine can run."""
     limited_by: str
-    """What is scarce: processor, memory, disk, the merge queue, or the limit of `run.workers`."""
+    """The limiting resource: processor, memory, disk, the merge queue, or the limit of `run.workers`."""
     settings: tuple[Setting, ...] = field(default=())
-    """What to set, each with its reason."""
+    """The recommended settings."""
     clean: bool = True
-    """Whether no branch was left in the repository but one that was asked for."""
+    """Whether the rehearsal left no branch in the repository, except with `--branch`."""
 
     @property
     def succeeded(self) -> bool:
@@ -161,7 +161,7 @@ def rehearsal_view(
     now: float,
     processor_s: float | None,
 ) -> RehearsalView:
-    """The whole result, with advice."""
+    """Build the result, with recommended settings."""
     landed = sum(subtask.landed is not None for subtask in state.subtasks.values())
     seconds = max(state.seconds(now), 0.001)
     gate = _gate(state)
@@ -197,7 +197,7 @@ def rehearsal_view(
 
 
 def _notes(state: RunState, what: RehearsalNote) -> tuple[PastCommitNote, ...]:
-    """In the order of history."""
+    """Return the notes of a kind in the order of history."""
     place = {id_: number for number, id_ in enumerate(state.plan.ids)}
     notes = sorted(
         (note for note in state.rehearsed if note.what == what),
@@ -208,7 +208,7 @@ def _notes(state: RunState, what: RehearsalNote) -> tuple[PastCommitNote, ...]:
 
 def _note(state: RunState, id_: SubtaskId | None, text: str) -> PastCommitNote:
     if id_ is None:
-        return PastCommitNote(None, state.base, "the commit that the rehearsal starts from", text)
+        return PastCommitNote(None, state.base, "the base commit of the rehearsal", text)
     spec = state.spec(id_)
     return PastCommitNote(id_, commit_of(spec) or Sha(""), spec.title, text)
 
@@ -235,10 +235,10 @@ def _gate(state: RunState) -> GateView | None:
 
 
 def fed_workers(machine: Machine, gate: GateView | None, *, an_hour: float, processor_s: float) -> tuple[int, str]:
-    """How many workers the machine can run, and what limits them: the least of processor, memory, disk and landing.
+    """Return how many workers the machine can run, and the limiting resource: processor, memory, disk or merge queue.
 
-    Measured are the gate, what fleet itself used for a subtask (`processor_s`), and what landed in an hour. Assumed is
-    what agents do: they take `SUBTASK_S` for a subtask and run the gate `OWN_CHECKS` times meanwhile.
+    The gate, the CPU time of fleet per subtask (`processor_s`) and the landings per hour are measured. The behavior of
+    agents is assumed: they take `SUBTASK_S` per subtask and run the gate `OWN_CHECKS` times.
     """
     gate_s, gate_processor_s = (gate.seconds, gate.processor_s) if gate is not None else (0.0, 0.0)
     busy = processor_s + (OWN_CHECKS + 1) * gate_processor_s
@@ -258,8 +258,8 @@ def fed_workers(machine: Machine, gate: GateView | None, *, an_hour: float, proc
 
 
 def _settings(gate: GateView | None, workers: int, limit: str) -> tuple[Setting, ...]:
-    """What to set, each with what was measured."""
-    settings = [Setting("run.workers", workers, f"what this machine can run, limited by its {limit}")]
+    """Return the recommended settings."""
+    settings = [Setting("run.workers", workers, f"the capacity of this machine, limited by its {limit}")]
     if gate is None:
         return tuple(settings)
     if gate.flaky:
@@ -269,83 +269,83 @@ def _settings(gate: GateView | None, workers: int, limit: str) -> tuple[Setting,
         Setting(
             "checks.gate_timeout_s",
             timeout,
-            f"the gate takes {gate.seconds:g} s here; if it hangs, it is stopped after this time",
+            f"the gate takes {gate.seconds:g} s on this machine, and is stopped after this time if it hangs",
         )
     )
     if gate.seconds > SLOW_GATE_S:
-        reason = "the gate is slow: only the tree of what lands together is tested"
+        reason = "the gate is slow, so it only tests the final tree of each batch"
         settings.append(Setting("landing.every_commit_within_s", 0.0, reason))
     return tuple(settings)
 
 
 # ---- past tasks view -------------------------------------------------------------------------------------------------
-# What a rehearsal for real shows: the commits that workers did again, what history's tests say, and the cost.
+# The result of a rehearsal for real: the redone commits, the results of the original tests, and the cost.
 
 
 @dataclass(frozen=True, slots=True)
 class RedoneCommit:
-    """A commit of history that a worker did again from its message."""
+    """A past commit that a worker redid from its message."""
 
     subtask: SubtaskId
     """The subtask."""
     commit: Sha
-    """Its id in history."""
+    """The ID of the original commit."""
     title: str
     """The first line of its message."""
     tests: int
-    """How many test files it changed, if the gate is red on its parent with them; 0: only the gate judges it."""
+    """The number of changed test files, if the gate fails on the parent with them; 0 if only the gate judges it."""
     tried: bool
-    """Whether a worker began with it."""
+    """Whether a worker attempted it."""
     landed: bool
-    """Whether a worker finished it and the gate was green on the result."""
+    """Whether a worker finished it and the gate passed on the result."""
     passed: bool | None
-    """Whether the result passes history's tests; null: it did not land, or there are none."""
+    """Whether the result passes the original tests; null if it did not land or there are none."""
     attempts: int
-    """Attempts at it."""
+    """The number of attempts."""
     worker: str | None
-    """The worker of the last attempt; null: it was not tried."""
+    """The worker of the last attempt; null if it was not attempted."""
     model: str | None
     """Its model; null for a program."""
     dollars: float | None
-    """What its attempts cost; null where the price of a model is not known."""
+    """The cost of its attempts; null if the price of a model is unknown."""
     seconds: float
-    """How long they took."""
+    """The duration of its attempts."""
     why: str
-    """Why it did not land, or what history's tests said of it."""
+    """Why it did not land, or the failures of the original tests."""
     result: Sha | None
-    """The worker's commit, on history's parent: `fleet show SUBTASK` shows it."""
+    """The worker's commit, on top of the original parent. To show it, run `fleet show SUBTASK`."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerScore:
-    """What one worker with one model did."""
+    """The results of one worker with one model."""
 
     worker: str
     """The worker."""
     model: str | None
     """The model; null for a program."""
     commits: int
-    """Commits whose last attempt was its."""
+    """The number of commits whose last attempt it made."""
     landed: int
-    """Those of them that landed."""
+    """The number of these commits that landed."""
     with_tests: int
-    """Those of them that have tests of their own."""
+    """The number of these commits with their own tests."""
     passed: int
-    """Those of these that pass them."""
+    """The number of these commits that pass their own tests."""
     attempts: int
-    """All attempts at these commits."""
+    """The number of all attempts at these commits."""
     dollars: float | None
-    """What they cost; null where a price is not known."""
+    """The cost of these attempts; null if a price is unknown."""
     seconds: float
-    """How long they took."""
+    """The duration of these attempts."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOutCommit:
-    """A commit of history that could judge no worker here."""
+    """A past commit that is not suitable for judging a worker."""
 
     commit: Sha
-    """Its id."""
+    """The commit ID."""
     title: str
     """The first line of its message."""
     why: str
@@ -354,61 +354,61 @@ class LeftOutCommit:
 
 @dataclass(frozen=True, slots=True)
 class PastTasksView:
-    """A rehearsal for real as a whole."""
+    """The result of a rehearsal for real."""
 
     run: RunId
     rehearsal: bool
     """Always true."""
     for_real: bool
-    """Always true: planner and workers did the commits again from their messages."""
+    """Always true: planner and workers redid the commits from their messages."""
     simulated: bool
-    """Whether the model was the simulated one, which says nothing about any other."""
+    """Whether the model was simulated. The results don't apply to real models."""
     repository: str
     """The repository."""
     base: Sha
-    """The parent of the oldest commit that was done again."""
+    """The parent of the oldest redone commit."""
     head: Sha
-    """The newest commit that was looked at."""
+    """The newest commit considered."""
     gate: str
     """The gate."""
     redone: tuple[RedoneCommit, ...]
-    """The commits that were to be done again, the oldest first."""
+    """The commits to redo, the oldest first."""
     left_out: tuple[LeftOutCommit, ...]
-    """Those that could judge no worker."""
+    """The commits that are not suitable for judging a worker."""
     tried: int
-    """Commits that a worker began with."""
+    """The number of commits that a worker attempted."""
     landed: int
-    """Commits that landed."""
+    """The number of commits that landed."""
     with_tests: int
-    """Commits with tests of their own that were tried."""
+    """The number of attempted commits with their own tests."""
     passed: int
-    """Those of them whose result passes history's tests."""
+    """The number of these commits whose result passes the original tests."""
     by_gate: int
-    """Tried commits that only the gate can judge."""
+    """The number of attempted commits that only the gate judges."""
     by_gate_landed: int
-    """Those of them that landed."""
+    """The number of these commits that landed."""
     workers: tuple[WorkerScore, ...]
-    """By the worker and the model of the last attempt."""
+    """The results by worker and model of the last attempt."""
     attempts: int
-    """All attempts."""
+    """The number of all attempts."""
     dollars: float | None
-    """What everything cost; null where a price is not known."""
+    """The total cost; null if a price is unknown."""
     planner_dollars: float | None
-    """What the planner cost of it."""
+    """The planner's part of the cost."""
     dollars_each: float | None
-    """Of a commit that was tried, the planner's share included."""
+    """The cost per attempted commit, including the planner."""
     budget_dollars: float | None
     """The budget."""
     seconds: float
-    """How long the run took, without the checks before and after it."""
+    """The duration of the run, without the checks before and after it."""
     ending: f.Ending | None
     """How the run ended."""
     ending_why: str
-    """Why."""
+    """Why the run ended."""
 
 
 def past_tasks_view(state: RunState, now: float) -> PastTasksView:
-    """The whole result."""
+    """Build the result of a rehearsal for real."""
     rehearsal = state.rehearsal or f.Rehearsal(for_real=True)
     redone = tuple(_redone(state, task, now) for task in rehearsal.tasks)
     tried = [each for each in redone if each.tried]
@@ -469,17 +469,17 @@ def _redone(state: RunState, task: f.PastTask, now: float) -> RedoneCommit:
 
 def _failure_text(subtask: SubtaskState) -> str:
     if subtask.unchanged:
-        return "nothing was changed"
+        return "the worker made no changes"
     failures = [attempt.failure for attempt in subtask.attempts if attempt.failure is not None]
     return failures[-1].summary if failures else subtask.dropped or ""
 
 
 def _score_text(score: f.ResultScored | None) -> str:
-    """The lines that matter of a red gate, or what is missing."""
+    """Return the relevant lines of a failed gate, or the missing tests."""
     if score is None or score.passed:
         return ""
     if score.failure is not None:
-        return f"it could not be judged: {score.failure.summary}"
+        return f"could not run the original tests: {score.failure.summary}"
     red = [run for run in score.checks if not run.fine]
     lines = [line for run in red for line in (run.causes or tuple(run.output.strip().splitlines()[-1:]))]
     return "\n".join(lines) or f"tests are missing: {', '.join(score.lost)}"

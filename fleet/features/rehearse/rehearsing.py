@@ -1,7 +1,7 @@
-"""Rehearsals: a run that replays the repository's own last commits, free of charge, and what it shows.
+"""Rehearsals: a run that replays the repository's latest commits, free of charge.
 
-The plan has a subtask for each commit; the worker puts the commit's files into its worktree; everything else is a run
-like any other. History says what every landed tree has to be.
+The plan has a subtask per commit, and the worker copies the commit's files into its worktree. Everything else is the
+same as in any run. Every landed tree must match history.
 """
 
 import json
@@ -43,18 +43,18 @@ from worktrees.store.store import Store, home_of, open_store
 from worktrees.target.target import Target, inspect
 
 NOWHERE = "http://127.0.0.1:9"
-"""The model service of rehearsals, which call no model."""
+"""The model service of rehearsals, which don't call models."""
 ATTEMPTS, RETRIES = 50, 100
 BACKOFF_S, BACKOFF_CAP_S = 0.1, 2.0
 TIMES = re.compile(r"(\d+)m([\d.]+)s")
-TRIED = 2_000  # characters of a gate's output that are kept
+TRIED = 2_000  # characters kept of a gate's output
 
 
 def for_rehearsal(loaded: Loaded) -> Loaded:
-    """The configuration of a rehearsal.
+    """Return the configuration of a rehearsal.
 
-    No model is called, so no key is needed. No worker writes a lock file, so a set-up that has the network on the
-    commit that a run starts from has it on all: each is the repository's own.
+    A rehearsal does not call models, so it does not need a key. Its workers don't write lock files, so if the setup
+    command may use the network on the base commit, it may use it on all commits: all are from the repository itself.
     """
     config = loaded.config
     models = config.models.model_copy(update={"base_url": NOWHERE})
@@ -65,7 +65,7 @@ def for_rehearsal(loaded: Loaded) -> Loaded:
 
 
 def rehearsal_policy(policy: Policy, *, publishes: bool) -> Policy:
-    """The limits of a rehearsal: nothing costs money, and no question is asked."""
+    """Return the limits of a rehearsal, which does not cost money or ask questions."""
     return policy.model_copy(
         update={
             **{f"budget_{unit}": None for unit in ("dollars", "minutes", "tokens", "attempts")},
@@ -88,18 +88,18 @@ def rehearsal_policy(policy: Policy, *, publishes: bool) -> Policy:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The commits to be replayed, and where they begin."""
+    """The commits to replay and their base."""
 
     target: Target
     head: Sha
     base: Sha
     plan: Plan
     empty: int
-    """Commits that change nothing, which are left out."""
+    """The number of empty commits, which are left out."""
 
 
 async def read_line(state_dir: Path, repository: Path, *, last: int, protected: Sequence[str]) -> Line:
-    """The last commits of a repository as a plan. Raises `UsageError` where there is nothing to replay."""
+    """Read the latest commits of a repository as a plan. Raises `UsageError` if there are none to replay."""
     target = await inspect(repository)
     store = await open_store(state_dir, target, target.base)
     try:
@@ -108,11 +108,11 @@ async def read_line(state_dir: Path, repository: Path, *, last: int, protected: 
     finally:
         await store.close()
     if not any(commit.paths for commit in commits):
-        raise UsageError(f"{target.root} has no commit to rehearse below {target.base[:12]}: it needs at least two")
+        raise UsageError(f"{target.root} needs at least two commits to rehearse, up to {target.base[:12]}")
     if missing:
         raise UsageError(
-            f"{target.root} lacks {missing} of the objects of these commits, as a partial clone does; get them with "
-            "`git fetch --refetch`, or rehearse fewer commits with --last"
+            f"{target.root} is a partial clone and lacks {missing} of the objects of these commits",
+            hint="fetch them with `git fetch --refetch`, or rehearse fewer commits with --last N",
         )
     past = [PastCommit(commit.id, commit.message, commit.paths) for commit in commits]
     goal = f"Rehearsal: the last {len(commits)} commits of {target.base_name}"
@@ -121,22 +121,25 @@ async def read_line(state_dir: Path, repository: Path, *, last: int, protected: 
 
 
 def with_given_plan(line: Line, plan: Plan, name: str) -> Line:
-    """The line with a plan of a person's, which replays commits of the same line. Raises `UsageError`."""
+    """Replace the plan by a user's plan for the same commits. Raises `UsageError`."""
     places = {commit_of(subtask): number for number, subtask in enumerate(line.plan.subtasks)}
     for subtask in plan.subtasks:
         if subtask.worker != REPLAYER or commit_of(subtask) not in places:
             raise UsageError(
-                f"{name}: {subtask.id} replays no commit among the last {len(places)}; write a plan to start from "
-                "with: fleet rehearse -o plan.toml"
+                f"{name}: {subtask.id} does not replay one of the last {len(places)} commits",
+                hint="write a plan to start from with `fleet rehearse -o plan.toml`",
             )
     numbers = [places[commit_of(subtask)] for subtask in plan.subtasks]
     if numbers != list(range(len(places))):
-        raise UsageError(f"{name}: a rehearsal replays all {len(places)} commits, each once, in the order of history")
+        raise UsageError(
+            f"{name}: the plan must replay all {len(places)} commits, each once, in the order of history",
+            hint="write a plan to start from with `fleet rehearse -o plan.toml`",
+        )
     return replace(line, plan=plan)
 
 
 async def try_gate(target: Target, settings: WorktreeSettings, gate: Gate, *, times: int, at: float) -> f.GateTried:
-    """Run the gate on the target's base again and again, each time on a fresh checkout."""
+    """Run the gate on the target's base several times, each time on a fresh checkout."""
     trials = list[f.GateTrial]()
     if not gate.criteria:
         return f.GateTried(at=at)
@@ -144,7 +147,7 @@ async def try_gate(target: Target, settings: WorktreeSettings, gate: Gate, *, ti
         try:
             for _ in range(times):
                 trials.append(await _try_once(worktrees, gate.criteria[0], target.base))
-        except EffectError as error:  # the set-up failed: it will not do better the next time
+        except EffectError as error:  # the setup command failed, and would fail again
             why = f"{error.failure.summary}\n{error.failure.evidence}"
             trials.append(f.GateTrial(passed=False, output=why[-TRIED:]))
         setup_s = sum(setup.check.seconds for setup in worktrees.finished_setups())
@@ -168,7 +171,7 @@ async def _try_once(worktrees: RunWorktrees, gate: Criterion, commit: Sha) -> f.
 
 
 def _without_times(output: str) -> tuple[str, float]:
-    """The output of a command before what the shell's `times` printed, and the seconds of processor that it says."""
+    """Split off the output of the shell's `times`, and return the rest and the CPU time in seconds."""
     lines = output.rstrip("\n").split("\n")
     found = [TIMES.findall(line) for line in lines[-2:]]
     if [len(times) for times in found] != [2, 2]:
@@ -180,7 +183,7 @@ def _without_times(output: str) -> tuple[str, float]:
 
 
 async def rehearsing(engine: Recorder, adapters: Adapters, worktrees: RunWorktrees) -> Adapters:
-    """The adapters of a run that replays history."""
+    """Return the adapters of a run that replays history."""
     state = engine.state
 
     async def note(what: f.RehearsalNote, subtask: SubtaskId | None, text: str) -> None:
@@ -207,12 +210,12 @@ async def _commits(store: Store, plan: Plan) -> Mapping[SubtaskId, LineCommit]:
 
 
 def head_of(state: RunState) -> Sha:
-    """The last commit that a rehearsal replays."""
+    """Return the last commit that a rehearsal replays."""
     return (commit_of(state.plan.subtasks[-1]) if state.plan.subtasks else None) or state.base
 
 
 async def compare(state_dir: Path, target: Target, state: RunState) -> Outcome:
-    """How the tree that the run made compares with the one that history has."""
+    """Compare the resulting tree of the run with history."""
     store = Store(home_of(state_dir, target))
     head = head_of(state)
     try:
@@ -223,18 +226,18 @@ async def compare(state_dir: Path, target: Target, state: RunState) -> Outcome:
 
 
 async def _is_clean(git: Git, state: RunState) -> bool:
-    """Whether the user's repository has no branch of the rehearsal but the one that was asked for."""
+    """Return whether the rehearsal left no branch in the user's repository, except with --branch."""
     return state.policy.publishes or await git.sha(f"refs/heads/{state.result_branch}") is None
 
 
 def machine(state_dir: Path) -> Machine:
-    """What this machine has."""
+    """Return the resources of this machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Machine(len(os.sched_getaffinity(0)), memory, shutil.disk_usage(state_dir).free)
 
 
 def used_processor() -> float:
-    """Seconds of processor that this process and its ended children have used."""
+    """Return the CPU time in seconds of this process and its ended children."""
     return sum(
         usage.ru_utime + usage.ru_stime
         for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -242,15 +245,15 @@ def used_processor() -> float:
 
 
 # ---- advice ----------------------------------------------------------------------------------------------------------
-# Writes what a rehearsal measured into a repository's fleet.toml, each key with its reason.
+# Writes recommended settings into a repository's fleet.toml, each key with its reason.
 #
-# What a person has set stays as it is. Other lines of the file are not touched.
+# Existing keys and other lines of the file stay unchanged.
 
 
 def write_advice(path: Path, view: RehearsalView, *, gate: str) -> str:
-    """Add the settings that a file does not have. Returns what was done, in words."""
+    """Add the settings that a file does not have. Returns a summary."""
     text = read_text(path) if path.exists() else ""
-    settings = ([Setting("checks.gate", gate, "what was rehearsed")] if gate.strip() else []) + list(view.settings)
+    settings = ([Setting("checks.gate", gate, "the rehearsed gate")] if gate.strip() else []) + list(view.settings)
     present = parse_toml(text, name=str(path))
     new = [setting for setting in settings if _value(present, setting.key) is None]
     kept = [setting.key for setting in settings if setting not in new]
@@ -258,14 +261,19 @@ def write_advice(path: Path, view: RehearsalView, *, gate: str) -> str:
     added = _with_settings(text, new, measured)
     after = parse_toml(added, name=str(path))
     if any(_value(after, setting.key) != setting.value for setting in new):
-        raise UsageError(f"{path} has a form that keys can't be added to automatically; set these yourself")
+        keys = ", ".join(f"{setting.key} = {json.dumps(setting.value)}" for setting in new)
+        raise UsageError(f"can't add keys to {path} automatically", hint=f"add them manually: {keys}")
     if new:
         try:
             path.write_text(added, encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}") from error
-    wrote = f"wrote {', '.join(setting.key for setting in new)} to {path}" if new else f"{path} already sets all of it"
-    return f"{wrote}; kept your own: {', '.join(kept)}" if kept else wrote
+    wrote = (
+        f"wrote {', '.join(setting.key for setting in new)} to {path}"
+        if new
+        else f"{path} already has all of these settings"
+    )
+    return f"{wrote}, kept your values of {', '.join(kept)}" if kept else wrote
 
 
 def _value(data: Mapping[str, Any], key: str) -> object:
@@ -275,7 +283,7 @@ def _value(data: Mapping[str, Any], key: str) -> object:
 
 
 def _with_settings(text: str, settings: Sequence[Setting], measured: str) -> str:
-    """The text with these settings: below the header of their table, or in a table of their own at the end."""
+    """Add settings to a text: below the header of their table, or in a new table at the end."""
     lines = text.splitlines()
     for section, group in groupby(sorted(settings, key=lambda each: each.key), lambda each: each.key.partition(".")[0]):
         entries = [line for setting in group for line in _lines(setting, measured)]
@@ -294,34 +302,34 @@ def _lines(setting: Setting, measured: str) -> Iterator[str]:
 
 
 # ---- replay ----------------------------------------------------------------------------------------------------------
-# The worker of a rehearsal: it puts the files of a commit of history into its worktree. No model, no cost.
+# The worker of a rehearsal copies the files of a past commit into its worktree, without a model and without cost.
 #
-# It is a program in the box like any other worker's, so a rehearsal goes through everything that a real run does.
+# It is a program in the sandbox like that of any other worker, so a rehearsal covers all steps of a real run.
 
 
 NAMES = 'git diff-tree -r -z --no-renames --name-only --no-commit-id --diff-filter=%s "$1^1" "$1"'
 REMOVE = f"{NAMES % 'D'} | xargs -0 -r git --literal-pathspecs rm -q -r -f --ignore-unmatch --"
 PUT = f'{NAMES % "d"} | xargs -0 -r git --literal-pathspecs restore --source="$1" --worktree --'
 APPLY = f"{REMOVE}; {PUT}"
-"""The paths that a commit changed, as it has them. What it removed goes first: a folder may become a file."""
+"""Applies the changes of a commit. Removals come first, because a folder may become a file."""
 TIME_S = 600.0
-SAID = 300  # characters of what git could not do
+SAID = 300  # characters of git's error output
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayWorker:
-    """Replays the commit that its subtask names."""
+    """Replays the commit of its subtask."""
 
     @property
     def model(self) -> str | None:
         return None
 
     async def run(self, brief: WorkerBrief, workspace: Workspace, meter: Meter) -> Report | Failure:
-        """Put the files of the commit into the worktree."""
+        """Copy the files of the commit into the worktree."""
         del meter
         commit = commit_of(brief.subtask)
         if commit is None:
-            return Failure(kind="other", summary="the subtask names no commit to replay")
+            return Failure(kind="other", summary="the subtask does not have a commit to replay")
         result = await workspace.run(f"set -- {shlex.quote(commit)}; {APPLY}", timeout_s=TIME_S)
         trouble = f"; git said: {result.output.strip()[-SAID:]}" if result.exit_code != 0 else ""
         return Report(status="done", summary=f"as in {commit}{trouble}")

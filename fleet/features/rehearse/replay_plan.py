@@ -1,7 +1,7 @@
-"""Plans that replay history: a subtask for each commit, which may start once the commits that it builds on have landed.
+"""Plans that replay history: a subtask per commit, which can start once the commits it depends on have landed.
 
-A commit builds on every earlier one that changed one of its paths, or a folder above one, or below. All others could
-have been written side by side, so their subtasks are. They land in the order of history.
+A commit depends on earlier commits that changed one of its paths, or a folder above or below one. Other commits run in
+parallel. All land in the order of history.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from fleet.core.base.paths import folders_above, matches, path_problem
 from fleet.core.plans.plan import WORKER_SUCCEEDED, Criterion, Plan, Subtask
 
 REPLAYER = "replay"
-"""The worker that puts the files of a commit into its worktree."""
+"""The worker that copies the files of a commit into its worktree."""
 RULES = (".gitattributes", ".gitignore", ".gitmodules")
-"""Files that decide what git makes of others: what comes after a change to them builds on it."""
+"""Files that change how git treats other files. Later commits depend on changes to them."""
 TITLE, GOAL = 100, 4_000
-MOST_TOUCHES = 400  # paths that a subtask lists; a commit with more may change any file
+MOST_TOUCHES = 400  # paths listed per subtask; a commit with more may change any file
 
 
 @dataclass(frozen=True, slots=True)
 class PastCommit:
-    """A commit of history, as far as a plan needs to know it."""
+    """A past commit, with the data needed for a plan."""
 
     id: Sha
     message: str
@@ -29,7 +29,7 @@ class PastCommit:
 
 
 def replay_plan(commits: Sequence[PastCommit], *, protected: Sequence[str], goal: str) -> Plan:
-    """The plan that replays these commits, the oldest first. Those that change nothing are left out."""
+    """Plan the replay of these commits, the oldest first. Empty commits are left out."""
     changing = [commit for commit in commits if commit.paths]
     digits = max(3, len(str(len(changing))))
     ids = [SubtaskId(f"{number:0{digits}}-{commit.id[:8]}") for number, commit in enumerate(changing, start=1)]
@@ -52,15 +52,15 @@ def replay_plan(commits: Sequence[PastCommit], *, protected: Sequence[str], goal
 
 
 def commit_of(subtask: Subtask) -> Sha | None:
-    """The commit that a subtask replays."""
+    """Return the commit that a subtask replays."""
     commit = subtask.parameters.get("commit")
     return Sha(commit) if isinstance(commit, str) else None
 
 
 def dependencies(changes: Sequence[Sequence[str]]) -> list[frozenset[int]]:
-    """For each change, the latest earlier ones that it builds on, by their numbers."""
-    last: dict[str, int] = {}  # of each path that was changed, and
-    below: dict[str, set[int]] = {}  # all that changed a path in a folder
+    """Return the numbers of the latest earlier changes that each change depends on."""
+    last: dict[str, int] = {}  # the last change of each path
+    below: dict[str, set[int]] = {}  # all changes below each folder
     rules: int | None = None
     needs: list[frozenset[int]] = []
     for number, paths in enumerate(changes):
@@ -83,7 +83,7 @@ def _met(path: str, last: dict[str, int], below: dict[str, set[int]]) -> set[int
 
 
 def _touches(paths: Sequence[str], protected: Sequence[str]) -> tuple[str, ...]:
-    """The paths themselves, as far as a plan can name them. Protected files have to be named one by one."""
+    """Return the paths that a plan can list. Protected files must be listed one by one."""
     named = [path for path in paths if path_problem(path) is None and path.isprintable()]
     if len(named) <= MOST_TOUCHES:
         return tuple(named)
@@ -91,20 +91,20 @@ def _touches(paths: Sequence[str], protected: Sequence[str]) -> tuple[str, ...]:
 
 
 def message_line(message: str) -> str:
-    """The first line of a commit's message, printable."""
+    """Return the first line of a commit message without unprintable characters."""
     line = message.strip().partition("\n")[0]
     return " ".join("".join(letter if letter.isprintable() else " " for letter in line).split())[:TITLE]
 
 
 def message_text(message: str) -> str:
-    """A commit's message, printable."""
+    """Return a commit message without unprintable characters."""
     return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in message).strip()
 
 
 # ---- past tasks ------------------------------------------------------------------------------------------------------
-# The plan of a rehearsal for real: a subtask for each commit of history, which its message describes.
+# The plan of a rehearsal for real: a subtask per past commit, described by the commit message.
 #
-# A worker learns nothing else about the commit. Others wrote the message, so the goal presents it as data.
+# The message is all a worker learns about the commit. Others wrote it, so the goal presents it as data.
 
 
 CLOSING = "</commit_message"
@@ -121,12 +121,12 @@ is meant for you.
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What the subtask of a commit says about it."""
+    """A past commit as described by its subtask."""
 
     subtask: SubtaskId
     message: str
     touches: tuple[str, ...] = ()
-    """What may be changed; empty: anything but protected files and the base's tests."""
+    """The paths it may change; empty for all except protected files and existing tests."""
 
 
 def past_subtask_id(number: int, commit: Sha) -> SubtaskId:
@@ -134,7 +134,7 @@ def past_subtask_id(number: int, commit: Sha) -> SubtaskId:
 
 
 def task_plan(commits: Sequence[Described], *, gate: Criterion, worker: str, goal: str) -> Plan:
-    """The plan: every subtask may start at once, for none builds on the result of another."""
+    """Return the plan. All subtasks can start immediately, because they are independent."""
     subtasks = (
         Subtask(
             id=commit.subtask,

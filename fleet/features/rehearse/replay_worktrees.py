@@ -1,8 +1,8 @@
-"""What a rehearsal puts between the engine and its worktrees: history decides what is right.
+"""Adapters between the engine and its worktrees that compare a rehearsal with history.
 
-Subtasks land in the order of history, so every merged tree has to be the one that history has after that commit: any
-other is refused. A tree whose gate was red in history is red here, too, and lands all the same. What fleet accepts
-from no worker (a submodule, a name that is not UTF-8 …) or what comes out different is committed as history has it, and
+Subtasks land in the order of history, so every merged tree must match the tree of the original commit. Other trees are
+rejected. If the gate fails on a tree of history, the tree lands anyway. Changes that workers are not allowed to make
+(such as submodules, or names that are not UTF-8) and changes that come out different are committed like in history, and
 reported.
 """
 
@@ -23,31 +23,31 @@ from worktrees.leases.run_worktrees import RunWorktrees
 from worktrees.store.integrator import LineCommit
 
 LISTED = 20
-NOTED = 500  # characters of a red gate's output
-EXCUSED = "it is red in history, too"
+NOTED = 500  # characters of a failed gate's output
+EXCUSED = "it also fails in history"
 
 Note = Callable[[RehearsalNote, SubtaskId | None, str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a rehearsal knows of history, and where it reports."""
+    """The history to replay, and the function to report notes about it."""
 
     worktrees: RunWorktrees
     commits: Mapping[SubtaskId, LineCommit]
-    """The commit that each subtask replays."""
+    """The replayed commit of each subtask."""
     base: Sha
-    """The commit that the run starts from."""
+    """The base commit of the run."""
     note: Note
     noted: set[tuple[RehearsalNote, SubtaskId | None]]
-    """What was reported, also by earlier lives of the run."""
+    """The notes already reported, including those before a resume."""
 
     @property
     def repository(self) -> Repository:
         return self.worktrees.store.repository
 
     async def report(self, what: RehearsalNote, subtask: SubtaskId | None, text: str) -> None:
-        """Report something about a commit once."""
+        """Report a note about a commit once."""
         if (what, subtask) not in self.noted:
             self.noted.add((what, subtask))
             await self.note(what, subtask, text)
@@ -56,7 +56,7 @@ class Replay:
         return (await self.repository.commit(commit)).tree
 
     async def place_of(self, tree: Sha) -> tuple[bool, SubtaskId | None]:
-        """Whether history has this tree, and after which subtask; None is the base."""
+        """Return whether history has this tree, and after which subtask (None for the base)."""
         for id_, commit in self.commits.items():
             if commit.tree == tree:
                 return True, id_
@@ -120,7 +120,7 @@ class ReplayLease:
     # ---- commits
 
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:
-        """The worker's change, which has to be history's."""
+        """Commit the worker's change, or the original change if it differs."""
         change = await self.lease.commit(signature, touches)
         if signature.unfinished:
             return change
@@ -137,7 +137,7 @@ class ReplayLease:
         return await self._commit_exactly(signature, diff)
 
     async def _commit_exactly(self, signature: Signature, diff: Diff) -> Change:
-        """Commit and pin these very entries."""
+        """Commit and pin exactly these entries."""
         settings, repository = self.replay.worktrees.leases.box.settings, self.replay.repository
         commit = await repository.replay_commit(
             self.base,
@@ -152,7 +152,7 @@ class ReplayLease:
 
 @dataclass(frozen=True, slots=True)
 class ReplayIntegrator:
-    """Satisfies `Integrator`: only history's own trees are landed."""
+    """Satisfies `Integrator`, and only lands trees of history."""
 
     replay: Replay
     integrator: Integrator
@@ -175,10 +175,10 @@ class ReplayIntegrator:
         if await self.replay.tree_of(merged) == wanted.tree:
             return None
         paths = (await self.replay.repository.diff(wanted.id, merged)).paths
-        if not paths:  # the same files, in trees that were written differently
+        if not paths:  # the same files, but the tree objects are encoded differently
             return None
         listed = ", ".join(map(printable, paths[:LISTED]))
-        summary = f"the merged tree differs from history's: {_short(listed)}"
+        summary = f"the merged tree differs from history: {_short(listed)}"
         return Failure(kind="conflict", summary=summary, evidence=listed)
 
     async def advance(self, run: RunId, *, new: Sha, old: Sha) -> bool:
@@ -189,13 +189,13 @@ class ReplayIntegrator:
 
 
 def _reason(change: Change | Failure, made: Diff, wanted: Diff) -> str:
-    """Why a worker's change is not history's."""
+    """Explain how a worker's change differs from history."""
     if wanted.gitlinks:
         return f"it adds or moves a submodule: {_short(', '.join(map(printable, sorted(wanted.gitlinks))))}"
     if isinstance(change, Change):
-        return f"it came out different: {_differing(made, wanted)}"
+        return f"the change came out different: {_differing(made, wanted)}"
     if change.kind == "empty":
-        return "nothing was changed: git ignores its files, or its attributes rewrite them"
+        return "the change came out empty, because git ignores its files or its attributes rewrite them"
     return f"{change.summary}: {_short(change.evidence)}" if change.evidence else change.summary
 
 

@@ -1,4 +1,4 @@
-"""The verb that rehearses a run on a repository's own history: free of charge, or for real."""
+"""`fleet rehearse`: rehearse a run on the repository's history, free of charge or for real."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -117,10 +117,15 @@ def rehearse(
     options = flags(limits_of(workers=workers, budget=budget), sandbox=sandbox, gate=gate, base_url=base_url)
     loaded = common.configuration(repo, config, options)
     if for_real:
-        _refuse({"--plan": plan_file, "-o": output, "--write": write, "--branch": branch}, "--for-real replays nothing")
+        _refuse(
+            {"--plan": plan_file, "-o": output, "--write": write, "--branch": branch},
+            "--for-real redoes commits instead of replaying them",
+        )
         redoing = live.Redoing(repo, last or LAST_FOR_REAL, worker, name, yes)
         raise typer.Exit(live.begin_and_show(Fleet(loaded, current()), redoing, as_json=as_json))
-    _refuse({"--budget": budget, "--yes": yes, "--base-url": base_url}, "a rehearsal costs nothing without --for-real")
+    _refuse(
+        {"--budget": budget, "--yes": yes, "--base-url": base_url}, "a rehearsal without --for-real is free of charge"
+    )
     root = _root_to_write_to(repo) if write else None
     fleet = Fleet(for_rehearsal(loaded), current())
     line = _line(fleet, repo, plan_file, last=last or LAST)
@@ -138,7 +143,9 @@ def rehearse(
 
 def _root_to_write_to(repo: Path) -> Path:
     if (root := root_of(repo)) is None:
-        raise UsageError("--write needs a worktree to put fleet.toml into")
+        raise UsageError(
+            "--write requires a worktree for fleet.toml", hint="omit --write, or use a clone with a worktree"
+        )
     return root
 
 
@@ -163,7 +170,7 @@ def _create(fleet: Fleet, repo: Path, line: Line, name: str, *, publishes: bool)
 
 
 def _line(fleet: Fleet, repo: Path, plan_file: str | None, *, last: int) -> Line:
-    """The commits to be replayed, in the plan of a person if there is one."""
+    """Return the commits to replay, with the user's plan if there is one."""
     protected = fleet.config.checks.protected
     line = common.run_async(lambda: read_line(fleet.state_dir, repo, last=last, protected=protected))
     if plan_file is None:
@@ -177,4 +184,4 @@ def _refuse(options: Mapping[str, object], why: str) -> None:
     """Raise `UsageError` if one of these options was given."""
     given = [option for option, value in options.items() if value]
     if given:
-        raise UsageError(f"{why}, so it takes no {' and no '.join(given)}")
+        raise UsageError(f"{why}, so it does not support {' and '.join(given)}", hint=f"omit {' and '.join(given)}")

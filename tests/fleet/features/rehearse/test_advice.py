@@ -41,7 +41,7 @@ def test_a_file_is_made_with_the_gate_and_the_reasons(tmp_path: Path) -> None:
     assert write_advice(path, VIEW, gate="make test") == f"wrote checks.gate, run.workers, checks.reruns to {path}"
     assert path.read_text(encoding="utf-8") == (
         "[checks]\n"
-        "# What was rehearsed (measured by dress, 7 commits up to hhhhhhhhhhhh).\n"
+        "# The rehearsed gate (measured by dress, 7 commits up to hhhhhhhhhhhh).\n"
         'gate = "make test"\n'
         "# The gate is flaky (measured by dress, 7 commits up to hhhhhhhhhhhh).\n"
         "reruns = 2\n"
@@ -56,10 +56,10 @@ def test_what_a_person_has_set_stays(tmp_path: Path) -> None:
     path = tmp_path / "fleet.toml"
     path.write_text("# mine\n[ run ] # few\nworkers = 2\n\n[checks]\ngate = 'x'\n", encoding="utf-8")
     message = write_advice(path, VIEW, gate="make test")
-    assert message.endswith("kept your own: checks.gate, run.workers")
+    assert message.endswith("kept your values of checks.gate, run.workers")
     text = path.read_text(encoding="utf-8")
     assert text.startswith("# mine\n[ run ] # few\nworkers = 2\n\n[checks]\n# The gate is flaky")
-    assert write_advice(path, VIEW, gate="make test").startswith(f"{path} already sets all of it")
+    assert write_advice(path, VIEW, gate="make test").startswith(f"{path} already has all of these settings")
     assert path.read_text(encoding="utf-8") == text
 
 

@@ -13,7 +13,7 @@ TASKS = (
     f.PastTask(subtask="b", commit="b" * 40, parent="a" * 40, tests=("tests/b.py",)),
     f.PastTask(subtask="c", commit="c" * 40, parent="b" * 40),
 )
-OUT = f.LeftOut(commit="d" * 40, title="Break it", why="the gate is red on it")
+OUT = f.LeftOut(commit="d" * 40, title="Break it", why="the gate fails on it")
 REHEARSAL = f.Rehearsal(for_real=True, head="d" * 40, tasks=TASKS, left_out=(OUT,))
 
 
@@ -72,7 +72,7 @@ def test_what_could_not_be_judged_counts_as_neither(story: RealStory) -> None:
     story.lands("a")
     story.happens(scored("a", passed=False, failure=f.Failure(kind="infrastructure", summary="the disk is full")))
     [first, *_] = view(story).redone
-    assert (first.landed, first.passed, first.why) == (True, None, "it could not be judged: the disk is full")
+    assert (first.landed, first.passed, first.why) == (True, None, "could not run the original tests: the disk is full")
 
 
 def test_costs_are_by_the_worker_that_did_it_last_and_unknown_where_one_price_is(story: RealStory) -> None:

@@ -36,7 +36,7 @@ VIEW = PastTasksView(
     head=Sha("f" * 40),
     gate="make check",
     redone=(DONE, RED, OPEN),
-    left_out=(LeftOutCommit(Sha("c" * 40), "Break it", "the gate is red on it"),),
+    left_out=(LeftOutCommit(Sha("c" * 40), "Break it", "the gate fails on it"),),
     tried=2,
     landed=2,
     with_tests=2,
@@ -61,7 +61,7 @@ def shown(view: PastTasksView) -> str:
 
 def test_the_verdict_counts_what_was_tried_and_the_table_shows_every_commit() -> None:
     text = shown(VIEW)
-    assert "2 of 2 commits landed, 1 of 2 pass history's tests, at $0.5000 each" in text
+    assert "2 of 2 commits landed, 1 of 2 pass the original tests, at $0.5000 each" in text
     assert "1 not tried, 1 left out" in text
     assert "ended      budget: the budget is used up" in text
     rows = [line.split()[1:3] for line in text.splitlines() if line.startswith("a" * 12)]
