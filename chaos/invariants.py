@@ -324,7 +324,7 @@ def i22_attempts_and_plans_are_bounded(after: Aftermath) -> Iterator[str]:
         failed = [attempt.failure for attempt in subtask.attempts if attempt.failure is not None]
         counted = sum(LADDER[failure.kind].counts for failure in failed)
         scripted = max(len(after.run.scenario.attempts.get(id_, ())), 1) + (id_ in {"x", "y", "p", "q"})
-        scripted += sum(id_ in fact.anew for fact in after.facts if isinstance(fact, f.WorkLost))
+        scripted += sum(id_ in fact.redo for fact in after.facts if isinstance(fact, f.WorkLost))
         if counted > policy.max_attempts or subtask.depth > policy.max_depth:
             yield f"{id_} failed {counted} times at depth {subtask.depth}"
         if len(subtask.attempts) > scripted:

@@ -131,7 +131,7 @@ def _nodes(runs: Sequence[RunSnapshot], tally: Tally) -> Iterator[Sample]:
         yield "fleet_node_up", (name,), up[name]
         yield "fleet_node_slots", (name,), slots[name]
         yield "fleet_node_attempts", (name,), attempts[name]
-    yield "fleet_machine_waits", (), sum(len(run.waiting_for_machines) for run in runs if run.alive)
+    yield "fleet_subtasks_waiting_for_machine", (), sum(len(run.waiting_for_machines) for run in runs if run.alive)
 
 
 def _recovery(snapshot: RunsSnapshot, runs: Sequence[RunSnapshot], tally: Tally) -> Iterator[Sample]:
@@ -158,11 +158,15 @@ def _calls(calls: CallGauges) -> Iterator[Sample]:
     families = sorted({quota.family for quota in calls.granted})[:MOST_NAMES]
     for quota in calls.granted:
         if quota.family in families and quota.limit_a_minute > 0:
-            yield "fleet_model_headroom_ratio", (quota.family, quota.counted), quota.left / quota.limit_a_minute
+            yield (
+                "fleet_model_rate_limit_remaining_ratio",
+                (quota.family, quota.counted),
+                quota.left / quota.limit_a_minute,
+            )
     conditions = set(calls.shut.values()) or {"up"}
     for condition in CONDITIONS:
-        yield "fleet_model_breaker", (condition,), condition in conditions
-    yield "fleet_model_calls_underway", (), calls.underway
+        yield "fleet_model_service_state", (condition,), condition in conditions
+    yield "fleet_model_calls_in_flight", (), calls.underway
     yield "fleet_model_calls_waiting", (), calls.waiting
     for fault, count in calls.faults.items():
         yield "fleet_model_faults", (fault,), count

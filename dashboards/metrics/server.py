@@ -215,7 +215,7 @@ class Exporter:
 
     def commanded(self, seconds: float) -> None:
         """A worker's command took so long."""
-        self._tally.observe("fleet_box_command_seconds", seconds)
+        self._tally.observe("fleet_sandbox_command_seconds", seconds)
 
     def watch_calls(self, gauges: Callable[[], CallGauges]) -> None:
         self._gauges = gauges

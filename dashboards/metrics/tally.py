@@ -29,6 +29,21 @@ from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 
 Labels = tuple[str, ...]
+RENAMED: Mapping[str, str] = {
+    "fleet_gate_runs": "fleet_batches_tested",
+    "fleet_node_attempts_begun": "fleet_node_attempts_started",
+    "fleet_rehearsals_begun": "fleet_rehearsals_started",
+    "fleet_runs_begun": "fleet_runs_started",
+}
+"""Counters in files of early versions, with their names today."""
+_RESULTS = {"green": "passed", "red": "failed"}
+RENAMED_VALUES: Mapping[str, Mapping[str, str]] = {
+    "fleet_batches_tested": _RESULTS,
+    "fleet_checks": _RESULTS,
+    "fleet_review_findings": {"mended": "fixed"},
+    "fleet_reviews": {"nothing": "passed", "faults": "failed"},
+}
+"""By counter, the values of its last label in files of early versions, with their names today."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,63}")
 
 
@@ -115,11 +130,12 @@ class Tally:
 
     @classmethod
     def loaded(cls, document: Mapping[str, Any]) -> Self:
-        """A tally from `dump`. What has meanwhile been renamed, or has other bounds, is left out."""
+        """Restore a tally from `dump`. Counters of removed metrics and histograms with other bounds are dropped."""
         tally = cls()
-        for name, labels, value in document["counters"]:
+        for old, labels, value in document["counters"]:
+            name = RENAMED.get(old, old)
             if name in tally.counters and len(labels) == len(METRICS[name].labels):
-                tally.counters[name][tuple(labels)] += value
+                tally.counters[name][_current_labels(name, labels)] += value
         for name, labels, bounds, counts, total in document["histograms"]:
             if name in tally.histograms and tuple(bounds) == METRICS[name].buckets:
                 tally.histograms[name][tuple(labels)] = Histogram(tuple(bounds), list(counts), total)
@@ -164,7 +180,7 @@ class Tally:
             return
         self._count("fleet_journal_facts")
         if step.is_first:
-            self._count("fleet_runs_begun")
+            self._count("fleet_runs_started")
             return
         if step.was_done_before:
             return
@@ -174,7 +190,7 @@ class Tally:
 
     def _count_rehearsal(self, step: Step) -> None:
         if step.is_first:
-            self._count("fleet_rehearsals_begun")
+            self._count("fleet_rehearsals_started")
         elif isinstance(step.fact, f.RunEnded):
             self._count("fleet_rehearsals_ended", step.fact.ending)
 
@@ -236,7 +252,7 @@ class Tally:
 
     def _count_node(self, node: str) -> None:
         if node:
-            self._count("fleet_node_attempts_begun", self.nodes.of(node))
+            self._count("fleet_node_attempts_started", self.nodes.of(node))
 
     def _count_call(self, fact: f.ModelCalled) -> None:
         who = (fact.role, self._models.of(fact.model))
@@ -250,7 +266,7 @@ class Tally:
     def _count_batch(self, run: RunId, fact: f.BatchTested) -> None:
         self._count_checks(fact.checks)
         if fact.checks or fact.landed or fact.red:
-            self._count("fleet_gate_runs", "red" if fact.red else "green")
+            self._count("fleet_batches_tested", "failed" if fact.red else "passed")
         for member in fact.landed:
             self._count("fleet_commits_landed")
             self.commits.add(fact.at)
@@ -262,14 +278,14 @@ class Tally:
         for settled in fact.settled if isinstance(fact, f.FindingsSettled) else ():
             self._count("fleet_review_findings", settled.result)
         for vote in fact.votes if isinstance(fact, f.ReviewVoted) else ():
-            self._count("fleet_reviews", self._models.of(vote.model), "faults" if vote.findings else "nothing")
+            self._count("fleet_reviews", self._models.of(vote.model), "failed" if vote.findings else "passed")
             self._count("fleet_review_findings_discarded", by=vote.discarded)
 
     def _count_checks(self, checks: tuple[f.CheckRun, ...]) -> None:
         for check in checks:
             if check.review:
                 continue
-            self._count("fleet_checks", "green" if check.passed else "red")
+            self._count("fleet_checks", "passed" if check.passed else "failed")
             self.observe("fleet_check_seconds", check.seconds)
             if check.flaky:
                 self._count("fleet_flakes")
@@ -306,6 +322,12 @@ def known_labels(metric: Metric) -> Iterator[Labels]:
         OUTCOMES.get(metric.name, LABELS[label]) if label == "outcome" else LABELS[label] for label in metric.labels
     ]
     return product(*values) if not any(isinstance(each, str) for each in values) else iter(())
+
+
+def _current_labels(name: str, labels: list[str]) -> Labels:
+    """Translate the last label of a counter from a file of an early version."""
+    renamed = RENAMED_VALUES.get(name, {})
+    return (*labels[:-1], *(renamed.get(label, label) for label in labels[-1:]))
 
 
 def _reason(why: str) -> str:

@@ -136,10 +136,10 @@ def _lost(run: RunSnapshot, fact: f.WorkLost) -> str:
     parts = []
     if fact.commits:
         parts.append(f"{counted(len(fact.commits), 'commit')} can't be read")
-    if fact.again:
-        parts.append(f"will land again{_listed(fact.again)}")
-    if fact.anew:
-        parts.append(f"will be redone{_listed(fact.anew)}")
+    if fact.reland:
+        parts.append(f"will land again{_listed(fact.reland)}")
+    if fact.redo:
+        parts.append(f"will be redone{_listed(fact.redo)}")
     if fact.unpublished:
         parts.append(f"{safe(run.result.branch)} is missing and will be restored")
     return f"DAMAGE: {'; '.join(parts)}"

@@ -161,12 +161,12 @@ PROBLEM = 200
 def reviews_line(view: ReviewsView) -> str:
     """All reviews of a run in one line."""
     parts = [f"{view.reviews}, {counted(view.findings, 'finding')}"]
-    became = (("mended", view.mended), ("ignored", view.ignored), ("reverted later", view.reverted))
-    parts += [f"{count} {what}" for what, count in became if count]
+    outcomes = (("fixed", view.fixed), ("ignored", view.ignored), ("reverted later", view.reverted))
+    parts += [f"{count} {what}" for what, count in outcomes if count]
     parts += [f"{view.discarded} discarded"] if view.discarded else []
     parts += [f"{counted(view.pending, 'batch')} pending"] if view.pending else []
     if view.false_alarm_rate is not None:
-        settled = view.mended + view.ignored + view.reverted
+        settled = view.fixed + view.ignored + view.reverted
         parts.append(f"false alarms {rate(view.ignored, settled)}")
     return "; ".join((", ".join(parts[:1]), ", ".join(parts[1:]))) if parts[1:] else parts[0]
 

@@ -91,18 +91,18 @@ def total_lines(run: RunSnapshot) -> Iterator[str]:
     batches = f"{counted(landing.batches, 'batch')} ({landing.red} red)"
     yield f"  recovered without a human  {rate(incidents.recovered, incidents.closed)}"
     yield f"  commits landed             {landed} in {batches}{untested(landed, status.commits_tested)}"
-    if status.reviewed is not None:
-        yield f"  reviews                    {reviews_line(status.reviewed)}"
+    if status.change_reviews is not None:
+        yield f"  reviews                    {reviews_line(status.change_reviews)}"
     yield f"  agents at once             {status.agents.peak} at the peak, {status.agents.limit} allowed"
     yield from (f"  {title:<26} {value}" for title, value in figure_rows(status))
     for role, used in status.tokens.items():
         yield f"  {ROLES[role]:<26} {tokens(used)}, {money(status.cost_by_role[role])}"
     yield f"  cost                       {_cost(status)}"
     yield f"  time                       {duration(status.seconds)}"
-    if status.never_green and landed:
-        gate = ", ".join(safe(command, limit=70) for command in status.never_green)
+    if status.never_passed and landed:
+        gate = ", ".join(safe(command, limit=70) for command in status.never_passed)
         yield f"  gate                       NEVER GREEN: {gate}; red on the base and on everything that landed"
-    yield from (f"  WAITING                    {safe(outage.said, limit=200)}" for outage in run.outages)
+    yield from (f"  WAITING                    {safe(outage.message, limit=200)}" for outage in run.outages)
     if status.gate == "":
         yield "  gate                       NONE: only the subtasks' own checks were run"
     if status.sandbox == "none":
@@ -191,7 +191,7 @@ class LiveScreen:
         bar = Table.grid(padding=(0, 1))
         bar.add_row(ProgressBar(total=max(1, landed.total), completed=landed.done, width=40), Text(f"{landed} landed"))
         rows: list[RenderableType] = [head, bar, Text(_totals(run)), *self._agents(run)]
-        rows += [Text(f"! {waiting_line(out.said, out.seconds)}", style="bold yellow") for out in run.outages]
+        rows += [Text(f"! {waiting_line(out.message, out.seconds)}", style="bold yellow") for out in run.outages]
         for q in run.question_lines()[:QUESTIONS]:
             text = f"? {q.id}: {safe(q.text, limit=240)}  →  {safe(reply_command(q))}"
             rows.append(Text(text, style="bold yellow"))

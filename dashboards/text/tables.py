@@ -95,9 +95,9 @@ def status_lines(status: StatusView) -> list[str]:
     if status.state == "refused":
         lines += [f"             | {safe(line, limit=TEXT)}" for line in status.causes]
         lines.append(f"  more       fleet show {safe(status.run)}; set-up and gate again, without a run: fleet try")
-    if status.reviewed is not None:
-        lines.append(f"  reviews    {reviews_line(status.reviewed)}")
-    lines += [f"  WAITING    {waiting_line(wait.said, wait.seconds)}" for wait in status.service]
+    if status.change_reviews is not None:
+        lines.append(f"  reviews    {reviews_line(status.change_reviews)}")
+    lines += [f"  WAITING    {waiting_line(wait.message, wait.seconds)}" for wait in status.service]
     if status.sandbox == "none":
         lines.append("  sandbox    NONE: commands run with your permissions")
     lines += [f"  note       {safe(text)}" for text in status.warnings]
@@ -176,7 +176,7 @@ def _amount(unit: str, value: float | None) -> str:
 
 def policy_lines(policy: PolicyView) -> list[str]:
     ladder = [(rung.kind, "yes" if rung.counts else "no", rung.first, rung.what) for rung in policy.ladder]
-    limits = [(row.key, "none" if row.limit is None else f"{row.limit:g}", row.then) for row in policy.limits]
+    limits = [(row.key, "none" if row.limit is None else f"{row.limit:g}", row.effect) for row in policy.limits]
     return [
         *columns([("FAILURE", "COUNTS", "FIRST", "MEANING"), *ladder]),
         "",
@@ -246,8 +246,8 @@ def _attempt_lines(attempt: AttemptView) -> list[str]:
         lines.append(f"  rung      {choice_text(attempt.choice)}")
     if attempt.guidance:
         lines.append(f"  guidance  {safe(attempt.guidance, limit=TEXT)}")
-    if attempt.said:
-        lines.append(f"  said      {safe(attempt.said, limit=TEXT)}")
+    if attempt.last_message:
+        lines.append(f"  said      {safe(attempt.last_message, limit=TEXT)}")
     if report:
         lines.append(f"  reported  {report.status}: {safe(report.summary, limit=TEXT)}")
     if attempt.paths:

@@ -292,8 +292,8 @@ def loss(state: RunState, recovered: RecoveredCommits, now: float) -> f.WorkLost
         at=now,
         tip=recovered.tip,
         commits=tuple(sorted(recovered.gone)),
-        again=tuple(sorted(land_again, key=lambda id_: order.get(id_, len(order)))),
-        anew=tuple(do_again),
+        reland=tuple(sorted(land_again, key=lambda id_: order.get(id_, len(order)))),
+        redo=tuple(do_again),
         unpublished=not recovered.shown,
     )
 

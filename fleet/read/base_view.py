@@ -146,9 +146,9 @@ class PartView:
 class LeftoverView:
     """A run, a store or a branch."""
 
-    of: str
+    name: str
     """Its name."""
-    goes: bool
+    deleted: bool
     """Whether it is deleted, or would be with `--apply`."""
     bytes: int
     """The space that can be freed."""
@@ -166,7 +166,7 @@ class CleanView:
     """Whether it was deleted; otherwise it would be with `--apply`."""
     bytes: int
     """The space that is freed."""
-    of: int
+    total_bytes: int
     """The space that everything uses."""
     kinds: tuple[PartView, ...]
     """What is deleted, by kind."""
@@ -210,7 +210,7 @@ class ConfigValueView:
 # What became of a branch of the user's that took the result of a run.
 
 
-How = Literal["nothing", "forwarded", "landed again"]
+How = Literal["up to date", "fast-forwarded", "relanded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,8 @@ class MergeView:
     commits: int
     """How many commits it got."""
     how: How
-    """`nothing`: it had them all; `forwarded`: the commits of the run; `landed again`: copies, tested on top of it."""
+    """`up to date`: the branch had all commits. `fast-forwarded`: the branch now ends with the run's commits.
+    `relanded`: copies of the commits were tested and landed on top of the branch."""
     untested: int = 0
     """How many of them were tested only together with later ones: set `landing.every_commit` to have each tested."""
     relanding: RunId | None = None

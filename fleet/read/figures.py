@@ -56,11 +56,11 @@ def _gauge(name: str, kind: Kind, help_: str, value: Callable[[RunSnapshot], Val
 
 
 FIGURES = (
-    Figure("attempts", "count", "Attempts that were started.", lambda run: run.state.attempts, faces=("json", "text")),
+    Figure("attempts", "count", "Number of attempts started.", lambda run: run.state.attempts, faces=("json", "text")),
     Figure(
         "agents",
         "part",
-        "Agents at work, of those that are allowed.",
+        "Number of running agents, and the limit.",
         lambda run: (run.figures.working, run.figures.workers),
         note=lambda run: f"at most {run.figures.peak} so far",
         faces=("terminal", "web"),
@@ -68,56 +68,63 @@ FIGURES = (
     Figure(
         "recovered",
         "rate",
-        "Incidents that recovered without a human, of those that closed.",
+        "Incidents that recovered without human help, out of all closed incidents.",
         lambda run: (run.figures.recovered.recovered, run.figures.recovered.closed),
         note=lambda run: f"{run.figures.open_incidents} open",
         faces=("web",),
     ),
-    _gauge("started_timestamp_seconds", "moment", "When a run was started.", lambda run: run.started_at),
-    _gauge("elapsed_seconds", "seconds", "Seconds that a run was at work.", lambda run: run.state.seconds(run.seen_at)),
-    _gauge("landed_subtasks", "count", "Subtasks of a run that landed.", lambda run: run.landed.done),
-    _gauge("subtasks", "count", "Subtasks of a run that are to land.", lambda run: run.landed.total),
+    _gauge("started_timestamp_seconds", "moment", "Unix time at which the run started.", lambda run: run.started_at),
+    _gauge(
+        "elapsed_seconds",
+        "seconds",
+        "Active duration of the run, in seconds.",
+        lambda run: run.state.seconds(run.seen_at),
+    ),
+    _gauge("landed_subtasks", "count", "Number of landed subtasks.", lambda run: run.landed.done),
+    _gauge("subtasks", "count", "Number of subtasks planned to land.", lambda run: run.landed.total),
     _gauge(
         "last_fact_timestamp_seconds",
         "moment",
-        "When something last happened in a run that an engine works on and that waits for no person.",
+        "Unix time of the last event in an active run that is not waiting for a human.",
         lambda run: run.last_at if run.moves else None,
     ),
     _gauge(
         "needs_human",
         "flag",
-        "1 if a run needs a person: for an answer, an approval, a budget, or because no engine runs it; else 0.",
+        "Whether the run needs a human: an answer, an approval, a larger budget, or a resume.",
         lambda run: bool(run.needs),
     ),
-    _gauge("interrupted", "flag", "1 if a run has not ended and no engine runs it, else 0.", lambda run: not run.alive),
     _gauge(
-        "ends_unanswered_timestamp_seconds",
+        "interrupted", "flag", "Whether the run is unfinished and no engine is running it.", lambda run: not run.alive
+    ),
+    _gauge(
+        "answer_deadline_timestamp_seconds",
         "moment",
-        "When a run that only waits for a person ends without one.",
+        "Unix time at which a run that is waiting for a human will end without an answer.",
         lambda run: ends_unanswered_at(run.state, run.now) if run.alive else None,
     ),
     _gauge(
         "base_red",
         "flag",
-        "1 if the gate failed on the base and still fails, else 0.",
+        "Whether the gate failed on the base commit and still fails.",
         lambda run: bool(run.state.red_base),
     ),
     _gauge(
         "cost_dollars",
         "dollars",
-        "Dollars that a run has cost, as far as prices are known.",
+        "Cost of the run in dollars, as far as prices are known.",
         lambda run: run.state.spent.priced_dollars,
     ),
     _gauge(
         "budget_dollars",
         "dollars",
-        "The budget of a run in dollars, if it has one.",
+        "Budget of the run in dollars, if it has one.",
         lambda run: run.figures.budget_dollars,
     ),
     _gauge(
         "budget_used_ratio",
         "share",
-        "The used share of a run's most used budget.",
+        "Used fraction of the run's most constrained budget.",
         lambda run: max((each.used / each.limit for each in run_budgets(run.state, run.seen_at)), default=None),
     ),
 )

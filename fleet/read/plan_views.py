@@ -122,7 +122,7 @@ class SavedPlanView:
 class EditedPlanView:
     """The result of editing a plan."""
 
-    of: str
+    target: str
     """The run, or the file."""
     changed: bool
     """Whether it was changed."""

@@ -30,7 +30,7 @@ class LimitView:
     """Its key in the configuration."""
     limit: float | None
     """Null if there is no limit."""
-    then: str
+    effect: str
     """What it limits, and what happens then."""
 
 

@@ -287,9 +287,9 @@ class FindingView:
     """The line in that file."""
     problem: str
     """What is wrong there."""
-    became: FindingResult | None
-    """`mended`: the work passed without the line; `ignored`: with it; `reverted`: with it, and the change of a later
-    subtask removed it. Null: the subtask has not passed since."""
+    outcome: FindingResult | None
+    """`fixed`: a later attempt passed without the line. `ignored`: an attempt passed with the line. `reverted`: an
+    attempt passed with the line, and a later subtask removed it. Null if the subtask has not passed since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,12 +302,12 @@ class ReviewsView:
     """Findings that name a line of their change, each once for an attempt."""
     discarded: int
     """Findings that named no line of the change: they count for nothing."""
-    mended: int
-    """Those whose line was gone when the work passed."""
+    fixed: int
+    """Findings whose line was gone when the work passed."""
     ignored: int
-    """Those that were never mended; without the reverted ones."""
+    """Findings whose line was still there when the work passed, without the reverted ones."""
     reverted: int
-    """Those whose line a later subtask removed, after the work had passed with it."""
+    """Findings whose line a later subtask removed after the work had passed with it."""
     false_alarm_rate: float | None
     """The share of `ignored` in all three; null until one of them is known."""
     pending: int
@@ -327,16 +327,16 @@ def reviews_view(state: RunState) -> ReviewsView | None:
     if not reviewed:
         return None
     found = [(id_, attempt.number, finding) for id_, attempt in reviewed for finding in _findings(attempt)]
-    became = Counter(state.settled.get(key) for key in found)
-    settled = became["mended"] + became["ignored"] + became["reverted"]
+    outcomes = Counter(state.settled.get(key) for key in found)
+    settled = outcomes["fixed"] + outcomes["ignored"] + outcomes["reverted"]
     return ReviewsView(
         reviews=sum(len(attempt.votes) for _, attempt in reviewed),
         findings=len(found),
         discarded=sum(vote.discarded for _, attempt in reviewed for vote in attempt.votes),
-        mended=became["mended"],
-        ignored=became["ignored"],
-        reverted=became["reverted"],
-        false_alarm_rate=round(became["ignored"] / settled, 3) if settled else None,
+        fixed=outcomes["fixed"],
+        ignored=outcomes["ignored"],
+        reverted=outcomes["reverted"],
+        false_alarm_rate=round(outcomes["ignored"] / settled, 3) if settled else None,
         pending=len(state.pending_reviews),
         latest=_latest(state, found),
     )
@@ -357,8 +357,8 @@ def _latest(state: RunState, found: Sequence[tuple[SubtaskId, int, Finding]]) ->
 
 
 def _review_view(state: RunState, id_: SubtaskId, number: int, finding: Finding) -> FindingView:
-    became = state.settled.get((id_, number, finding))
-    return FindingView(id_, number, finding.file, finding.line, finding.problem, became)
+    outcome = state.settled.get((id_, number, finding))
+    return FindingView(id_, number, finding.file, finding.line, finding.problem, outcome)
 
 
 # ---- needs -----------------------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ class ServiceView:
     since: float
     """When it began, in seconds since 1970."""
     seconds: float
-    said: str
+    message: str
     """The same in a sentence."""
 
 
@@ -249,7 +249,7 @@ class StatusView:
     tip: Sha
     gate: str | None
     """The project's gate; empty: there is none; null: not recorded."""
-    never_green: tuple[str, ...]
+    never_passed: tuple[str, ...]
     """Commands of the gate that failed on the base and on every tree since."""
     warnings: tuple[str, ...]
     flat: bool | None
@@ -261,7 +261,7 @@ class StatusView:
     waiting_for_approval: Mapping[SubtaskId, tuple[str, ...]]
     """The subtasks that wait for approval, each with the rules that it breaks."""
     reviews: tuple[Review, ...]
-    reviewed: ReviewsView | None
+    change_reviews: ReviewsView | None
     """What models found in changes that they did not make; null if nothing was reviewed."""
     nodes: tuple[NodeUseView, ...]
     """The machines beside this one that work for it, by name."""
@@ -365,7 +365,7 @@ def _service(scope: str, outage: Outage, now: float) -> ServiceView:
         why=outage.why,
         since=outage.since,
         seconds=round(now - outage.since, 3),
-        said=outage_text(scope, outage),
+        message=outage_text(scope, outage),
     )
 
 
@@ -410,7 +410,7 @@ def limits_view(state: RunState, now: float, *, alive: bool, changed: bool) -> L
 class LogView:
     """The log of the last run of the project's gate or of the set-up command."""
 
-    of: str
+    kind: str
     """`gate` or `setup`."""
     log: str
     """The file."""

@@ -54,7 +54,7 @@ class AttemptView:
     paths: tuple[str, ...]
     turns: int
     """Turns of the conversation."""
-    said: str
+    last_message: str
     """What its model said last: its text, or the summary of its thinking."""
     cost_dollars: float | None
     """Null if the price of a call is unknown."""
@@ -147,7 +147,7 @@ def attempt_view(attempt: Attempt, now: float, logs: str = "") -> AttemptView:
         tested=attempt.tested,
         paths=attempt.paths,
         turns=attempt.turn,
-        said=attempt.said,
+        last_message=attempt.said,
         cost_dollars=attempt.spend.dollars,
         tokens=tokens_view(attempt.spend),
         report=attempt.report,

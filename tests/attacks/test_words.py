@@ -94,5 +94,5 @@ async def test_74_a_change_orders_its_reviewer_to_approve_it(tmp_path: Path) -> 
 
 def reviewed(**more: str) -> ReviewBrief:
     spec = plan_of("a").subtasks[0].model_copy(update=more)
-    asked = f.AskedVote(id="fleet-1", criterion="private", looks_for="passwords", vote=1, model="claude-opus-5-5")
+    asked = f.AskedVote(id="fleet-1", criterion="private", focus="passwords", vote=1, model="claude-opus-5-5")
     return ReviewBrief(RUN, spec, 1, asked, parse_patch(ADDED))

@@ -109,7 +109,7 @@ def reviews() -> Story:
         f.AttemptCommitted(at=13, subtask="schema", number=2, commit="2" * 40, paths=("auth.py",), report=report)
     )
     fine = VOTE.model_copy(update={"findings": (), "discarded": 0})
-    settled = f.FindingSettled(subtask="schema", attempt=1, finding=FINDING, result="mended")
+    settled = f.FindingSettled(subtask="schema", attempt=1, finding=FINDING, result="fixed")
     story.happens(
         f.ReviewVoted(at=14, subtask="schema", number=2, votes=(fine,)),
         f.FindingsSettled(at=14, subtask="schema", number=2, settled=(settled,)),
@@ -486,7 +486,7 @@ def work_is_lost() -> Story:
     again.happens(f.PublishFailed(at=again.now, tip="tip-1", why="fleet/r is checked out", not_before=again.now + 5))
     again.happens(
         f.WorkLost(
-            at=again.now + 1, tip="base", commits=("1" * 40,), again=("french",), anew=("docs",), unpublished=True
+            at=again.now + 1, tip="base", commits=("1" * 40,), reland=("french",), redo=("docs",), unpublished=True
         )
     )
     return again

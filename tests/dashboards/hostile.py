@@ -122,11 +122,11 @@ LATER: tuple[Fact, ...] = (
 )
 """Kinds that the journal of the first version does not hold."""
 FINDING = Finding(file="auth.py", line=7, problem="the password is logged", text="log(password)")
-ASKED = AskedVote(id="fleet-1", criterion="no secrets", looks_for="secrets", vote=1, model="m")
-VOTE = Vote(criterion="no secrets", looks_for="secrets", vote=1, model="m", findings=(FINDING,), discarded=1)
+ASKED = AskedVote(id="fleet-1", criterion="no secrets", focus="secrets", vote=1, model="m")
+VOTE = Vote(criterion="no secrets", focus="secrets", vote=1, model="m", findings=(FINDING,), discarded=1)
 LATEST: tuple[Fact, ...] = (
     AttemptUnchanged(at=0, subtask="schema", number=1, report=Report(status="done", summary="kept in auth.db")),
-    WorkLost(at=0, tip="b" * 40, commits=("1" * 40,), again=("schema",), unpublished=True),
+    WorkLost(at=0, tip="b" * 40, commits=("1" * 40,), reland=("schema",), unpublished=True),
     RollbackStarted(at=0, why="deploy failed: 503"),
     GateTried(at=0, command="make check", trials=(GateTrial(passed=True), GateTrial(passed=False))),
     ResultScored(at=0, subtask="schema", commit="5" * 40, passed=False, lost=("tests/test_auth.py::test_it",)),
@@ -155,7 +155,7 @@ LATEST: tuple[Fact, ...] = (
         at=0,
         subtask="schema",
         number=1,
-        settled=(FindingSettled(subtask="schema", attempt=1, finding=FINDING, result="mended"),),
+        settled=(FindingSettled(subtask="schema", attempt=1, finding=FINDING, result="fixed"),),
     ),
 )
 """More of them, that are about subtasks. They come too late to change what the run is."""

@@ -156,7 +156,7 @@ def test_a_rejected_plan_goes_back_to_the_planner_and_what_it_revised_is_approve
     assert sorted(landed(repository, RUN)) == ["one", "two"]
     for commit in audited(stage):
         approval = commit["approval"]
-        assert (approval["version"], approval["automatic"], approval["asked_for"]) == (2, False, True)
+        assert (approval["version"], approval["automatic"], approval["required"]) == (2, False, True)
         [no] = approval["rejections"]
         assert (no["version"], no["why"], no["by"]) == (1, "two needs more care", approval["by"])
     page = stage.fleet("report", RUN, "--html").ended(0).out
@@ -183,8 +183,8 @@ def test_in_the_middle_of_a_run_a_small_revision_flows_and_a_risky_one_waits(
         going.done().ended(0).says("WAITING for your approval: risky (its risk is high)", "LANDED")
     assert landed(repository, RUN) == ["one", "small", "risky"]
     [one, small, risky] = [commit["approval"] for commit in audited(stage)]
-    assert (small["by"], small["automatic"], small["stopped_by"]) == ("the review rules", True, [])
-    assert (risky["automatic"], risky["stopped_by"], risky["version"]) == (False, ["its risk is high"], 2)
+    assert (small["by"], small["automatic"], small["broken_rules"]) == ("the review rules", True, [])
+    assert (risky["automatic"], risky["broken_rules"], risky["version"]) == (False, ["its risk is high"], 2)
     assert (one["automatic"], one["version"], risky["by"]) == (False, 1, one["by"])
     stage.fleet("audit", RUN).says(
         "a person approves the first plan", "(max_risk medium)", "the rules stop it: its risk is high"

@@ -44,7 +44,7 @@ def test_each_commit_has_its_chain_and_git_agrees(gated: Stage, repository: Path
     listed = git(repository, "log", "--reverse", "--format=%H %T", "main..fleet/r").splitlines()
     assert [f"{one['commit']} {one['tree']}" for one in commits] == listed
     assert [one["landing"]["tree"] for one in commits] == [line.split()[1] for line in listed]
-    assert (view["epic"], view["holds"], view["simulated"], view["problems"]) == ("Write", True, True, [])
+    assert (view["epic"], view["ok"], view["simulated"], view["problems"]) == ("Write", True, True, [])
     for one, id_ in zip(commits, ("one", "two"), strict=True):
         assert (one["subtask"]["id"], one["problems"]) == (id_, [])
         assert one["plan"][0]["why"] == "This is what is to be done."
@@ -70,7 +70,7 @@ def test_whatever_is_changed_afterwards_is_reported_as_a_problem(
 
     def refused(*messages: str) -> None:
         gated.fleet("audit", NAME).ended(1).says("audit failed", *messages)
-        assert gated.fleet("audit", NAME, "--json").ended(1).json["holds"] is False
+        assert gated.fleet("audit", NAME, "--json").ended(1).json["ok"] is False
 
     gated.fleet("audit", NAME).ended(0).says("not reviewed", "audit passed: 2 commits")
     tip, below = git(repository, "rev-parse", "fleet/r"), git(repository, "rev-parse", "fleet/r^")

@@ -51,7 +51,7 @@ def test_a_clean_checkout_is_forwarded_and_a_changed_one_is_left_alone(stage: St
         "branch": "main",
         "commit": "",
         "commits": 2,
-        "how": "forwarded",
+        "how": "fast-forwarded",
         "untested": 0,
         "relanding": None,
         "redone": [],

@@ -96,7 +96,7 @@ def test_what_is_red_on_the_branch_goes_to_a_worker_too(stage: Stage, begin: Beg
     moved = commit(repository, "forbidden.txt", "x\n")
     merged = stage.fleet("merge", "--json", at=repository).ended(0).says("one is red there: retrying on the new base")
     done = merged.json
-    assert (done["how"], done["commits"], done["relanding"]) == ("landed again", 2, "r-on-main")
+    assert (done["how"], done["commits"], done["relanding"]) == ("relanded", 2, "r-on-main")
     assert [(each["subtask"], "fails" in each["why"]) for each in done["redone"]] == [("one", True)]
     assert done["redone"][0]["commit"] == git(repository, "rev-parse", "main~1")
     assert subjects(repository, f"{moved}..main") == ["Write one", "Write two"]
@@ -117,7 +117,7 @@ def test_a_resolver_that_fails_leaves_everything_and_a_person_can_help(stage: St
             "git merge fleet/r",
         )
         again = stage.fleet("merge", "--json", at=repository).ended(1)
-        assert (again.json["error"]["code"], "one.txt" in again.json["error"]["message"]) == ("not_taken", True)
+        assert (again.json["error"]["code"], "one.txt" in again.json["error"]["message"]) == ("not_merged", True)
     assert len(subtask_of(stage.folder("r-on-main").state(), "one").attempts) == 2, "nothing is paid for twice"
     stage.fleet("retry", "one", "-g", "keep both lines", at=repository).ended(0)
     stage.fleet("merge", at=repository).ended(0).says("changed by a resolver, please review")

@@ -65,8 +65,8 @@ def test_a_run_serves_metrics_and_pages_and_lands_without_its_pages(
         assert live["fleet_commits_landed_total"] == 1
         assert live['fleet_runs{state="running"}'] == 1
         assert live["fleet_event_loop_delay_seconds_count"] > 0
-        assert live["fleet_box_command_seconds_count"] > 0
-        assert live['fleet_model_breaker{state="up"}'] == 1
+        assert live["fleet_sandbox_command_seconds_count"] > 0
+        assert live['fleet_model_service_state{state="up"}'] == 1
         going.done().ended(0)
     account = stage.fleet("commits", "--since", "1w", "--repo", str(repository), "--json").ended(0).json
     assert (account["commits"], account["all_commits"], account["reverted_share"]) == (2, 3, 0)

@@ -49,7 +49,7 @@ def test_a_finding_sends_work_back_and_is_mended(stage: Stage, repository: Path,
     two = [writes("the password is 1234\n", "two"), writes("two\n", "two")]
     url = model(script(workers={"two": two}, reviewers={"two": {"attempts": [[FINDING]]}}))
     stage.fleet(*begin(stage, repository, url, plan_file(stage.room, reviewed("two")))).ended(0).says(
-        "two.txt:1: The password is written", "no finding", "the finding at two.txt:1 was mended"
+        "two.txt:1: The password is written", "no finding", "the finding at two.txt:1 was fixed"
     )
     assert content(repository, stage.run_name, "two.txt") == "two"
     state = stage.folder(stage.run_name).state()
@@ -58,7 +58,7 @@ def test_a_finding_sends_work_back_and_is_mended(stage: Stage, repository: Path,
     assert (first.failure.kind, second.failure) == ("check", None)
     assert "two.txt:1: The password is written" in first.failure.evidence
     assert first.votes[0].model != first.model
-    assert set(state.settled.values()) == {"mended"}
+    assert set(state.settled.values()) == {"fixed"}
     assert state.spend["reviewer"].calls == 2
 
 

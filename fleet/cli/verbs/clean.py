@@ -314,7 +314,7 @@ def clean_view(cleaned: Cleaned, options: CleanOptions) -> CleanView:
         for leftover in cleaned.leftovers
     ]
     kinds = _part_views(cleaned.kinds)
-    return CleanView(options.apply, bytes=cleaned.size, of=cleaned.total, kinds=kinds, left=tuple(left))
+    return CleanView(options.apply, bytes=cleaned.size, total_bytes=cleaned.total, kinds=kinds, left=tuple(left))
 
 
 def _part_views(parts: Iterable[Part]) -> tuple[PartView, ...]:

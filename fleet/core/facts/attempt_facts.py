@@ -1,6 +1,8 @@
 """Facts about attempts, from the decision to try to what policy does about a failure."""
 
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import field_validator, model_validator
 
 from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.base.usage import Cost
@@ -16,7 +18,7 @@ from fleet.core.facts.fact_parts import (
     Strategy,
 )
 from fleet.core.plans.limits import Size
-from fleet.core.plans.plan import Effort, Shape
+from fleet.core.plans.plan import Effort, Shape, rename_keys
 
 
 class AttemptStarted(Happened):
@@ -179,12 +181,17 @@ class WorkLost(Happened):
     """The commit the integration branch points to now."""
     commits: tuple[Sha, ...] = ()
     """The lost commits."""
-    again: tuple[SubtaskId, ...] = ()
-    """Subtasks whose own commit is intact but whose landed commit is lost: they land again."""
-    anew: tuple[SubtaskId, ...] = ()
-    """Subtasks whose work is lost: another attempt does it."""
+    reland: tuple[SubtaskId, ...] = ()
+    """Subtasks whose landed commit is lost and whose own commit is intact. They land again."""
+    redo: tuple[SubtaskId, ...] = ()
+    """Subtasks whose work is lost. Another attempt does it."""
     unpublished: bool = False
     """The result branch is missing from the user's repository."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _load_older(cls, data: Any) -> Any:
+        return rename_keys(data, {"again": "reland", "anew": "redo"})
 
 
 LandingFact = BatchFormed | BatchTested | Published | PublishFailed | WorkLost
@@ -195,9 +202,9 @@ LandingFact = BatchFormed | BatchTested | Published | PublishFailed | WorkLost
 
 
 FindingResult = Literal[
-    "mended",  # a later attempt at the subtask passed without the line that it names
-    "ignored",  # the work passed with that line
-    "reverted",  # the work passed with that line, and the change of a later subtask removed it
+    "fixed",  # a later attempt at the subtask passed without the reported line
+    "ignored",  # an attempt passed with that line
+    "reverted",  # an attempt passed with that line, and the change of a later subtask removed it
 ]
 
 
@@ -218,15 +225,20 @@ class Vote(Shape):
     """One review of a change: it approves if it has no findings."""
 
     criterion: str
-    looks_for: str
-    """What the reviewer was asked to look for."""
+    focus: str
+    """The faults that the reviewer was asked to look for."""
     vote: int
-    """Its number, from 1."""
+    """The number of the vote, from 1."""
     model: str
     findings: tuple[Finding, ...] = ()
     """Each names a line of the diff."""
     discarded: int = 0
     """How many findings named no line of the diff, and do not count."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _load_older(cls, data: Any) -> Any:
+        return rename_keys(data, {"looks_for": "focus"})
 
 
 class AskedVote(Shape):
@@ -235,9 +247,14 @@ class AskedVote(Shape):
     id: str
     """Its name in the batch, which no other review of any run has."""
     criterion: str
-    looks_for: str
+    focus: str
     vote: int
     model: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _load_older(cls, data: Any) -> Any:
+        return rename_keys(data, {"looks_for": "focus"})
 
 
 class FindingSettled(Shape):
@@ -248,6 +265,11 @@ class FindingSettled(Shape):
     attempt: int
     finding: Finding
     result: FindingResult
+
+    @field_validator("result", mode="before")
+    @classmethod
+    def _load_older(cls, result: Any) -> Any:
+        return "fixed" if result == "mended" else result
 
 
 class ReviewBatched(Happened):

@@ -63,7 +63,7 @@ def _work_lost(state: RunState, fact: f.WorkLost) -> RunState:
     """Git has lost commits that the journal names: their subtasks land again or fail, which costs no attempt."""
     state = _without_lost_commits(state, fact)
     lost = f.Failure(kind="infrastructure", summary="its commit can't be read any more: it is done again")
-    for id_ in fact.anew:
+    for id_ in fact.redo:
         state = fail(state, id_, lost, fact.at)
     return merge_queue.put_in_order(state)
 
@@ -71,13 +71,13 @@ def _work_lost(state: RunState, fact: f.WorkLost) -> RunState:
 def _without_lost_commits(state: RunState, fact: f.WorkLost) -> RunState:
     """The attempts to be repeated are under way again, so that they can land or fail."""
     lost = frozenset(fact.commits)
-    reopened = {*fact.again, *fact.anew}
+    reopened = {*fact.reland, *fact.redo}
     subtasks = state.subtasks
     for id_, subtask in state.subtasks.items():
         after = _without_commits(_reopen(subtask) if id_ in reopened else subtask, lost)
         subtasks = subtask_sets.put(subtasks, after)
     landed = sum(state.subtasks[id_].landed is not None for id_ in reopened)
-    queue = merge_queue.restart(state.landing, without=fact.anew, again=fact.again) if reopened else state.landing
+    queue = merge_queue.restart(state.landing, without=fact.redo, again=fact.reland) if reopened else state.landing
     return replace(
         state,
         tip=fact.tip,

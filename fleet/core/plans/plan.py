@@ -49,6 +49,13 @@ class Shape(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
+def rename_keys(data: Any, renamed: Mapping[str, str]) -> Any:
+    """Give keys from early journals their current names."""
+    if not isinstance(data, Mapping) or not renamed.keys() & data.keys():
+        return data
+    return {renamed.get(name, name): value for name, value in data.items()}
+
+
 class Written(Shape):
     """A value that a person or a model writes: a field that is null counts as left out."""
 

@@ -262,7 +262,7 @@ class _Reader:
 
     def _remove_lost(self, fact: f.WorkLost) -> None:
         """Remove the chains of lost commits: their subtasks land again, as other commits."""
-        lost = {*fact.again, *fact.anew}
+        lost = {*fact.reland, *fact.redo}
         self.chains, self._shown = [chain for chain in self.chains if chain.member.subtask not in lost], 0
         if fact.unpublished or self.published in fact.commits:
             self.published = None

@@ -43,7 +43,7 @@ class VersionView:
 class ApprovalView:
     """Who approved the subtask."""
 
-    asked_for: bool
+    required: bool
     """Whether the run asked for a review."""
     version: int | None
     """The approved version of the plan; null if none was approved."""
@@ -53,9 +53,9 @@ class ApprovalView:
     """When, in seconds since 1970."""
     automatic: bool | None
     """Whether the rules approved it, not a person."""
-    in_force: int
+    plan_version: int
     """The version of the plan when the attempt started."""
-    stopped_by: tuple[str, ...]
+    broken_rules: tuple[str, ...]
     """The review rules that it breaks, so that a person had to approve it."""
     rejections: tuple[Review, ...]
     """The rejections of the subtask before that."""
@@ -141,7 +141,7 @@ class AuditView:
     """How the run ended; null before."""
     review: AppliedReview
     """How the run reviews its plans."""
-    holds: bool
+    ok: bool
     """Whether there are no problems, here or at a commit."""
     problems: tuple[str, ...]
     """Problems that concern no single commit."""
@@ -166,7 +166,7 @@ def audit_view(audit: Audit) -> AuditView:
         plan_values=dict(state.values),
         ending=state.ending,
         review=AppliedReview(by=state.policy.reviewing, rules=state.policy.rules.model_dump(mode="json")),
-        holds=audit.holds,
+        ok=audit.holds,
         problems=tuple(audit.problems),
         commits=tuple(_commit(state, entry) for entry in audit.entries),
         not_published=tuple(chain.member.commit for chain in audit.unpublished),
@@ -218,12 +218,12 @@ def _landing(chain: Chain) -> LandingRecord:
 def _approval(start: AttemptStart) -> ApprovalView:
     approval = start.approval
     return ApprovalView(
-        asked_for=start.reviewed,
+        required=start.reviewed,
         version=approval.version if approval is not None else None,
         by=approval.by if approval is not None else None,
         at=approval.at if approval is not None else None,
         automatic=approval.automatic if approval is not None else None,
-        in_force=start.version,
-        stopped_by=start.objections,
+        plan_version=start.version,
+        broken_rules=start.objections,
         rejections=start.rejections,
     )

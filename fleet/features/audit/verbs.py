@@ -100,7 +100,7 @@ def _commit_lines(commit: CommitView) -> Iterator[str]:
         yield from _attempt_lines(attempt)
     for found in commit.findings or ():
         place = f"{safe(found.file, limit=TEXT)}:{found.line}"
-        what = f"attempt {found.attempt}, {found.became or 'open'}"
+        what = f"attempt {found.attempt}, {found.outcome or 'open'}"
         yield f"  finding    {place}: {safe(found.problem, limit=TEXT)} ({what})"
     if commit.landing is not None:
         yield from _landing_lines(commit.landing)
@@ -109,9 +109,9 @@ def _commit_lines(commit: CommitView) -> Iterator[str]:
 
 def _approval(approval: ApprovalView) -> str:
     if approval.by is None or approval.at is None:
-        return "missing, though the run requires one" if approval.asked_for else "not reviewed: no review was requested"
-    later = f"; version {approval.in_force} was in force" if approval.in_force != approval.version else ""
-    rules = "; ".join(map(safe, approval.stopped_by))
+        return "missing, though the run requires one" if approval.required else "not reviewed: no review was requested"
+    later = f"; version {approval.plan_version} was in force" if approval.plan_version != approval.version else ""
+    rules = "; ".join(map(safe, approval.broken_rules))
     stopped = f"; the rules stop it: {rules}" if rules else ""
     return f"version {approval.version} by {safe(approval.by)}, {_time(approval.at)}{later}{stopped}"
 

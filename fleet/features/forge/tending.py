@@ -390,7 +390,7 @@ class Tending:
             taken = await self.branch.put_on(self.fleet, folder, head, self.work, self._left_in(found))
             if isinstance(taken, str):
                 return self._kept(found, unfit=taken.partition("\n")[0])
-            if taken.how == "nothing":
+            if taken.how == "up to date":
                 return self._kept(found, pushed=head, onto=found.head)
             found = self._kept(found, pushing=taken.commit, onto=head)
             try:

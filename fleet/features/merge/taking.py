@@ -137,7 +137,7 @@ class Taking:
         """Prepare the new commit of the branch. Raises `NotTakenError` before anything has changed."""
         signing = self.fleet.config.git
         if not way.commits:
-            return MergeView(state.run, way.branch, way.ours, 0, "nothing")
+            return MergeView(state.run, way.branch, way.ours, 0, "up to date")
         if not way.moved and not signing.marks_taken:
             return MergeView(state.run, way.branch, way.theirs, len(way.commits), way.how, _untested(state, way))
         await _refuse_early(way, pin)
@@ -174,7 +174,7 @@ class Taking:
                 f"{result} contains a merge commit, which fleet can't land again",
                 hint=f"merge it with `git merge {result}`",
             )
-        how: How = "forwarded" if tip == theirs else "landed again"
+        how: How = "fast-forwarded" if tip == theirs else "relanded"
         return Way(target, store, branch, ours, tip, since, tuple(commits), how)
 
     # ---- landing again
@@ -183,7 +183,7 @@ class Taking:
         integrator = self._integrator(way.store)
         replayed = await Replay(integrator).onto(way.ours, way.commits)
         if replayed.failure is None and not replayed.pairs:
-            return MergeView(state.run, way.branch, way.ours, 0, "nothing")
+            return MergeView(state.run, way.branch, way.ours, 0, "up to date")
         folder = await self._relanding(state, way, replayed)
         landed = folder.state()
         if landed.ending != "landed":
@@ -193,7 +193,7 @@ class Taking:
         line = landed_line(landed, commits, members)
         copied = await Replay(integrator, self.fleet.config.git, taker).line(way.ours, line)
         redone = _redone(landed, way.branch, dict(copied.pairs))
-        how: How = "landed again" if copied.pairs else "nothing"
+        how: How = "relanded" if copied.pairs else "up to date"
         dollars = landed.spent.priced_dollars
         return MergeView(state.run, way.branch, copied.tip, len(copied.pairs), how, 0, landed.run, redone, dollars)
 
@@ -282,7 +282,7 @@ async def take_into(
 def _untested(state: RunState, way: Way) -> int:
     """Count the commits that were only tested together with later ones. A relanding tests each commit."""
     tested = {each.landed for subtask in state.subtasks.values() for each in subtask.attempts if each.tested}
-    return sum(commit not in tested for commit in way.commits) if way.how == "forwarded" else 0
+    return sum(commit not in tested for commit in way.commits) if way.how == "fast-forwarded" else 0
 
 
 def _redone(landed: RunState, branch: str, copies: dict[Sha, Sha]) -> tuple[Redone, ...]:
@@ -363,7 +363,7 @@ class NotTakenError(FleetError):
     """The branch is unchanged, because a commit of the run conflicts with it or fails its checks there."""
 
     exit_code = 1
-    code = "not_taken"
+    code = "not_merged"
 
 
 class InterruptedTakingError(FleetError):

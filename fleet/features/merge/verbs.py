@@ -83,10 +83,10 @@ def _with_result(folder: RunFolder) -> RunFolder:
 
 def _merge_lines(view: MergeView) -> Iterator[str]:
     at = f"{view.branch} is at {view.commit[:12]}"
-    if view.how == "nothing":
+    if view.how == "up to date":
         yield f"{at}, which already contains all commits of {view.run}"
         return
-    tested = ", each tested on top of your branch" if view.how == "landed again" else ""
+    tested = ", each tested on top of your branch" if view.how == "relanded" else ""
     less = untested(view.commits, view.commits - view.untested)
     yield f"{at} now, with {counted(view.commits, 'commit')} of {view.run}{tested}{less}"
     for redone in view.redone:

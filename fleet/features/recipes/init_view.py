@@ -7,7 +7,7 @@ from fleet.core.base.ids import Sha
 from fleet.core.base.output import advice, key_lines
 from fleet.core.facts.facts import CheckRun, Failure, SetupRun
 
-TriedVerdict = Literal["green", "no tests", "red", "set-up failed", "not possible", "not tried"]
+TriedVerdict = Literal["green", "no tests", "red", "setup failed", "not possible", "not tried"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class TriedView:
     why: str
     """Why it was tried: evidence in the repository, or a dependency that the previous trial lacked."""
     verdict: TriedVerdict
-    """`green`: passed; `no tests`: passed, but did not run any tests; `red`: failed; `set-up failed`: the setup command
+    """`green`: passed; `no tests`: passed, but did not run any tests; `red`: failed; `setup failed`: the setup command
     failed; `not possible`: the sandbox could not be created; `not tried`: it requires a permission that was not given,
     or trials are disabled."""
     seconds: float
@@ -68,7 +68,7 @@ class InitView:
     """The candidates in the order they were tried; with `--dry-run`, those that would be tried."""
     left_out: tuple[str, ...]
     """Folders with tests that the gate does not cover, because no candidate passed there."""
-    yours: tuple[YourKey, ...]
+    user_keys: tuple[YourKey, ...]
     """Keys that the result needs in your own configuration."""
     notes: tuple[str, ...]
     """Notes about the repository, and open decisions."""
@@ -78,7 +78,7 @@ class InitView:
 # A trial runs the setup command and the gate, or another command, on a commit without a run.
 
 
-Verdict = Literal["green", "red", "set-up failed", "no gate", "not possible"]
+Verdict = Literal["green", "red", "setup failed", "no gate", "not possible"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class TrialView:
     base: Sha
     base_name: str
     verdict: Verdict
-    """`green`: passed; `red`: the command failed; `set-up failed`: the setup command failed; `no gate`: the setup
+    """`green`: passed; `red`: the command failed; `setup failed`: the setup command failed; `no gate`: the setup
     command passed, and no gate is configured; `not possible`: the worktree or the sandbox could not be created."""
     seconds: float
     """The duration of worktree creation, setup command and command."""
@@ -150,7 +150,7 @@ def trial_view(
 
 def _verdict(setup: SetupRun | None, check: CheckRun | None, failure: Failure | None) -> Verdict:
     if setup is not None and not setup.check.passed:
-        return "set-up failed"
+        return "setup failed"
     if failure is not None:
         return "not possible"
     if check is None:

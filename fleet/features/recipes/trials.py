@@ -269,9 +269,9 @@ class Trials:
         if recipe.needs_network and not self._may("network", "", recipe.setup):
             return self._note(Tried(part.folder, recipe, why, "not tried"))
         tried = await self._try(part, recipe, why)
-        if tried.trial is not None and tried.verdict in {"red", "set-up failed"} and self._may_replace(tried.trial):
+        if tried.trial is not None and tried.verdict in {"red", "setup failed"} and self._may_replace(tried.trial):
             tried = await self._try(part, recipe, f"{why}, with a newer tool chain from your home")
-        failed = tried.trial is not None and tried.verdict == "set-up failed" and wants_network(_output(tried.trial))
+        failed = tried.trial is not None and tried.verdict == "setup failed" and wants_network(_output(tried.trial))
         if failed and not self._has_network and self._may("network", "", recipe.setup):
             return await self._try(part, recipe, f"{why}, with network access for its setup command")
         return tried

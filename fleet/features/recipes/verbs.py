@@ -219,7 +219,7 @@ def _tried(order: _Order, person: _Person) -> InitView:
         text=text,
         tried=tuple(map(tried_view, trials.tried)),
         left_out=settled.left_out,
-        yours=yours,
+        user_keys=yours,
         notes=(*notes, *_private_note(order.tree)),
     )
 
@@ -268,7 +268,7 @@ def _untried(order: _Order, *, write: bool) -> InitView:
         text=text,
         tried=tuple(tried_view(Tried(folder, each, each.why, "not tried")) for folder, each in candidates),
         left_out=(),
-        yours=(YourKey("worktrees.setup_network", "base", why, written=False),) if needs else (),
+        user_keys=(YourKey("worktrees.setup_network", "base", why, written=False),) if needs else (),
         notes=tuple(_private_note(order.tree)),
     )
 
@@ -324,7 +324,7 @@ def result_lines(view: InitView) -> Iterator[str]:
         for folder in view.left_out
         if view.green
     )
-    for key in view.yours:
+    for key in view.user_keys:
         done = "wrote" if key.written else "needs"
         value = f'"{key.value}"' if isinstance(key.value, str) else f"{list(key.value)}"
         yield f"{done} {key.key} = {value} in {safe(str(user_file_path()))}: {key.why}"
@@ -404,7 +404,7 @@ def timer_units(root: Path, *, key: str, drain_minutes: float) -> str:
 
 
 TRIAL_LINE = 200  # characters of a command
-EXIT: dict[Verdict, int] = {"green": 0, "no gate": 0, "red": 1, "set-up failed": 3, "not possible": 3}
+EXIT: dict[Verdict, int] = {"green": 0, "no gate": 0, "red": 1, "setup failed": 3, "not possible": 3}
 
 
 def try_command(

@@ -300,7 +300,7 @@ class ClaudeReviewer:
 def _first(brief: ReviewBrief) -> list[str]:
     asked = brief.asked
     about = {"run": brief.run, "attempt": brief.attempt, "vote": asked.vote}
-    review = {"criterion": asked.criterion, "looks_for": asked.looks_for, **about}
+    review = {"criterion": asked.criterion, "focus": asked.focus, **about}
     return [fenced("subtask", _subtask(brief.subtask)), fenced("review", review)]
 
 
@@ -313,7 +313,7 @@ def _subtask(spec: Subtask) -> dict[str, object]:
 def _vote(asked: AskedVote, review: Submitted, model: str) -> Vote:
     return Vote(
         criterion=asked.criterion,
-        looks_for=asked.looks_for,
+        focus=asked.focus,
         vote=asked.vote,
         model=model,
         findings=review.findings,

@@ -55,7 +55,7 @@ class Review:
     """One criterion that reviewers decide."""
 
     criterion: str
-    looks_for: str
+    focus: str
     model: str | None
     votes: int
     threshold: int
@@ -69,7 +69,7 @@ class Review:
 
     def counted(self, attempt: Attempt) -> tuple[f.Vote, ...]:
         """The votes that are there."""
-        return tuple(v for v in attempt.votes if (v.criterion, v.looks_for) == (self.criterion, self.looks_for))
+        return tuple(v for v in attempt.votes if (v.criterion, v.focus) == (self.criterion, self.focus))
 
     def passes(self, attempt: Attempt) -> bool | None:
         """Whether the votes decide for the change; None if they decide nothing yet."""
@@ -137,7 +137,7 @@ def review_failure(red: Sequence[f.CheckRun]) -> f.Failure:
 def settled_by(state: RunState, id_: SubtaskId, patch: Patch) -> Iterator[f.FindingSettled]:
     """What a change that passed says about findings: those about its subtask, and those whose line it removes."""
     for number, finding in findings_of(state.subtasks[id_].attempts):
-        now: f.FindingResult = "ignored" if _is_still_there(finding, patch) else "mended"
+        now: f.FindingResult = "ignored" if _is_still_there(finding, patch) else "fixed"
         if now != state.settled.get((id_, number, finding)):
             yield f.FindingSettled(subtask=id_, attempt=number, finding=finding, result=now)
     for (other, number, finding), before in state.settled.items():
@@ -272,11 +272,9 @@ class Reviewing:
         if model == worker:
             await self.run.warn_once(SAME_MODEL.format(subtask=self.spec.id, model=model))
         state = self.run.engine.state
-        names = (state.run, state.started_at, self.spec.id, self.number, review.criterion, review.looks_for, vote)
+        names = (state.run, state.started_at, self.spec.id, self.number, review.criterion, review.focus, vote)
         id_ = blake2b(repr(names).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
-        return f.AskedVote(
-            id=f"fleet-{id_}", criterion=review.criterion, looks_for=review.looks_for, vote=vote, model=model
-        )
+        return f.AskedVote(id=f"fleet-{id_}", criterion=review.criterion, focus=review.focus, vote=vote, model=model)
 
     # ---- as a batch
 

@@ -66,10 +66,10 @@ def _declared(tool: FleetTool) -> types.Tool:
         input_schema=tool.input_schema,
         output_schema=tool.output_schema,
         annotations=types.ToolAnnotations(
-            read_only_hint=tool.effect == "looks",
+            read_only_hint=tool.effect == "reads",
             destructive_hint=tool.effect == "decides",
-            idempotent_hint=tool.effect == "looks",
-            open_world_hint=tool.effect == "adds",
+            idempotent_hint=tool.effect == "reads",
+            open_world_hint=tool.effect == "starts",
         ),
     )
 

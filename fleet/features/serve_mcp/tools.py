@@ -11,8 +11,8 @@ from fleet.read.report_data import ReportData
 from fleet.read.run_view import StatusView
 from fleet.read.subtask_view import DiffView
 
-Effect = Literal["looks", "adds", "decides"]
-"""`looks`: changes nothing. `adds`: a new run, which costs money. `decides`: in the place of a person."""
+Effect = Literal["reads", "starts", "decides"]
+"""`reads`: does not change anything. `starts`: starts a run, which costs money. `decides`: acts on your behalf."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ TOOLS: tuple[FleetTool, ...] = (
         "Start a run that plans an epic and then waits: nothing is built before `approve`. Returns at once with the "
         "run's name; `wait`, then `show` its plan.",
         Begin,
-        "adds",
+        "starts",
         Desk.plan,
         StatusView,
     ),
@@ -53,7 +53,7 @@ TOOLS: tuple[FleetTool, ...] = (
         "result is the new branch fleet/RUN, and the checkout is not touched. Subtasks that the operator's review "
         "rules stop wait for approval. Returns at once with the run's name; poll `wait`.",
         Begin,
-        "adds",
+        "starts",
         Desk.run,
         StatusView,
     ),
@@ -61,7 +61,7 @@ TOOLS: tuple[FleetTool, ...] = (
         "status",
         "How a run is doing: its state, what it needs from a person, open questions, what landed, cost and budget.",
         OfRun,
-        "looks",
+        "reads",
         Desk.status,
         StatusView,
     ),
@@ -69,11 +69,11 @@ TOOLS: tuple[FleetTool, ...] = (
         "show",
         "The plan of a run with its version, or its incidents, or one subtask with its attempts, checks and failures.",
         Show,
-        "looks",
+        "reads",
         Desk.show,
         None,
     ),
-    FleetTool("diff", "What an attempt at a subtask changed, as a patch.", Diff, "looks", Desk.diff, DiffView),
+    FleetTool("diff", "What an attempt at a subtask changed, as a patch.", Diff, "reads", Desk.diff, DiffView),
     FleetTool("answer", "Answer an open question of a run.", Answer, "decides", Desk.answer, RequestView),
     FleetTool(
         "approve",
@@ -97,7 +97,7 @@ TOOLS: tuple[FleetTool, ...] = (
         "Wait until a run ends or needs somebody, or the seconds are over; returns its status. A run takes minutes to "
         "hours: call it again.",
         Wait,
-        "looks",
+        "reads",
         Desk.wait,
         StatusView,
     ),
@@ -105,7 +105,7 @@ TOOLS: tuple[FleetTool, ...] = (
         "report",
         "The report of a run: what landed and what did not, checks, recovery, cost, what needs attention.",
         OfRun,
-        "looks",
+        "reads",
         Desk.report,
         ReportData,
     ),
@@ -114,4 +114,4 @@ TOOLS: tuple[FleetTool, ...] = (
 
 def offered(*, read_only: bool) -> Mapping[str, FleetTool]:
     """The tools of a session, by name."""
-    return {tool.name: tool for tool in TOOLS if tool.effect == "looks" or not read_only}
+    return {tool.name: tool for tool in TOOLS if tool.effect == "reads" or not read_only}

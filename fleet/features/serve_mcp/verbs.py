@@ -20,7 +20,7 @@ class McpToolView:
     name: str
     """As other agents call it."""
     effect: str
-    """`looks`: it changes nothing; `adds`: it starts a run; `decides`: it decides in the place of a person."""
+    """`reads`: does not change anything. `starts`: starts a run. `decides`: acts on your behalf."""
     description: str
     """What those agents read about it."""
 

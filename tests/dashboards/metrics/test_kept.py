@@ -35,7 +35,7 @@ def counts(text: str) -> list[float]:
         "fleet_commits_landed_total",
         "fleet_recoveries_total",
         "fleet_attempt_seconds_count",
-        "fleet_runs_begun_total",
+        "fleet_runs_started_total",
     )
     return [value(text, name) for name in names]
 
@@ -103,7 +103,24 @@ def test_a_journal_that_cannot_be_read_is_left_out(state_dir: Path) -> None:
     assert not (state_dir / FILE).exists()
 
 
+def test_counts_under_older_names_continue_under_the_new_ones() -> None:
+    counters = [
+        ["fleet_runs_begun", [], 3],
+        ["fleet_gate_runs", ["red"], 2],
+        ["fleet_reviews", ["critic", "nothing"], 5],
+        ["fleet_review_findings", ["mended"], 4],
+        ["fleet_checks", ["green"], 7],
+    ]
+    document = Tally().dump() | {"counters": counters}
+    tally = Tally.loaded(document)
+    assert tally.counters["fleet_runs_started"][()] == 3
+    assert tally.counters["fleet_batches_tested"][("failed",)] == 2
+    assert tally.counters["fleet_reviews"]["critic", "passed"] == 5
+    assert tally.counters["fleet_review_findings"][("fixed",)] == 4
+    assert tally.counters["fleet_checks"][("passed",)] == 7
+
+
 def test_what_only_a_process_knows_is_not_written() -> None:
     tally = Tally()
-    tally.observe("fleet_box_command_seconds", 1.0)
-    assert "fleet_box_command_seconds" not in str(tally.dump())
+    tally.observe("fleet_sandbox_command_seconds", 1.0)
+    assert "fleet_sandbox_command_seconds" not in str(tally.dump())

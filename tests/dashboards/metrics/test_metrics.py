@@ -117,17 +117,17 @@ def test_only_a_run_that_should_progress_has_a_time_of_its_last_fact() -> None:
 
 
 def test_live_metrics_are_served_only_by_the_process_that_knows_them(story: Story) -> None:
-    assert "fleet_model_breaker" not in scraped(story)
+    assert "fleet_model_service_state" not in scraped(story)
     granted = (RemainingQuota("haiku", "input", limit_a_minute=1000, left=250),)
     text = scraped(story, calls=CallGauges(faults={"limit": 3}, underway=7, waiting=2, granted=granted))
-    assert value(text, "fleet_model_headroom_ratio", family="haiku", limit="input") == 0.25
-    assert value(text, "fleet_model_breaker", state="up") == 1
-    assert value(text, "fleet_model_calls_underway") == 7
+    assert value(text, "fleet_model_rate_limit_remaining_ratio", family="haiku", limit="input") == 0.25
+    assert value(text, "fleet_model_service_state", state="up") == 1
+    assert value(text, "fleet_model_calls_in_flight") == 7
     assert value(text, "fleet_model_calls_waiting") == 2
     assert value(text, "fleet_model_faults_total", fault="limit") == 3
     shut = scraped(story, calls=CallGauges(shut={"": "down"}))
-    assert value(shut, "fleet_model_breaker", state="down") == 1
-    assert value(shut, "fleet_model_breaker", state="up") == 0
+    assert value(shut, "fleet_model_service_state", state="down") == 1
+    assert value(shut, "fleet_model_service_state", state="up") == 0
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -204,7 +204,7 @@ def test_series_whose_labels_are_known_begin_at_zero() -> None:
     assert value(text, "fleet_recoveries_total", strategy="split") == 0
     assert value(text, "fleet_incidents_closed_total", **{"class": "too_complex"}, outcome="recovered") == 0
     assert value(text, "fleet_planner_failures_total", **{"class": "transient"}) == 0
-    assert value(text, "fleet_gate_runs_total", result="red") == 0
+    assert value(text, "fleet_batches_tested_total", result="failed") == 0
 
 
 def test_a_series_of_a_new_name_begins_at_zero_too(story: Story) -> None:

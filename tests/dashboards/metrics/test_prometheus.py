@@ -234,7 +234,7 @@ def test_every_panel_shows_something_as_shipped(tmp_path: Path) -> None:
     ):
         journal.append([*facts[:split], connected("builder", at=begun + 1, workers=4)])
         with prometheus(exporter.address, tmp_path) as server:
-            assert answer(server, "fleet_runs_begun_total") == 2
+            assert answer(server, "fleet_runs_started_total") == 2
             journal.append([*facts[split:], planning])
             until = time.monotonic() + PATIENCE_S
             silent = expressions()

@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from fleet.core.facts import facts as f
 from fleet.core.facts.facts import FACT, Fact
 from fleet.core.history.evolve import evolve
 from fleet.core.policy.planner_view import planner_state
@@ -134,3 +135,23 @@ def test_what_an_old_approval_left_out_waits_for_a_person(reviewed: list[RunStat
         "ops",  # as it was revised and then left out
     }
     assert set(after_a_part.cleared) == {"schema", "docs"}
+
+
+def test_older_names_in_facts_are_read_as_the_names_of_today() -> None:
+    lost = FACT.validate_json('{"kind": "work_lost", "at": 1, "tip": "a", "again": ["one"], "anew": ["two"]}')
+    assert isinstance(lost, f.WorkLost)
+    assert (lost.reland, lost.redo) == (("one",), ("two",))
+    about = '"criterion": "fine", "looks_for": "faults", "vote": 1, "model": "m"'
+    where = '"at": 1, "subtask": "one", "number": 1'
+    voted = FACT.validate_json(f'{{"kind": "review_voted", {where}, "votes": [{{{about}}}]}}')
+    assert isinstance(voted, f.ReviewVoted)
+    assert voted.votes[0].focus == "faults"
+    asked = f'"asked": [{{"id": "fleet-1", {about}}}], "cost": {{}}'
+    batched = FACT.validate_json(f'{{"kind": "review_batched", {where}, {asked}}}')
+    assert isinstance(batched, f.ReviewBatched)
+    assert batched.asked[0].focus == "faults"
+    finding = '{"file": "a.py", "line": 1, "problem": "wrong"}'
+    settled = f'{{"subtask": "one", "attempt": 1, "finding": {finding}, "result": "mended"}}'
+    passed = FACT.validate_json(f'{{"kind": "findings_settled", {where}, "settled": [{settled}]}}')
+    assert isinstance(passed, f.FindingsSettled)
+    assert passed.settled[0].result == "fixed"

@@ -46,7 +46,7 @@ def test_where_all_is_there_nothing_happened() -> None:
 def test_a_branch_that_went_back_brings_back_what_stood_above() -> None:
     fact = loss(halfway().state, WENT_BACK, 1.0)
     assert fact is not None
-    assert (fact.tip, fact.again, fact.anew, fact.commits) == ("l-a", ("b",), (), ("l-b",))
+    assert (fact.tip, fact.reland, fact.redo, fact.commits) == ("l-a", ("b",), (), ("l-b",))
 
 
 def test_work_that_began_on_a_lost_tip_begins_again() -> None:
@@ -59,19 +59,19 @@ def test_work_that_began_on_a_lost_tip_begins_again() -> None:
         story.state, RecoveredCommits(Sha("l-a"), below=frozenset({Sha("l-a")}), gone=frozenset({Sha("l-b")})), 1.0
     )
     assert fact is not None
-    assert (fact.again, fact.anew) == (("b",), ("d",))
+    assert (fact.reland, fact.redo) == (("b",), ("d",))
 
 
 def test_lost_work_is_done_again_whether_it_had_landed_or_not() -> None:
     fact = loss(halfway().state, RecoveredCommits(Sha("base"), gone=frozenset(map(Sha, ("l-b", "c-b", "c-c")))), 1.0)
     assert fact is not None
-    assert (fact.again, fact.anew) == (("a",), ("b", "c"))
+    assert (fact.reland, fact.redo) == (("a",), ("b", "c"))
 
 
 def test_an_attempt_that_landed_may_be_gone_as_long_as_the_branch_stands() -> None:
     fact = loss(halfway().state, RecoveredCommits(Sha("l-b"), gone=frozenset({Sha("c-a")})), 1.0)
     assert fact is not None
-    assert (fact.again, fact.anew, fact.tip) == ((), (), "l-b")
+    assert (fact.reland, fact.redo, fact.tip) == ((), (), "l-b")
 
 
 def test_a_result_branch_that_is_gone_is_noticed() -> None:

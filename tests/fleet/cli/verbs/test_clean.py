@@ -271,5 +271,5 @@ async def test_the_result_is_printed_for_people_and_for_scripts(state: Path) -> 
     assert lines[-1].endswith("; delete with: fleet clean --apply --runs")
     data = json.loads(json.dumps(dump_view(clean_view(seen, options))))
     assert {each["kind"] for each in data["kinds"]} == set(WORKTREES)
-    assert data["left"][0]["goes"]
+    assert data["left"][0]["deleted"]
     assert text_lines(Cleaned((), 0), options) == ["nothing to clean"]

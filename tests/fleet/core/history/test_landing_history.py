@@ -22,7 +22,7 @@ def given_two_that_landed() -> Story:
 def test_work_that_is_whole_lands_again_without_a_new_attempt() -> None:
     story = given_two_that_landed()
     assert story.state.commits == 2
-    lost(story, "tip-1", commits=("tip-2",), again=("b",))
+    lost(story, "tip-1", commits=("tip-2",), reland=("b",))
     assert (story.state.tip, story.state.commits, story.status("b")) == ("tip-1", 1, "landing")
     assert [member.subtask for probe in story.state.landing.open_batches for member in probe.members] == ["b"]
     story.batch_lands()
@@ -31,7 +31,7 @@ def test_work_that_is_whole_lands_again_without_a_new_attempt() -> None:
 
 def test_lost_work_is_repeated_and_uses_up_no_attempt() -> None:
     story = given_two_that_landed()
-    lost(story, "tip-1", commits=("c-b", "tip-2"), anew=("b",))
+    lost(story, "tip-1", commits=("c-b", "tip-2"), redo=("b",))
     assert story.of("b").attempts[0].commit is None
     assert (story.of("b").counted, story.state.open_questions()) == (0, [])
     story.time_passes_to_the_next_wake()
@@ -47,7 +47,7 @@ def test_a_suspicion_on_a_lost_tip_ends() -> None:
     number = story.state.landing.open_batches[0].number
     red = f.CheckRun(criterion="gate", command="make", passed=False, exit_code=1)
     story.happens(f.BatchTested(at=0.0, number=number, tip="", red=True, suspects=("a", "b"), checks=(red,)))
-    lost(story, story.state.tip, commits=("c-b",), anew=("b",))
+    lost(story, story.state.tip, commits=("c-b",), redo=("b",))
     assert story.state.landing.suspects == ()
     assert [member.subtask for probe in story.state.landing.open_batches for member in probe.members] == ["a"]
 

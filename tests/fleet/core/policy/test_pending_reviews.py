@@ -10,12 +10,12 @@ from fleet.core.policy.effects import may_start
 from tests.fleet.core.pretend import checks_of
 from tests.fleet.core.story import Story, plan_of
 
-VOTE = f.Vote(criterion="fine", looks_for="faults", vote=1, model="m")
+VOTE = f.Vote(criterion="fine", focus="faults", vote=1, model="m")
 
 
 def test_a_pending_batch_counts_in_the_budget_until_its_results_are_there() -> None:
     story = Story(Policy(budget_dollars=1.0), plan=plan_of("a"))
-    asked = f.AskedVote(id="fleet-1", criterion="fine", looks_for="faults", vote=1, model="m")
+    asked = f.AskedVote(id="fleet-1", criterion="fine", focus="faults", vote=1, model="m")
     batched = f.ReviewBatched(
         at=0, subtask="a", number=1, asked=(asked,), cost=Cost(calls=1, tokens=9, dollars=0.75), batch="b1"
     )

@@ -117,7 +117,7 @@ def test_each_commit_has_its_chain_from_the_epic_to_its_landing(story: Story) ->
     result = audit(story.facts, A, B)
     assert problems(result) == []
     view = dump_view(audit_view(result))
-    assert (view["epic"], view["holds"], view["not_published"]) == ("the epic", True, [])
+    assert (view["epic"], view["ok"], view["not_published"]) == ("the epic", True, [])
     first, second = view["commits"]
     assert [version["why"] for version in first["plan"]] == ["so it is", "it was a slip"]
     assert [version["version"] for version in second["plan"]] == [1]
@@ -128,7 +128,7 @@ def test_each_commit_has_its_chain_from_the_epic_to_its_landing(story: Story) ->
     assert [check["output"] for check in first["landing"]["checks"]] == ["12 passed\n"]
     assert first["landing"]["tree"] == TREES["a"]
     unknown = {"version": None, "by": None, "at": None, "automatic": None}
-    assert first["approval"] == {"asked_for": False, **unknown, "in_force": 2, "stopped_by": [], "rejections": []}
+    assert first["approval"] == {"required": False, **unknown, "plan_version": 2, "broken_rules": [], "rejections": []}
     shown = "\n".join(audit_lines(audit_view(result)))
     assert "not reviewed" in shown
     assert "| 12 passed" in shown
@@ -157,13 +157,13 @@ def test_who_approved_which_version_is_shown_and_its_absence_is_found() -> None:
     result = audit(story.facts, A)
     assert problems(result) == []
     assert dump_view(audit_view(result))["commits"][0]["approval"] == {
-        "asked_for": True,
+        "required": True,
         "version": 1,
         "by": "ada",
         "at": 0.5,
         "automatic": False,
-        "in_force": 2,
-        "stopped_by": [],
+        "plan_version": 2,
+        "broken_rules": [],
         "rejections": [],
     }
     assert "version 1 by ada" in "\n".join(audit_lines(audit_view(result)))
@@ -301,23 +301,23 @@ def test_findings_of_reviews_are_in_the_chain_with_what_became_of_them() -> None
     first, second = (
         f.Finding(file="a.py", line=line, sign="+", text="bad()", problem="is \x1b[2J bad") for line in (3, 9)
     )
-    vote = f.Vote(criterion="look", looks_for="faults", vote=1, model="critic", findings=(first, second))
+    vote = f.Vote(criterion="look", focus="faults", vote=1, model="critic", findings=(first, second))
     story.happens(landing(story, "a"), f.ReviewVoted(at=4.0, subtask="b", number=1, votes=(vote, vote)))
     done(story, "b")
-    settled = f.FindingSettled(subtask="b", attempt=1, finding=first, result="mended")
+    settled = f.FindingSettled(subtask="b", attempt=1, finding=first, result="fixed")
     story.happens(f.FindingsSettled(at=4.0, subtask="b", number=1, settled=(settled,)))
     story.happens(landing(story, "b"))
     story.is_published()
     view = audit_view(audit(story.facts, A, B))
-    assert view.holds
+    assert view.ok
     assert view.commits[0].findings == ()
-    assert [(each.line, each.attempt, each.became) for each in view.commits[1].findings or ()] == [
-        (3, 1, "mended"),
+    assert [(each.line, each.attempt, each.outcome) for each in view.commits[1].findings or ()] == [
+        (3, 1, "fixed"),
         (9, 1, None),
     ]
     lines = [line for line in audit_lines(view) if line.startswith("  finding")]
     assert len(lines) == 2
     assert lines[0].startswith("  finding    a.py:3: is ")
-    assert lines[0].endswith("(attempt 1, mended)")
+    assert lines[0].endswith("(attempt 1, fixed)")
     assert lines[1].endswith("(attempt 1, open)")
     assert "\x1b" not in "".join(lines)

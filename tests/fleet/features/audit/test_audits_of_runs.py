@@ -31,7 +31,7 @@ def test_an_audit_accounts_for_every_run_without_tampering(world: Pretend) -> No
 
 def test_an_account_of_a_run_knows_only_the_landing_that_stands() -> None:
     story = given_two_that_landed()
-    lost(story, "tip-1", commits=("tip-2",), again=("b",))
+    lost(story, "tip-1", commits=("tip-2",), reland=("b",))
     story.batch_lands()
     account = read_facts(enumerate(story.facts, 1))
     assert [chain.member.subtask for chain in account.chains] == ["a", "b"]

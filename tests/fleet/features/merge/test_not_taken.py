@@ -28,7 +28,7 @@ def stuck(*, attempts: int) -> Story:
 def test_a_red_commit_is_named_with_the_check_though_later_attempts_failed_otherwise(tmp_path: Path) -> None:
     played = stuck(attempts=2)
     error = relanding_error(played.state, RunFolder(tmp_path), "main", RunId("r"))
-    assert (error.exit_code, error.code) == (1, "not_taken")
+    assert (error.exit_code, error.code) == (1, "not_merged")
     what, *check = error.message.splitlines()
     assert what.startswith(
         "main is unchanged: commit 1 of 2, Build api (api), fails its checks on top of it. 1 more attempt"

@@ -62,7 +62,7 @@ async def test_a_red_gate_names_its_cause_and_keeps_its_log(repository: Path) ->
 
 async def test_a_set_up_that_fails_is_distinguished_from_a_red_gate(repository: Path) -> None:
     trial = await tried(repository, "true", worktrees__setup="echo 'npm error code EAI_AGAIN'; exit 7")
-    assert trial.verdict == "set-up failed"
+    assert trial.verdict == "setup failed"
     assert trial.check is None
     assert trial.failed is not None
     assert trial.failed.exit_code == 7

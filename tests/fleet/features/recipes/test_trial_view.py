@@ -32,8 +32,8 @@ def tried(setup: CheckRun | None, check: CheckRun | None, failure: Failure | Non
     [
         (None, GREEN, None, "green"),
         (GREEN, RED, None, "red"),
-        (RED, None, None, "set-up failed"),
-        (RED, None, FAILURE, "set-up failed"),
+        (RED, None, None, "setup failed"),
+        (RED, None, FAILURE, "setup failed"),
         (GREEN, None, FAILURE, "not possible"),
         (GREEN, None, None, "no gate"),
     ],

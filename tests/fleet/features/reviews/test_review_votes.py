@@ -21,7 +21,7 @@ FINDING = f.Finding(file="a.py", line=1, problem="wrong", text="bad()")
 
 
 def vote(number: int, *findings: f.Finding, criterion: str = "fine") -> f.Vote:
-    return f.Vote(criterion=criterion, looks_for="faults", vote=number, model="m", findings=findings)
+    return f.Vote(criterion=criterion, focus="faults", vote=number, model="m", findings=findings)
 
 
 def attempt(*votes: f.Vote) -> Attempt:
@@ -61,7 +61,7 @@ def test_as_few_votes_are_asked_for_as_may_decide() -> None:
 
 
 def test_a_vote_counts_only_for_what_it_was_asked_about() -> None:
-    other = vote(1).model_copy(update={"looks_for": "something else"})
+    other = vote(1).model_copy(update={"focus": "something else"})
     assert review().passes(attempt(other, vote(1, criterion="another"))) is None
 
 
@@ -79,7 +79,7 @@ def test_a_verdict_names_each_place_once_and_what_was_discarded() -> None:
 def test_the_configuration_can_have_every_change_reviewed() -> None:
     spec = subtask("a").model_copy(update={"acceptance": (Criterion(criterion="fine", review="faults"),)})
     found = reviews_of(spec, SETTINGS.model_copy(update={"look_for": "holes", "votes": 3}))
-    assert [(each.criterion, each.looks_for, each.votes, each.threshold) for each in found] == [
+    assert [(each.criterion, each.focus, each.votes, each.threshold) for each in found] == [
         ("fine", "faults", 3, 2),
         ("reviewed", "holes", 3, 2),
     ]
@@ -107,11 +107,11 @@ def reviewed(*subtasks: str, sign: str = "+") -> Story:
     ("sign", "lines", "result"),
     [
         ("+", ["+bad()"], "ignored"),
-        ("+", ["+good()"], "mended"),
+        ("+", ["+good()"], "fixed"),
         ("-", ["-bad()"], "ignored"),
-        ("-", ["+good()"], "mended"),
+        ("-", ["+good()"], "fixed"),
         (" ", ["+more()", " bad()"], "ignored"),
-        (" ", ["-bad()", "+good()"], "mended"),
+        (" ", ["-bad()", "+good()"], "fixed"),
     ],
 )
 def test_a_finding_is_mended_if_the_change_that_passes_is_without_its_line(
@@ -140,7 +140,7 @@ def test_an_ignored_finding_whose_line_a_later_subtask_removes_was_right_after_a
     view = reviews_view(story.state)
     assert view is not None
     assert (view.ignored, view.reverted, view.false_alarm_rate) == (0, 1, 0.0)
-    assert view.latest[0].became == "reverted"
+    assert view.latest[0].outcome == "reverted"
     assert [*settled_by(story.state, SubtaskId("b"), parse_patch(patch("-bad()")))] == []
 
 

@@ -39,7 +39,7 @@ GOOD = {"file": "greet.py", "line": 3, "problem": "It writes names into a file."
 
 
 def brief(vote: int = 1, model: str = "claude-opus-5-5", **more: Any) -> ReviewBrief:
-    asked = AskedVote(id=f"fleet-{vote}", criterion="private", looks_for="names", vote=vote, model=model)
+    asked = AskedVote(id=f"fleet-{vote}", criterion="private", focus="names", vote=vote, model=model)
     return ReviewBrief(RunId("r1"), SPEC.model_copy(update=more), 1, asked, parse_patch(CHANGE))
 
 
@@ -90,7 +90,7 @@ async def test_a_reviewer_reads_what_was_asked_for_and_proven(model: Script, tmp
     spec = json.loads(subtask.removeprefix("<subtask>").removesuffix("</subtask>"))
     assert (spec["goal"], spec["acceptance"]) == (SPEC.goal, [{"criterion": "greets", "run": "pytest -q"}])
     wanted = json.loads(asked.removeprefix("<review>").removesuffix("</review>"))
-    assert (wanted["criterion"], wanted["looks_for"]) == ("private", "names")
+    assert (wanted["criterion"], wanted["focus"]) == ("private", "names")
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ class FakeReviewer:
         found, asked = self.finds(brief), brief.asked
         if isinstance(found, f.Failure):
             return found
-        about = asked.model_dump(include={"criterion", "looks_for", "vote", "model"})
+        about = asked.model_dump(include={"criterion", "focus", "vote", "model"})
         return f.Vote(**about, findings=tuple(found))
 
     def most(self, briefs: Sequence[ReviewBrief]) -> Cost:
@@ -154,7 +154,7 @@ async def test_a_finding_is_evidence_for_the_next_attempt() -> None:
     [(_, failure)] = fleet.worker.briefs[1].failures
     assert failure.evidence == "private (review by critic):\na.py:1: a name leaves it"
     assert [check.passed for check in subtask_of(state, "a").attempts[1].checks] == [True, True]
-    assert set(state.settled.values()) == {"mended"}
+    assert set(state.settled.values()) == {"fixed"}
     assert (state.spend["reviewer"].calls, subtask_of(state, "a").attempts[0].spend.calls) == (2, 2)
 
 
@@ -162,7 +162,7 @@ async def test_a_reviewer_gets_the_subtask_and_the_change_and_nothing_that_its_w
     fleet = ReviewedFleet(planned("a"))
     await fleet.run()
     [brief] = fleet.reviewer.briefs
-    assert (brief.subtask.id, brief.attempt, brief.asked.looks_for) == ("a", 1, REVIEW.review)
+    assert (brief.subtask.id, brief.attempt, brief.asked.focus) == ("a", 1, REVIEW.review)
     assert brief.patch.text == "=== a.py\n     1 + work of a-1"
     assert "did it" not in repr(brief)
 
@@ -204,7 +204,7 @@ async def test_votes_stop_as_soon_as_they_decide() -> None:
 async def test_the_configuration_has_every_change_reviewed() -> None:
     fleet = ReviewedFleet(plan_of("a", "b"), settings=SETTINGS.model_copy(update={"look_for": "holes"}))
     state = await fleet.run()
-    assert sorted((brief.subtask.id, brief.asked.looks_for) for brief in fleet.reviewer.briefs) == [
+    assert sorted((brief.subtask.id, brief.asked.focus) for brief in fleet.reviewer.briefs) == [
         ("a", "holes"),
         ("b", "holes"),
     ]

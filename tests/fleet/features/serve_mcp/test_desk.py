@@ -55,7 +55,7 @@ async def test_without_runs_there_is_nothing_to_look_at(desk: Desk) -> None:
 
 
 def test_a_read_only_session_changes_nothing() -> None:
-    assert {tool.effect for tool in offered(read_only=True).values()} == {"looks"}
+    assert {tool.effect for tool in offered(read_only=True).values()} == {"reads"}
     assert len(offered(read_only=False)) == len(TOOLS) == 10
 
 
