@@ -115,6 +115,7 @@ class NodeUseView:
     name: str
     """As in `[nodes.NAME]`."""
     status: NodeStatus
+    """`connected`, `drained`, `out` (not available) or `banned`."""
     why: str
     """Why it is out or banned; who drained it."""
     working: int

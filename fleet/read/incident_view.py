@@ -34,9 +34,11 @@ class RateCounts:
     """How many of the closed incidents recovered."""
 
     closed: int
+    """Number of closed incidents."""
     recovered: int
-    """Without a human."""
+    """Number of incidents that recovered without human help."""
     unrecovered: int
+    """Number of other closed incidents."""
     rate: float | None
     """`recovered` of `closed`; null if none closed."""
 
@@ -46,6 +48,7 @@ class ClassCounts(RateCounts):
     """The incidents whose first failure is of one class."""
 
     opened: int
+    """Number of incidents opened, including those that closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,9 @@ class IncidentCounts(RateCounts):
     """All incidents of a run, counted."""
 
     opened: int
+    """Number of incidents opened, including those that closed."""
     open: int
+    """Number of incidents that are still open."""
     by_class: Mapping[FailureKind, ClassCounts]
     """By the class of their first failure."""
     by_strategy: Mapping[Strategy, RateCounts]
@@ -65,11 +70,15 @@ class IncidentAttempt:
     """An attempt within an incident."""
 
     subtask: SubtaskId
+    """Subtask of the attempt."""
     attempt: int
     """The number of the attempt, from 1."""
     strategy: Strategy
+    """Reason for the attempt."""
     worker: str
+    """Worker kind that ran the attempt."""
     model: str | None
+    """Model that ran the attempt. Null: the worker's default."""
     outcome: Outcome
     """`failed`, `landed`, `done, nothing changed`, `stopped` or `under way`."""
     class_: FailureKind | None
@@ -77,11 +86,13 @@ class IncidentAttempt:
     summary: str
     """Its failure in a sentence."""
     evidence: str
+    """End of a check's output, the worker's report, or paths."""
     commit: Sha | None
     """The commit that landed."""
     dollars: float | None
     """Null if the price of a call is unknown."""
     seconds: float
+    """Duration of the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +100,13 @@ class RemedyView:
     """A remedy: who chose it, and the attempts that followed from it."""
 
     remedy: Strategy
+    """Strategy that was chosen."""
     by: str
     """`policy`, `planner` or a person."""
     plan_version: int | None
     """The version of the plan, if a planner chose."""
     why: str
+    """Reason for the choice."""
     at: float
     """When it was chosen, in seconds since 1970."""
     wait_s: float
@@ -105,6 +118,7 @@ class RemedyView:
     dollars: float | None
     """Null if the price of an attempt is unknown."""
     seconds: float
+    """Total duration of the attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +130,7 @@ class TroubleView:
     class_: FailureKind
     """The class of the failure."""
     summary: str
+    """Failure in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +140,7 @@ class IncidentView:
     number: int
     """From 1 in each run."""
     subtask: SubtaskId
+    """Subtask that the incident started with."""
     class_: FailureKind
     """The class of the first failure."""
     opened_at: float

@@ -47,6 +47,7 @@ class RungView:
     named: bool
     """Whether that is because the configuration names it."""
     model: str
+    """Model of the rung."""
     effort: Effort | None
     """How hard the model tries; null: as it does by default."""
     tried: int

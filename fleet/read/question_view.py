@@ -31,9 +31,13 @@ class TriedView:
     """An attempt at the subtask in question."""
 
     attempt: int
+    """Number of the attempt."""
     worker: str
+    """Worker kind that ran the attempt."""
     model: str | None
+    """Model that ran the attempt. Null: the worker's default."""
     strategy: Strategy
+    """Reason for the attempt."""
     failure: FailureKind | None
     """The class of its failure; null if it did not fail."""
     summary: str
@@ -45,10 +49,13 @@ class QuestionView:
     """A question to a human."""
 
     id: QuestionId
+    """Id of the question."""
     about: SubtaskId | None
+    """Subtask that the question concerns, if any."""
     title: str | None
     """The title of the subtask that it is about."""
     question: str
+    """Text of the question."""
     options: tuple[str, ...]
     """Answers to choose from; any other text is an answer, too."""
     answer: str | None
@@ -228,7 +235,9 @@ class InstructionView:
     """An instruction of a person for the workers of a subtask."""
 
     text: str
+    """Text of the instruction."""
     by: str
+    """User who gave the instruction."""
     at: float
     """When it was given, in seconds since 1970."""
     interrupt: bool
@@ -280,7 +289,9 @@ class FindingView:
     """One finding of a reviewer. Its texts are untrusted."""
 
     subtask: SubtaskId
+    """Subtask whose change was reviewed."""
     attempt: int
+    """Number of the reviewed attempt."""
     file: str
     """The file that it is about."""
     line: int

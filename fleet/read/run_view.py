@@ -80,10 +80,15 @@ class TokensView:
     """Calls and their tokens."""
 
     calls: int
+    """Number of model calls."""
     input: int
+    """Input tokens that were neither read from the cache nor written to it."""
     output: int
+    """Output tokens."""
     cache_read: int
+    """Input tokens read from the cache."""
     cache_write: int
+    """Input tokens written to the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,9 @@ class BudgetView:
     """One limit of a run."""
 
     limit: float
+    """Value of the limit."""
     left: float
+    """Remaining amount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +108,15 @@ class ServiceView:
     family: str | None
     """The model family that it concerns; null: all of them."""
     condition: ServiceCondition
+    """`down`, `limited` or `refused`."""
     why: str
+    """Cause of the condition, from the last failed call."""
     since: float
     """When it began, in seconds since 1970."""
     seconds: float
+    """Duration of the outage so far."""
     message: str
-    """The same in a sentence."""
+    """Description of the outage in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +140,9 @@ class PlannerHealth:
     """Whether the run's planner answers, and when it is called again if it does not."""
 
     calls: int
+    """Number of calls of the run's planner."""
     failures_in_a_row: int
+    """Number of failed calls since the last successful one."""
     last_failure: str | None
     """Why its last call failed; null if it succeeded."""
     next_try_s: float | None
@@ -187,6 +199,7 @@ class StatusView:
     """The status of a run."""
 
     run: RunId
+    """Name of the run."""
     state: RunStatus
     """`planning`, `running`, `paused`, `draining`, `awaiting approval`, `waiting for an answer`,
     `waiting for the planner`, `over budget`, `interrupted`, `refused` (it ended before anything was done), or how it
@@ -200,15 +213,19 @@ class StatusView:
     advice: tuple[str, ...]
     """What to do about them."""
     goal: str
+    """Goal of the run."""
     repository: str
+    """Path of the repository."""
     started_at: float
     """When it was started, in seconds since 1970."""
     plan_version: int
+    """Current version of the plan. 0 before the first plan."""
     subtasks: Mapping[Status, int]
     """How many subtasks have each status."""
     landed: Progress
     """How many subtasks landed, of those that are to land."""
     agents: AgentsView
+    """Number of concurrent agents."""
     figures: FigureValues
     """The figures that have no other place, each under its own name: `fleet/read/figures.py` lists them."""
     commits: int
@@ -216,22 +233,27 @@ class StatusView:
     commits_tested: int
     """Of these, commits whose own tree was tested."""
     landing: LandingView
+    """State of the merge queue."""
     incidents: IncidentCounts
+    """Numbers of incidents."""
     tokens: Mapping[Role, TokensView]
     """By role: `planner`, `worker`, and `sub_planner`, `resolver` and `reviewer` if there were any."""
     cost_dollars: float | None
     """Null if the price of a call is unknown."""
     cost_by_role: Mapping[Role, float | None]
+    """Dollars by role. Null if the price of a call is unknown."""
     cost_in_doubt: Cost
     """What interrupted calls may have cost in addition, at most."""
     budget: Mapping[str, BudgetView]
     """The limits that are set, by their unit: `dollars`, `tokens`, `minutes`, `attempts`."""
     simulated: bool
+    """Whether the model is simulated."""
     rehearsal: bool
     """Whether it is about history: none of its figures is one of a real run."""
     for_real: bool
     """Whether it is a rehearsal in which planner and workers did history's commits again."""
     sandbox: str
+    """Sandbox that commands run in."""
     seconds: float
     """How long engines worked on it."""
     service: tuple[ServiceView, ...]
@@ -246,12 +268,15 @@ class StatusView:
     result_branch: str | None
     """Null while nothing was published."""
     base: Sha
+    """Commit that the run is based on."""
     tip: Sha
+    """Tip of the integration branch."""
     gate: str | None
     """The project's gate; empty: there is none; null: not recorded."""
     never_passed: tuple[str, ...]
     """Commands of the gate that failed on the base and on every tree since."""
     warnings: tuple[str, ...]
+    """Warnings about the run."""
     flat: bool | None
     """Whether the first plan has a single subtask; null before there is a plan."""
     plan_warnings: tuple[str, ...]
@@ -261,6 +286,7 @@ class StatusView:
     waiting_for_approval: Mapping[SubtaskId, tuple[str, ...]]
     """The subtasks that wait for approval, each with the rules that it breaks."""
     reviews: tuple[Review, ...]
+    """Approvals and rejections of the plan, in order."""
     change_reviews: ReviewsView | None
     """What models found in changes that they did not make; null if nothing was reviewed."""
     nodes: tuple[NodeUseView, ...]
@@ -268,6 +294,7 @@ class StatusView:
     waiting_for_machines: Mapping[SubtaskId, str]
     """The first of the subtasks that could start, but for a machine with the labels that they ask for; and why."""
     planner: PlannerHealth
+    """Health of the run's planner."""
     estimates: tuple[SubtaskEstimate, ...]
     """What comparable subtasks cost and took that landed, for each worker and size of its open subtasks."""
     remaining: RemainingView | None
@@ -280,12 +307,15 @@ class RunView:
     """A run with the story of every incident."""
 
     run: RunId
+    """Name of the run."""
     state: RunStatus
     """The same word as in a status."""
     why: str
     """Why it ended; empty while it has not."""
     goal: str
+    """Goal of the run."""
     simulated: bool
+    """Whether the model is simulated."""
     rehearsal: bool
     """Whether it is about history."""
     for_real: bool
@@ -293,7 +323,9 @@ class RunView:
     subtasks: Mapping[Status, int]
     """How many subtasks have each status."""
     rates: IncidentCounts
+    """Numbers of incidents."""
     incidents: tuple[IncidentView, ...]
+    """All incidents, in order."""
     base_check: BaseView
     """Set-up and gate on the base."""
 

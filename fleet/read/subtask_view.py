@@ -22,15 +22,19 @@ class AttemptView:
     """One attempt at a subtask."""
 
     number: int
+    """Number of the attempt, from 1."""
     worker: str
+    """Worker kind that ran the attempt."""
     node: str
     """The node that worked on it; empty: the manager's machine, or none yet."""
     model: str | None
+    """Model that ran the attempt. Null: the worker's default."""
     effort: Effort | None
     """How hard the model tried; null: as it does by default."""
     choice: RungChoice | None
     """Which rung of its worker's ladder it took, and why; null if there is none."""
     strategy: Strategy
+    """Reason for the attempt."""
     guidance: str
     """What the attempt was to do differently."""
     instructions: tuple[str, ...]
@@ -40,7 +44,9 @@ class AttemptView:
     ended_at: float | None
     """In seconds since 1970; null while it is under way."""
     seconds: float
+    """Duration of the attempt."""
     base: Sha
+    """Commit that the attempt started from."""
     commit: Sha | None
     """What it committed; null if nothing."""
     verified: bool
@@ -52,16 +58,21 @@ class AttemptView:
     tested: bool
     """Whether the tree of its own commit was tested when it landed."""
     paths: tuple[str, ...]
+    """Changed files."""
     turns: int
     """Turns of the conversation."""
     last_message: str
-    """What its model said last: its text, or the summary of its thinking."""
+    """Last text of the model, or a summary of its thinking."""
     cost_dollars: float | None
     """Null if the price of a call is unknown."""
     tokens: TokensView
+    """Tokens used by the attempt."""
     report: Report | None
+    """The worker's report. Not verified."""
     failure: Failure | None
+    """Cause of the failure. Null if the attempt did not fail."""
     checks: tuple[CheckRun, ...]
+    """Checks that ran, with their results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +80,9 @@ class DiffView:
     """The changes of an attempt."""
 
     subtask: SubtaskId
+    """Subtask of the attempt."""
     attempt: int
+    """Number of the attempt."""
     base: Sha
     """The commit that it began with."""
     commit: Sha
@@ -85,6 +98,7 @@ class SubtaskView:
     subtask: Subtask
     """As it is in the current plan: [a subtask](plan-file.md#a-subtask)."""
     status: Status
+    """Status of the subtask."""
     waits_for: str
     """For which machine it waits, and why none takes it; empty if it does not."""
     landed: Sha | None
@@ -96,6 +110,7 @@ class SubtaskView:
     cost_dollars: float | None
     """Null if the price of a call is unknown."""
     tokens: TokensView
+    """Tokens used by all attempts."""
     instructions: tuple[InstructionView, ...]
     """What people told those who work on it, the first one first."""
     attempts: tuple[AttemptView, ...]
@@ -103,6 +118,7 @@ class SubtaskView:
     batches: tuple[TestedBatch, ...]
     """The batches that tested it or left it a suspect."""
     incidents: tuple[IncidentView, ...]
+    """Incidents of the subtask."""
 
 
 def subtask_view(state: RunState, spec: Subtask, now: float, *, logs: str = "") -> SubtaskView:

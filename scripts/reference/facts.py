@@ -1,4 +1,4 @@
-"""The facts of a journal, from the classes that they are read with."""
+"""Generates the reference of facts from their classes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -34,9 +34,9 @@ PARTS: tuple[type[BaseModel], ...] = (
     Usage,
     Cost,
 )
-"""The parts of facts."""
+"""Parts of facts, in the order of the page."""
 WORDS = ("FailureKind", "Strategy", "Remedy", "Role", "ServiceCondition", "SetupNetwork", "Ending")
-"""Fields that hold one word of a list."""
+"""Types whose values are listed at the end of the page."""
 _PLAIN: Mapping[str, str] = {
     "str": "text",
     "int": "whole number",
@@ -46,99 +46,7 @@ _PLAIN: Mapping[str, str] = {
     "object": "anything",
 }
 SAME = {"at", "kind"}
-"""Fields of every fact."""
-COMMON: Mapping[str, str] = {
-    "node": "The name of the node, as in `[nodes.NAME]`.",
-    "about": "The subtask it concerns, if any.",
-    "add": "New subtasks.",
-    "answer": "The answer.",
-    "area": "The area of the planner; none: the run's own planner.",
-    "ask": "Questions to a human.",
-    "attempt": "The number of the attempt, from 1.",
-    "base": "The commit that it starts from.",
-    "base_name": "The name of the base: a branch, a tag, `HEAD`.",
-    "budget_attempts": "The new limit of attempts, in total.",
-    "budget_dollars": "The new limit in dollars, in total.",
-    "budget_minutes": "The new limit in minutes, in total.",
-    "budget_tokens": "The new limit in tokens, in total.",
-    "by": "Who asked for it.",
-    "cache_read": "Tokens read from the cache.",
-    "cache_write": "Tokens written to the cache.",
-    "call": "The number of the planner call, from 1.",
-    "calls": "The number of calls.",
-    "checks": "The checks that ran, with their results.",
-    "command": "The command that ran.",
-    "commit": "The commit, pinned by a ref.",
-    "condition": "The condition of the service for all callers.",
-    "cost": "What it may cost at most.",
-    "criterion": "What is true if it passes.",
-    "discovered": "Unplanned work that it discovered.",
-    "dollars": "The cost; none: the price is unknown.",
-    "drop": "Subtasks that are no longer wanted.",
-    "ejected": "The members that are sent back, each with the reason.",
-    "ending": "How it ended.",
-    "epoch": "The number of times an engine has taken over, including this one.",
-    "error_kind": "The kind of failure, as the worker reported it.",
-    "effort": "How hard the model tries; none: as it does by default.",
-    "error_message": "The failure as the worker described it.",
-    "evidence": "The end of what a check printed, a report, paths.",
-    "exit_code": "The exit code; none if the command did not end.",
-    "failure": "What went wrong.",
-    "goal": "What the run is for.",
-    "guidance": "What to do differently.",
-    "host": "The name of the machine.",
-    "id": "The subtask.",
-    "input": "Tokens that were neither read from the cache nor written to it.",
-    "into": "The parts.",
-    "kind": "What kind of failure it is; [recovery](recovery.md#the-ladder) says what follows from it.",
-    "members": "The candidates, in the order of the queue.",
-    "model": "The model; none: the worker's own.",
-    "needs": "What it needs to know.",
-    "not_before": "The time before which no retry starts.",
-    "number": "The number of the attempt, from 1.",
-    "options": "Answers to choose from.",
-    "output": "Tokens of the answer.",
-    "passed": "Whether it passed.",
-    "paths": "The files that changed.",
-    "pid": "The process id.",
-    "plan": "The plan that the run was given, if any.",
-    "policy": "The limits and choices of the run: `[run]`, `[limits]`, `[landing]`, `[review]` and more.",
-    "question": "The question; in an answer, its id.",
-    "reason": "The reason for the refusal.",
-    "recommendations": "Its advice to the planner.",
-    "red": "Whether a check failed on the merged tree.",
-    "remedy": "The remedy.",
-    "report": "What the worker reported: a claim.",
-    "repository": "The folder of the repository.",
-    "result": "Its findings, for subtasks that depend on it.",
-    "result_branch": "The branch that the work is published on.",
-    "retry": "Subtasks to retry, with guidance.",
-    "revise": "Subtasks to change, with the changed fields.",
-    "revision": "The changes.",
-    "role": "The purpose of the call.",
-    "run": "The name of the run.",
-    "sandbox": "The sandbox of commands.",
-    "seconds": "How long it took.",
-    "simulated": "Whether the model was a simulated one.",
-    "split": "Subtasks that become several.",
-    "status": "What a service answered in HTTP, or a worker reported: `done`, `failed` or `blocked`.",
-    "strategy": "The reason for the attempt.",
-    "subtask": "The subtask.",
-    "summary": "A one-sentence summary.",
-    "text": "The text.",
-    "timed_out": "Whether it was stopped at its time limit.",
-    "tip": "The commit of the integration branch at that time.",
-    "tokens": "The number of tokens.",
-    "tree": "The tree that was tested.",
-    "turn": "The turn of the conversation, from 0.",
-    "usage": "The tokens.",
-    "version": "The version: of the plan, or of the program that took over.",
-    "warnings": "The warnings.",
-    "why": "The reason.",
-    "worker": "The worker kind that the plan names.",
-    "workers": "The new limit of concurrent attempts.",
-}
-"""Fields that mean the same in every fact. A field that differs is explained below it, in its class."""
+"""Fields of every fact, which the page describes once."""
 
 
 def content() -> str:
@@ -154,19 +62,19 @@ def content() -> str:
 
 
 def shapes() -> tuple[type[BaseModel], ...]:
-    """Every fact there is, and the parts of facts."""
+    """Return all facts and parts of facts."""
     return (*get_args(facts.Fact), *PARTS)
 
 
 def rows(kind: type[BaseModel]) -> list[tuple[str, str, str, str]]:
-    """The fields of a fact, with their meaning."""
+    """Return a table row for each field of a fact."""
     types, docs = field_types(kind), field_docs(kind)
     return [
         (
             code(name),
             type_words(types[name]),
             default_text(field),
-            field.description or docs.get(name) or COMMON.get(name, ""),
+            field.description or docs.get(name, ""),
         )
         for name, field in kind.model_fields.items()
         if name in types and (name not in SAME or kind in PARTS) and not field.exclude
@@ -180,7 +88,7 @@ def _section(heading: str, kind: type[BaseModel]) -> str:
 
 
 def type_words(annotation: str) -> str:
-    """`tuple[Sha, ...]` as a reader of JSON would say it."""
+    """Describe a Python type in terms of JSON: `tuple[Sha, ...]` becomes "list of `Sha`"."""
     if found := re.fullmatch(r"(.*) \| None", annotation):
         return f"{type_words(found[1])} or null"
     if found := re.fullmatch(r"tuple\[(.*), \.\.\.\]", annotation):

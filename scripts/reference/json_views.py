@@ -1,4 +1,4 @@
-"""What `--json` prints, from the views that it is a dump of."""
+"""Generates the reference of `--json` from the view classes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -29,7 +29,7 @@ from fleet.read import (
     subtask_view,
 )
 from fleet.read.figures import FigureValues, Kind, figures_of
-from scripts.reference.facts import COMMON, type_words
+from scripts.reference.facts import type_words
 from scripts.reference.page import code, table
 from scripts.reference.source import class_doc, field_docs, field_types
 
@@ -109,7 +109,7 @@ NUMBERS: Mapping[Kind, str] = {
     "part": "tuple[int, int]",
     "rate": "tuple[int, int]",
 }
-"""The types of figures."""
+"""Types of figures, by kind."""
 PART_NAMES = frozenset(module.__name__ for module in PARTS)
 NOT_VIEWS = frozenset(
     {
@@ -127,43 +127,13 @@ NOT_VIEWS = frozenset(
     }
 )
 ERRORS = frozenset({question_view.ErrorView, question_view.FailedView})
-"""The page describes them at its beginning."""
+"""Views described by hand at the top of the page."""
 MEASURED = frozenset({rehearsal_view.Machine, rehearsal_view.Outcome})
 FACTS = {kind.__name__: f"[{kind.__name__}](facts.md#{kind.__name__.lower()})" for kind in FROM_FACTS}
-SAME: Mapping[str, str] = {
-    "agents": "Agents at once.",
-    "attempts": "So many attempts.",
-    "by": "Who: a person, `planner`, or the rules.",
-    "checks": "The checks that were run, with how they ended.",
-    "class": "The class of the failure.",
-    "closed": "Incidents that closed.",
-    "commits": "So many commits.",
-    "cost_by_role": "Dollars by role; null where the price of a call is not known.",
-    "epic": "What the run is for.",
-    "evidence": "The end of what a check printed, a report, paths.",
-    "failures_in_a_row": "Failed calls since the last one that succeeded.",
-    "incidents": "The incidents.",
-    "landing": "What landing did so far.",
-    "last_failure": "Why its last call failed.",
-    "left": "How much of it is left.",
-    "limit": "The limit.",
-    "model": "The model; null: the worker's own.",
-    "opened": "Incidents that opened.",
-    "open": "Incidents that are open.",
-    "plan_version": "The version of the plan.",
-    "planner": "Whether the planner answers.",
-    "rates": "The incidents, counted.",
-    "recovered": "Incidents that recovered without a human.",
-    "reviews": "Approvals and rejections, the first one first.",
-    "since": "When it began.",
-    "unrecovered": "Incidents that closed otherwise.",
-    "weeks": "By week, the earliest first.",
-}
-"""Keys that mean the same in every view; the others say so below the field, or in `COMMON` of the facts."""
 
 
 def shapes() -> tuple[type, ...]:
-    """Every view, those of a verb first."""
+    """Return all views. Views printed by a command come first."""
     kinds = [kind for module in PARTS for kind in vars(module).values() if isinstance(kind, type)]
     views = [
         kind
@@ -174,8 +144,8 @@ def shapes() -> tuple[type, ...]:
 
 
 def rows(view: type) -> list[tuple[str, str, str]]:
-    """The keys of a view, with their types and meaning."""
-    bases = view.__mro__[-2::-1]  # the views that it extends, and itself
+    """Return a table row for each key of a view."""
+    bases = view.__mro__[-2::-1]  # base classes first
     types = {name: kind for base in bases for name, kind in field_types(base).items()}
     meanings = {name: text for base in bases for name, text in field_docs(base).items()}
     found = []
@@ -184,8 +154,7 @@ def rows(view: type) -> list[tuple[str, str, str]]:
             found += [(code(each.name), _type(NUMBERS[each.kind]), each.help) for each in figures_of("json")]
             continue
         key = field.name.removesuffix("_")
-        meaning = meanings.get(field.name) or SAME.get(key) or COMMON.get(key, "")
-        found.append((code(key), _type(types[field.name]), meaning))
+        found.append((code(key), _type(types[field.name]), meanings.get(field.name, "")))
     return found
 
 

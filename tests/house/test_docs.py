@@ -66,7 +66,6 @@ def test_every_key_of_the_configuration_is_explained() -> None:
 
 
 def test_every_fact_says_what_happened_and_what_its_fields_mean() -> None:
-    """Below the field in its class; or in `COMMON`, where a name means the same wherever it stands."""
     assert [kind.__name__ for kind in facts.shapes() if not class_doc(kind)] == []
     assert [f"{kind.__name__}: {row[0]}" for kind in facts.shapes() for row in facts.rows(kind) if not row[3]] == []
 

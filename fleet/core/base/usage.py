@@ -8,16 +8,20 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Usage(BaseModel):
-    """Tokens of one or more calls. `input` excludes what was read from or written to the cache."""
+    """Tokens of one or more model calls."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     input: int = Field(default=0, ge=0)
+    """Input tokens that were neither read from the cache nor written to it."""
     output: int = Field(default=0, ge=0)
+    """Output tokens."""
     cache_read: int = Field(default=0, ge=0)
+    """Input tokens read from the cache."""
     cache_write: int = Field(default=0, ge=0)
+    """Input tokens written to the cache."""
     cache_write_1h: int = Field(default=0, ge=0)
-    """Those of `cache_write` that are kept for an hour; the others are kept for five minutes."""
+    """Part of `cache_write` that is cached for an hour. The remainder is cached for five minutes."""
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -96,13 +100,16 @@ class Spend:
 
 
 class Cost(BaseModel):
-    """The most that calls may cost. `dollars` is None if a price is unknown."""
+    """Upper bound for the cost of model calls."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     calls: int = 0
+    """Number of calls."""
     tokens: int = 0
+    """Number of tokens."""
     dollars: float | None = 0.0
+    """Cost in dollars. Null if a price is unknown."""
 
     def of(self, unit: str) -> float:
         """The amount that counts against a limit in this unit."""

@@ -1,4 +1,4 @@
-"""Facts about attempts, from the decision to try to what policy does about a failure."""
+"""Facts about attempts, from their start to the remedy for a failure."""
 
 from typing import Any, Literal
 
@@ -22,91 +22,121 @@ from fleet.core.plans.plan import Effort, Shape, rename_keys
 
 
 class AttemptStarted(Happened):
-    """The decision to try a subtask; its worker begins when a worktree is ready."""
+    """The engine decided to start an attempt. The worker starts when a worktree is ready."""
 
     kind: Literal["attempt_started"] = "attempt_started"
     subtask: SubtaskId
+    """Subtask of the attempt."""
     number: int
-    """The attempt's number, from 1."""
+    """Number of the attempt, from 1."""
     worker: str
+    """Worker kind named by the plan."""
     model: str | None
+    """Model to use. Null: the worker's default."""
     base: Sha
+    """Commit that the attempt starts from."""
     strategy: Strategy
+    """Reason for the attempt."""
     guidance: str = ""
+    """Instructions that differ from earlier attempts."""
     allowance: float | None = None
-    """What the attempt at an area may cost, in dollars."""
+    """Budget of an attempt at an area, in dollars."""
     effort: Effort | None = None
+    """Reasoning effort of the model. Null: the model's default."""
     size: Size | None = None
-    """How large the subtask is by its estimate. None in facts of early versions."""
+    """Size of the subtask, based on its estimate. Null in facts of early versions."""
     choice: RungChoice | None = None
-    """Why it has this model and effort, if its worker has rungs."""
+    """How the model and effort were chosen, if the worker has a ladder of models."""
 
 
 class WorkerStarted(Happened):
-    """The worker has its worktree, and its checks were run on the base."""
+    """The worker has its worktree, and the checks of the subtask ran on the base."""
 
     kind: Literal["worker_started"] = "worker_started"
     subtask: SubtaskId
+    """Subtask of the attempt."""
     number: int
+    """Number of the attempt."""
     before: tuple[CheckRun, ...] = ()
-    """The results of its checks on the base, without their output, so that a resumed run need not repeat them."""
+    """Results of the checks on the base, without their output. A resumed run does not repeat them."""
     node: str = ""
-    """The node that it works on; empty: the manager's machine."""
+    """Node that runs the attempt. Empty: the manager's machine."""
 
 
 class AttemptCommitted(Happened):
-    """The worker reported done; its change is committed and pinned by a ref."""
+    """The worker reported success, and its change was committed and pinned by a ref."""
 
     kind: Literal["attempt_committed"] = "attempt_committed"
     subtask: SubtaskId
+    """Subtask of the attempt."""
     number: int
+    """Number of the attempt."""
     commit: Sha
+    """The commit."""
     paths: tuple[str, ...]
+    """Changed files."""
     report: Report
+    """The worker's report. Not verified."""
 
 
 class AttemptUnchanged(Happened):
-    """The worker reported done and changed no file, as its step may: there is nothing to commit or land."""
+    """The worker reported success without changing a file, which the subtask allows. Nothing is committed or landed."""
 
     kind: Literal["attempt_unchanged"] = "attempt_unchanged"
     subtask: SubtaskId
+    """Subtask of the attempt."""
     number: int
+    """Number of the attempt."""
     report: Report
+    """The worker's report. Not verified."""
 
 
 class AttemptVerified(Happened):
-    """The subtask's checks pass on its commit: it may land."""
+    """The checks of the subtask passed on the commit, so it may land."""
 
     kind: Literal["attempt_verified"] = "attempt_verified"
     subtask: SubtaskId
+    """Subtask of the attempt."""
     number: int
+    """Number of the attempt."""
     checks: tuple[CheckRun, ...]
+    """Checks, with their results."""
 
 
 class AttemptFailed(Happened):
-    """An attempt failed. The remedy is a fact of its own."""
+    """An attempt failed. The remedy is recorded separately."""
 
     kind: Literal["attempt_failed"] = "attempt_failed"
     subtask: SubtaskId
+    """Subtask of the attempt."""
     number: int
+    """Number of the attempt."""
     failure: Failure
+    """Cause of the failure."""
     report: Report | None = None
+    """The worker's report, if there is one. Not verified."""
     commit: Sha | None = None
-    """The unfinished work that was kept, if any."""
+    """Unfinished work that was kept, if any."""
     checks: tuple[CheckRun, ...] = ()
+    """Checks that ran, with their results."""
 
 
 class RemedyChosen(Happened):
-    """Policy chose a remedy for a failure."""
+    """The engine chose a remedy for a failed attempt."""
 
     kind: Literal["remedy_chosen"] = "remedy_chosen"
     subtask: SubtaskId
+    """Subtask of the attempt."""
     number: int
+    """Number of the failed attempt."""
     remedy: Remedy
+    """The remedy."""
     not_before: float = 0.0
+    """Earliest time of the next attempt."""
     guidance: str = ""
+    """Instructions for the next attempt."""
     climbs: bool = False
-    """Whether the next rung of the worker's ladder takes it."""
+    """Whether the next attempt uses the next rung of the worker's ladder."""
 
 
 AttemptFact = (
@@ -125,68 +155,80 @@ AttemptFact = (
 
 
 class BatchFormed(Happened):
-    """A prefix of the merge queue is tested. Several may be open at once; a longer one holds the shorter ones."""
+    """The engine started to test a prefix of the merge queue.
+
+    Several batches may be open; a longer batch contains the shorter ones.
+    """
 
     kind: Literal["batch_formed"] = "batch_formed"
     number: int
-    """The batch's number, from 1."""
+    """Number of the batch, from 1."""
     members: tuple[Member, ...]
+    """Candidates in the batch, in queue order."""
     alone: bool = False
-    """Not a prefix: a suspect that is tested again by itself while the queue continues without it."""
+    """Whether the batch is a single suspect that is tested again while the queue continues without it."""
 
 
 class BatchTested(Happened):
-    """The result of testing a batch. Members that neither landed nor were ejected stay in the queue."""
+    """Result of a tested batch. Members that neither landed nor were ejected stay in the queue."""
 
     kind: Literal["batch_tested"] = "batch_tested"
     number: int
-    """The batch's number, from 1."""
+    """Number of the batch."""
     tip: Sha
+    """Tip of the integration branch after the landing."""
     landed: tuple[Member, ...] = ()
-    """Their commits are those on the integration branch."""
+    """Landed candidates, with their commits on the integration branch."""
     ejected: tuple[Ejected, ...] = ()
+    """Candidates removed from the queue, each with its failure."""
     red: bool = False
+    """Whether a check failed on the merged tree."""
     suspects: tuple[SubtaskId, ...] = ()
-    """At least one of these members made the batch red. Empty means all that are still queued."""
+    """Members of which at least one made the batch fail. Empty: all members that are still queued."""
     checks: tuple[CheckRun, ...] = ()
+    """Checks of the merged tree, with their results."""
     proofs: tuple[CheckRun, ...] = ()
-    """Checks besides `checks` that passed on the trees of what landed, with the end of their output."""
+    """Other checks that passed on the trees of landed commits, with the end of their output."""
     gate_runs: int = 0
-    """How often the gate was run for it. A known result of a tree is reused."""
+    """Number of times the gate ran for this batch. The known result of a tree is reused."""
 
 
 class Published(Happened):
-    """The user's result branch moved to a landed tip."""
+    """The result branch was moved to a landed commit."""
 
     kind: Literal["published"] = "published"
     tip: Sha
+    """Commit that the result branch points to."""
 
 
 class PublishFailed(Happened):
-    """The result branch could not be moved; another try follows at `not_before`."""
+    """The result branch could not be moved. The next try happens at `not_before`."""
 
     kind: Literal["publish_failed"] = "publish_failed"
     tip: Sha
+    """Commit that the result branch should point to."""
     why: str
+    """Cause of the failure."""
     not_before: float
+    """Earliest time of the next try."""
     aside: bool = False
-    """An error of fleet is the reason, twice: this tip is not tried again until the run is resumed."""
+    """Whether an internal error caused two failures. The commit is not tried again until the run is resumed."""
 
 
 class WorkLost(Happened):
-    """Commits that the journal names are lost, as an engine finds before it begins to work."""
+    """Commits that the journal names are missing. The engine detects this when it starts."""
 
     kind: Literal["work_lost"] = "work_lost"
     tip: Sha
-    """The commit the integration branch points to now."""
+    """Commit that the integration branch points to now."""
     commits: tuple[Sha, ...] = ()
-    """The lost commits."""
+    """Missing commits."""
     reland: tuple[SubtaskId, ...] = ()
-    """Subtasks whose landed commit is lost and whose own commit is intact. They land again."""
+    """Subtasks whose landed commit is missing but whose own commit exists. They land again."""
     redo: tuple[SubtaskId, ...] = ()
-    """Subtasks whose work is lost. Another attempt does it."""
+    """Subtasks whose work is missing. Another attempt does it again."""
     unpublished: bool = False
-    """The result branch is missing from the user's repository."""
+    """Whether the result branch is missing from the user's repository."""
 
     @model_validator(mode="before")
     @classmethod
@@ -209,31 +251,35 @@ FindingResult = Literal[
 
 
 class Finding(Shape):
-    """One fault that a reviewer names. Untrusted."""
+    """A fault that a reviewer reported. Untrusted."""
 
     file: str
+    """File that the finding concerns."""
     line: int
-    """In the file as the change leaves it, or in the file before it for a line that the change removes."""
+    """Line in the changed file, or in the original file if the change removes the line."""
     problem: str
+    """Description of the fault."""
     text: str = ""
-    """The line of the diff that it names."""
+    """Text of the line in the diff."""
     sign: Literal["+", "-", " "] = "+"
-    """Whether the change adds that line, removes it or leaves it."""
+    """Whether the change adds, removes or keeps the line."""
 
 
 class Vote(Shape):
-    """One review of a change: it approves if it has no findings."""
+    """One review of a change. A review without findings approves the change."""
 
     criterion: str
+    """Criterion that the review decides."""
     focus: str
-    """The faults that the reviewer was asked to look for."""
+    """Faults that the reviewer was asked to look for."""
     vote: int
-    """The number of the vote, from 1."""
+    """Number of the vote, from 1."""
     model: str
+    """Model that reviewed the change."""
     findings: tuple[Finding, ...] = ()
-    """Each names a line of the diff."""
+    """Findings, each for a line of the diff."""
     discarded: int = 0
-    """How many findings named no line of the diff, and do not count."""
+    """Number of findings that did not point to a line of the diff. They do not count."""
 
     @model_validator(mode="before")
     @classmethod
@@ -242,14 +288,18 @@ class Vote(Shape):
 
 
 class AskedVote(Shape):
-    """A review that a batch was asked for."""
+    """A review requested as part of a batch."""
 
     id: str
-    """Its name in the batch, which no other review of any run has."""
+    """Id of the review in the batch, unique across runs."""
     criterion: str
+    """Criterion that the review decides."""
     focus: str
+    """Faults that the reviewer is asked to look for."""
     vote: int
+    """Number of the vote, from 1."""
     model: str
+    """Model that reviews the change."""
 
     @model_validator(mode="before")
     @classmethod
@@ -258,13 +308,16 @@ class AskedVote(Shape):
 
 
 class FindingSettled(Shape):
-    """What became of one finding."""
+    """The outcome of one finding."""
 
     subtask: SubtaskId
-    """The subtask whose change it is about."""
+    """Subtask whose change was reviewed."""
     attempt: int
+    """Number of the reviewed attempt."""
     finding: Finding
+    """The finding."""
     result: FindingResult
+    """Outcome of the finding."""
 
     @field_validator("result", mode="before")
     @classmethod
@@ -273,51 +326,57 @@ class FindingSettled(Shape):
 
 
 class ReviewBatched(Happened):
-    """Reviews go to the models' service as a batch: first without its name, before it is sent, and then with it."""
+    """A batch of reviews is about to be sent to the model service (without its name), or was sent (with its name)."""
 
     kind: Literal["review_batched"] = "review_batched"
     subtask: SubtaskId
+    """Subtask whose change is reviewed."""
     number: int
-    """The attempt's number."""
+    """Number of the attempt."""
     asked: tuple[AskedVote, ...]
-    """The reviews, each of which is one vote."""
+    """Reviews in the batch, one for each vote."""
     cost: Cost
-    """The most that it may cost."""
+    """Highest possible cost of the batch."""
     batch: str = ""
-    """The service's name for it; empty: it is about to be sent."""
+    """Name given by the service. Empty: the batch is about to be sent."""
 
 
 class ReviewUnbatched(Happened):
-    """The service took no batch: its reviews are asked for one by one, at the full price."""
+    """The service did not accept a batch. Its reviews are requested one by one, at the full price."""
 
     kind: Literal["review_unbatched"] = "review_unbatched"
     subtask: SubtaskId
+    """Subtask whose change is reviewed."""
     number: int
+    """Number of the attempt."""
     why: str
+    """Cause, from the service's response."""
 
 
 class ReviewVoted(Happened):
-    """Reviews of a change are there: one, or all that a batch brought, which is over then."""
+    """Reviews of a change were received: a single one, or all reviews of a batch."""
 
     kind: Literal["review_voted"] = "review_voted"
     subtask: SubtaskId
+    """Subtask whose change was reviewed."""
     number: int
-    """The attempt's number."""
+    """Number of the attempt."""
     votes: tuple[Vote, ...]
-    """What they found."""
+    """Reviews, with their findings."""
     batch: str = ""
-    """The batch that they came with."""
+    """Batch that the reviews belong to. The batch is then complete."""
 
 
 class FindingsSettled(Happened):
-    """An attempt passed: what became of the findings about its subtask, and about the lines that it removes."""
+    """An attempt passed, which decides the outcome of findings about its subtask and about lines that it removes."""
 
     kind: Literal["findings_settled"] = "findings_settled"
     subtask: SubtaskId
+    """Subtask of the attempt."""
     number: int
-    """The attempt's number."""
+    """Number of the attempt."""
     settled: tuple[FindingSettled, ...]
-    """Findings whose result is new."""
+    """Findings whose outcome is new."""
 
 
 ReviewFact = ReviewBatched | ReviewUnbatched | ReviewVoted | FindingsSettled

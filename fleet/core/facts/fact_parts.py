@@ -1,4 +1,4 @@
-"""What facts are made of: failures, reports, checks, candidates. Written to the journal, so only ever added to."""
+"""Parts of facts: failures, reports, checks, candidates. The journal contains them, so fields are only ever added."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -31,7 +31,7 @@ FailureKind = Literal[
     "other",
 ]
 FREE: frozenset[FailureKind] = frozenset({"transient", "infrastructure", "internal", "crash", "configuration", "spent"})
-"""Failures that are not the subtask's fault and use up none of its attempts. This never changes."""
+"""Failures that the subtask did not cause. They do not count against its attempts. This set never changes."""
 Strategy = Literal["first", "retry", "resolve", "alternative", "split", "human"]
 Remedy = Literal["retry", "resolve", "planner", "skip"]
 RungReason = Literal[
@@ -44,7 +44,7 @@ RungReason = Literal[
     "again",  # the attempt before failed for a reason that no other rung mends
 ]
 Role = Literal["planner", "sub_planner", "worker", "resolver", "reviewer"]
-"""The purpose of a model call."""
+"""Purpose of a model call."""
 ServiceCondition = Literal[
     "up",
     "down",  # no answer, or every call fails
@@ -52,7 +52,7 @@ ServiceCondition = Literal[
     "refused",  # the key, its rights or its credit
 ]
 SetupNetwork = Literal["none", "base", "all"]
-"""Where the set-up command has the network: nowhere, on the commit a run starts from, or on every commit."""
+"""When the setup command has network access: never, on the base commit, or on every commit."""
 Ending = Literal["landed", "partial", "cancelled", "aborted", "budget", "failed"]
 
 
@@ -65,119 +65,139 @@ RehearsalNote = Literal[
 
 
 class PastTask(Shape):
-    """A commit of history that a worker does again from its message."""
+    """A commit of history that a worker redoes from its message."""
 
     subtask: SubtaskId
+    """Subtask that redoes the commit."""
     commit: Sha
+    """The original commit."""
     parent: Sha
-    """The commit that every attempt starts from."""
+    """Commit that every attempt starts from."""
     tests: tuple[str, ...] = ()
-    """The tests that the commit added, changed or removed, if the gate is red on the parent with them. Empty: only the
-    gate can judge the result."""
+    """Tests that the commit added, changed or removed, if the gate fails on the parent with them. Empty: only the gate
+    judges the result."""
 
 
 class LeftOut(Shape):
-    """A commit of history that is not done again, and why."""
+    """A commit of history that is not redone."""
 
     commit: Sha
+    """The commit."""
     title: str
+    """First line of its message."""
     why: str
+    """Why it is left out."""
 
 
 class Rehearsal(Shape):
     """How a rehearsal replays history."""
 
     faults: float = Field(default=0.0, ge=0, le=1)
-    """The share of attempts in which something was made to go wrong. Not written any more, kept so that old journals
-    load."""
+    """Share of attempts with an injected fault. Not written any more, so that old journals load."""
     seed: int = 0
-    """What decided which, and how. Kept for the same reason."""
+    """Seed of the injected faults. Not written any more, so that old journals load."""
     for_real: bool = False
-    """Whether planner and workers do the commits again from their messages."""
+    """Whether the planner and the workers redo the commits from their messages."""
     head: Sha = Sha("")
-    """The newest of the commits that were looked at for that."""
+    """Newest commit considered."""
     tasks: tuple[PastTask, ...] = ()
-    """The commits that are done again, the oldest first."""
+    """Commits to redo, the oldest first."""
     left_out: tuple[LeftOut, ...] = ()
-    """Those that are not."""
+    """Commits that are not redone."""
 
 
 class GateTrial(Shape):
-    """One run of the gate on the newest commit of a rehearsal, in the box."""
+    """One run of the gate on the newest commit of a rehearsal, in the sandbox."""
 
     passed: bool
+    """Whether the gate passed."""
     seconds: float = 0.0
+    """Duration of the run."""
     processor_s: float = 0.0
+    """Processor time used, in seconds."""
     peak_bytes: int = 0
-    """The most memory that it was seen to use; 0 if it ended before anyone looked."""
+    """Highest memory use observed. 0 if the run ended before the first measurement."""
     disk_bytes: int = 0
-    """What it left in its worktree."""
+    """Disk space used in the worktree."""
     output: str = ""
-    """The end of what it printed."""
+    """End of the output."""
 
 
 class IssueSource(Shape):
-    """The issue of a forge that a run's goal was read from."""
+    """The issue that a run's goal was read from."""
 
     reference: str
-    """As on the command line: `gh:OWNER/REPO#12`."""
+    """Reference on the command line: `gh:OWNER/REPO#12`."""
     url: str
+    """Address of the issue."""
     title: str
-    """Someone else wrote it."""
+    """Title of the issue. Untrusted."""
 
 
 class Relanding(Shape):
-    """A result that is landed again on top of a branch that has moved, so that the branch can take it."""
+    """A result that is landed again on top of a branch that has moved."""
 
     run: RunId
-    """The run whose result it is."""
+    """Run that made the result."""
     branch: str
-    """The branch that is to take it. The base of the relanding is its commit."""
+    """Branch to merge into. Its commit is the base of the relanding."""
     since: Sha
-    """The commit below the first one that is landed again."""
+    """Parent of the first commit that is landed again."""
     result: Sha
-    """The last commit that is landed again."""
+    """Last commit that is landed again."""
     commits: dict[SubtaskId, Sha] = Field(default={})
-    """By subtask, the commit of the result that its first attempt brings."""
+    """For each subtask, the commit that its first attempt reuses."""
     resolves: bool = True
-    """Whether what does not fit is done again by a worker."""
+    """Whether a worker redoes commits that do not apply."""
 
 
 class Failure(Shape):
-    """Why something failed, with the evidence a planner needs to choose a better approach."""
+    """Why something failed, with evidence for the planner."""
 
     kind: FailureKind
+    """Class of the failure. [Recovery](../recovery.md#the-ladder) describes the consequences."""
     summary: str
+    """Failure in one sentence."""
     evidence: str = ""
+    """End of a check's output, the worker's report, or paths."""
     status: int | None = None
-    """The HTTP status of a service's answer, if that is the reason."""
+    """HTTP status of the service's response, if that is the cause."""
 
 
 class Report(Shape):
-    """What a worker says it did: a claim."""
+    """A worker's report. Not verified."""
 
     status: Literal["done", "failed", "blocked"]
+    """`done`, `failed` or `blocked`."""
     summary: str
+    """Summary in one sentence."""
     result: dict[str, JsonValue] = Field(default={})
+    """Findings for subtasks that depend on this one."""
     error_kind: str | None = None
+    """Kind of failure, as named by the worker."""
     error_message: str | None = None
+    """Description of the failure by the worker."""
     recommendations: tuple[str, ...] = ()
+    """Advice for the planner."""
     needs: tuple[str, ...] = ()
+    """Information that the worker is missing."""
     discovered: tuple[str, ...] = ()
+    """Unplanned work that the worker discovered."""
 
 
 class RanTests(Shape):
-    """What a check ran or found, as the runner reported it. Never written to the journal: there may be much of it."""
+    """Tests or findings reported by a check's runner. Never written to the journal, because there may be very many."""
 
     ran: frozenset[str] = frozenset()
-    """Tests that finished: they passed or failed."""
+    """Tests that finished, passed or failed."""
     passed: frozenset[str] = frozenset()
+    """Tests that passed."""
     count: int | None = None
-    """How many tests finished, where the runner's summary has only their number; on success they all passed."""
+    """Number of finished tests, if the runner reports only a number. On success, all of them passed."""
     failed: int = 0
-    """How many failed, or could not even be collected."""
+    """Number of tests that failed or could not be collected."""
     findings: frozenset[str] | None = None
-    """What an analyser found; None for a runner of tests."""
+    """Findings of an analyser. None for a test runner."""
 
     @property
     def number_passed(self) -> int:
@@ -185,109 +205,129 @@ class RanTests(Shape):
 
 
 class CheckRun(Shape):
-    """The result of a check: run by us, in a sandbox, on a known tree."""
+    """Result of a check that fleet ran in a sandbox on a known tree."""
 
     criterion: str
+    """Criterion that the check proves."""
     command: str
+    """Command that ran."""
     passed: bool
+    """Whether the check passed."""
     exit_code: int | None = None
+    """Exit code. Null if the command did not finish."""
     timed_out: bool = False
+    """Whether the command was stopped at its time limit."""
     seconds: float = 0.0
+    """Duration of the command."""
     peak_bytes: int = 0
-    """The most memory that it was seen to use; 0 if it ended before anyone looked."""
+    """Highest memory use observed. 0 if the command ended before the first measurement."""
     output: str = ""
-    """The end of its output."""
+    """End of the output."""
     flaky: bool = False
-    """It failed, then passed when it was run again on the same tree."""
+    """Whether the check failed and then passed on the same tree."""
     excused: str = ""
-    """Why its failure blocks nothing, if there is a reason: a rehearsal lands what was red in history."""
+    """Why a failure does not block a landing, if so. Example: in a rehearsal, the gate also fails on the original
+    commit."""
     tree: Sha = Sha("")
+    """Tree that was tested."""
     causes: tuple[str, ...] = ()
-    """If it failed: the lines of its whole output that matter."""
+    """If the check failed: relevant lines of its full output."""
     log: str = ""
-    """The file with its whole output, below the run's folder."""
+    """File with the full output, relative to the run's directory."""
     tests: int | None = None
-    """How many tests passed, if their runner reported it."""
+    """Number of passed tests, if the test runner reported it."""
     node: str = ""
-    """The node that ran it; empty: the manager's machine."""
+    """Node that ran the check. Empty: the manager's machine."""
     review: bool = False
-    """It is what reviewers say, not the result of a command: see `ReviewVoted`."""
+    """Whether this is a result of model reviews and not of a command. See `ReviewVoted`."""
     ran_tests: RanTests | None = Field(default=None, exclude=True, repr=False)
-    """The runner's report, for as long as results are compared with it."""
+    """The runner's report, kept while results are compared with it."""
 
     @property
     def fine(self) -> bool:
-        """Whether it does not block a landing: it passed, is flaky, or is excused."""
+        """Whether a landing may proceed: the check passed, is flaky or is excused."""
         return self.passed or self.flaky or bool(self.excused)
 
 
 class SetupRun(Shape):
-    """A run of the set-up command, which makes worktrees ready."""
+    """A run of the setup command, which prepares worktrees."""
 
     commit: Sha
-    """The commit whose files it ran on."""
+    """Commit that was checked out."""
     check: CheckRun
-    """The command and how it ended."""
+    """Command and result."""
     network: bool = False
-    """Whether it had the network."""
+    """Whether the command had network access."""
 
 
 class Member(Shape):
     """A candidate in a batch."""
 
     subtask: SubtaskId
+    """Subtask of the candidate."""
     attempt: int
+    """Number of the attempt."""
     commit: Sha
+    """Commit of the candidate. After landing, the commit on the integration branch."""
     tested: bool = False
-    """If it landed: whether the tree of this very commit passed, not only a later one."""
+    """If it landed: whether the tree of this commit was tested, and not only a later tree that contains it."""
     tree: Sha = Sha("")
-    """If it landed: the tree of the commit. Empty if a crash took the record with it."""
+    """If it landed: tree of the commit. Empty if a crash lost the record."""
 
 
 class Ejected(Shape):
-    """A candidate that is sent back."""
+    """A candidate that was removed from the merge queue."""
 
     subtask: SubtaskId
+    """Subtask of the candidate."""
     attempt: int
+    """Number of the attempt."""
     failure: Failure
+    """Cause of the removal."""
 
 
 class RungTally(Shape):
-    """What attempts of one worker with one model and effort at subtasks of one size led to, and what they cost."""
+    """Results and cost of attempts with the same worker, model, effort and subtask size."""
 
     worker: str
+    """Worker kind."""
     model: str
+    """Model that was used."""
     effort: Effort | None
+    """Reasoning effort of the model."""
     size: Size
+    """Size of the subtasks."""
     landed: int = 0
-    """How many landed."""
+    """Number of attempts that landed."""
     failed: dict[FailureKind, int] = Field(default={})
-    """How many failed otherwise, by kind. Failures that use up no attempt are left out."""
+    """Number of other attempts, by class of failure. Failures that do not count against attempts are left out."""
     priced: int = 0
-    """How many of both have a known price."""
+    """Number of these attempts with a known price."""
     dollars: float = 0.0
-    """What these cost together."""
+    """Total cost of the attempts with a known price."""
     timed: int = 0
-    """Kept so that old journals load: how many have a known time."""
+    """Not written any more, so that old journals load: number of attempts with a known duration."""
     seconds: float = 0.0
-    """Kept so that old journals load: what these took together."""
+    """Not written any more, so that old journals load: total duration of these attempts."""
 
 
 class RungOption(Shape):
-    """A rung as the first one for a subtask: what was seen of it."""
+    """A rung that was considered for the first attempt at a subtask."""
 
     model: str
+    """Model of the rung."""
     effort: Effort | None
+    """Reasoning effort of the model."""
     tried: int
-    """Attempts with it at subtasks of this size that say something about it."""
+    """Number of attempts with this rung at subtasks of this size."""
     landed: int
-    """How many of these landed."""
+    """Number of these attempts that landed."""
     dollars: float | None
-    """The average cost of an attempt; none if nothing was seen, or the model's price is unknown."""
+    """Average cost of an attempt. Null without attempts, or if the price of the model is unknown."""
     per_landed: float | None
-    """What all attempts cost for each one that landed; none if none landed, or the price is unknown."""
+    """Total cost divided by landed attempts. Null if none landed, or if the price is unknown."""
     lands: float | None = None
-    """Kept so that old journals load, as are all after it."""
+    """This field and the following ones are not written any more, so that old journals load."""
     low: float | None = None
     high: float | None = None
     least_per_landed: float | None = None
@@ -295,20 +335,21 @@ class RungOption(Shape):
 
 
 class RungChoice(Shape):
-    """Which rung of its worker's ladder an attempt takes, and why."""
+    """The rung of its worker's ladder that an attempt uses, and the reason."""
 
     rung: int
-    """Its place on the ladder, from 0."""
+    """Position on the ladder, from 0."""
     why: RungReason
-    """`evidence`, `order`, `named`, `climbed` or `again`; in old journals also `explored` or `unpriced`."""
+    """`evidence`, `order`, `named`, `climbed` or `again`. Old journals also contain `explored` and `unpriced`."""
     options: tuple[RungOption, ...] = ()
-    """All rungs of the ladder, where they were compared."""
+    """All rungs of the ladder, if they were compared."""
 
 
 class Happened(Shape):
-    """What all facts have: a time."""
+    """Base class of all facts."""
 
     at: float
+    """Time of the fact, in seconds since 1970."""
 
 
 # ---- estimate parts --------------------------------------------------------------------------------------------------
@@ -316,98 +357,102 @@ class Happened(Shape):
 
 
 class Spread(Shape):
-    """The median of some amounts, the lowest and the highest."""
+    """Median and range of some amounts."""
 
     median: float
-    """Half of them are at most this."""
+    """Median amount."""
     low: float
-    """The lowest."""
+    """Lowest amount."""
     high: float
-    """The highest."""
+    """Highest amount."""
 
 
 class SubtaskEstimate(Shape):
-    """What comparable subtasks cost and took until they landed, all attempts of each included."""
+    """Cost and duration of comparable landed subtasks, including all their attempts."""
 
     worker: str
+    """Worker kind of the subtasks."""
     size: Size
-    """By the estimate in the plan."""
+    """Size of the subtasks, based on the estimate in the plan."""
     model: str | None = None
-    """The model that landed them; none: a program did."""
+    """Model that landed them. Null: a program did."""
     landed: int = 0
-    """How many landed subtasks it is based on; 0: fewer than five, so there are no figures."""
+    """Number of landed subtasks that the figures are based on. 0: fewer than five, so there are no figures."""
     dollars: Spread | None = None
-    """None if the price of a model is unknown, and for programs."""
+    """Cost in dollars. Null if the price of a model is unknown, and for programs."""
     seconds: Spread | None = None
-    """Seconds of work. None if fewer than five of them landed in runs without interruption."""
+    """Active duration in seconds. Null if fewer than five landed in runs without interruption."""
 
 
 # ---- kept so that old journals load: nothing writes these any more --------------------------------------------------
 
 
 class CallTally(Shape):
-    """Calls of a run's own planner with one model: what they took and cost together."""
+    """Number, duration and cost of a planner's calls to one model."""
 
     model: str
+    """Model that was called."""
     first: bool
-    """Whether they are the first calls of their runs, which read the repository; the others are shorter."""
+    """Whether these are the first calls of their runs. A first call reads the repository and takes longer."""
     calls: int = 0
+    """Number of calls."""
     seconds: float = 0.0
+    """Total duration of the calls."""
     dollars: float | None = 0.0
-    """None if the price of a part is unknown."""
+    """Total cost. Null if a price is unknown."""
 
 
 class Assumed(Shape):
-    """What an early version assumed that a run costs and takes until something is seen."""
+    """Assumptions of early versions about cost and duration."""
 
     ladders: dict[str, Ladder] = Field(default={})
-    """A ladder for every worker that calls a model, also for those without rungs: their models."""
+    """A ladder for each worker that calls a model. Workers without rungs have a single model."""
     planner: tuple[CallTally, ...] = ()
-    """One first call of the planner, and one of the others."""
+    """One entry for first planner calls and one for later calls."""
     gate_s: float = Field(default=60.0, ge=0)
-    """What the gate takes until it was run."""
+    """Assumed duration of the gate before its first run."""
     program_s: float = Field(default=60.0, ge=0)
-    """What a worker takes that is a program, at a medium subtask without an estimate."""
+    """Assumed duration of a worker that is a program, for a medium subtask without an estimate."""
 
 
 class Expectation(Shape):
-    """An amount that is expected, with its doubt."""
+    """An expected amount, with its uncertainty."""
 
     median: float
-    """Half of all runs should need at most this."""
+    """Half of all runs should need at most this amount."""
     p90: float
-    """Nine of ten runs should need at most this."""
+    """Nine of ten runs should need at most this amount."""
 
 
 class Forecast(Shape):
-    """What an early version expected a run to cost and to take, before anything was done."""
+    """Expected cost and duration of a run, as predicted by early versions before work started."""
 
     dollars: Expectation | None
-    """Of workers and planner together; none if no price is known."""
+    """Cost of workers and planner. Null if no price is known."""
     planner: float = 0.0
-    """The planner's part of the median."""
+    """Share of the planner in the median cost."""
     minutes: Expectation
-    """At work, with the workers of the run; waiting for people is not in it."""
+    """Active duration with the run's workers, without time spent waiting for humans."""
     subtasks: int
-    """How many subtasks the plan has."""
+    """Number of subtasks in the plan."""
     workers: int
-    """How many agents may work at once."""
+    """Maximum number of concurrent agents."""
     attempts: int = 0
-    """How many earlier attempts it rests on; 0: on assumptions alone."""
+    """Number of earlier attempts that the forecast is based on. 0: only assumptions."""
     calls: int = 0
-    """How many earlier calls of the planner it rests on."""
+    """Number of earlier planner calls that the forecast is based on."""
     unpriced: int = 0
-    """Subtasks whose cost is unknown: it is left out of the dollars."""
+    """Number of subtasks with unknown cost, which are not included in the dollars."""
     areas: int = 0
-    """Areas, which are not planned yet: they are left out."""
+    """Number of areas, which are not planned yet and not included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What a person told those who work on a subtask. Their own words: trusted like the brief."""
+    """An instruction from a user to the workers of a subtask. Trusted like the brief."""
 
     text: str
     by: str
     at: float
     interrupt: bool = False
-    """Whether it stops the command that runs."""
+    """Whether the instruction stops the running command."""

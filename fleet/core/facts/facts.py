@@ -1,7 +1,7 @@
-"""Facts: what happened in a run, past tense, in the order it is true. The journal holds nothing else.
+"""Facts: the events of a run, in the past tense and in the order in which they became true.
 
-A fact that was ever written must load for ever: fields are added with defaults, never renamed or removed. Others import
-the facts and their parts from here.
+The journal contains only facts. Every fact that was ever written must still load: fields are added with defaults, and a
+renamed field or value also loads under its old name. Import facts and their parts from this module.
 """
 
 from typing import Annotated

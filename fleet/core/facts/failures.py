@@ -1,4 +1,4 @@
-"""Makes failures, with the evidence that a planner needs to choose a better way."""
+"""Builds failures, with evidence for the planner."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ REPORTED: Mapping[str | None, FailureKind] = {
     "environment": "tool",
     "conflict": "conflict",
 }
-"""The failure kind for each `error_kind` of a worker's report. None of them is free of charge."""
+"""Failure kind for each `error_kind` of a worker's report. All of them count against the subtask's attempts."""
 HOW_TO_REPORT = (
     "This is an error of fleet, not of the work: it used up no attempt, and what was finished is kept. Please report "
     "it with this trace, `fleet --version`, and what the repository and the plan are like."
@@ -21,13 +21,13 @@ HOW_TO_REPORT = (
 
 
 def check_failure(failed: tuple[CheckRun, ...]) -> Failure:
-    """The failure of an attempt whose checks did not pass."""
+    """Return the failure of an attempt whose checks failed."""
     names = ", ".join(check.criterion for check in failed)
     return Failure(kind="check", summary=f"does not pass: {names}", evidence=evidence(failed))
 
 
 def vacuous(passing: tuple[CheckRun, ...], base: Sha) -> Failure:
-    """The failure of checks that pass before any work was done: they prove nothing."""
+    """Return the failure of checks that pass before any work was done and so prove nothing."""
     return Failure(
         kind="vacuous",
         summary="passes before any work was done: " + ", ".join(run.criterion for run in passing),
@@ -36,7 +36,10 @@ def vacuous(passing: tuple[CheckRun, ...], base: Sha) -> Failure:
 
 
 def red_guard(failed: tuple[CheckRun, ...], base: Sha) -> Failure:
-    """The failure of guards that fail before any work was done: a worker would be blamed for them or never finish."""
+    """Return the failure of guards that fail before any work was done.
+
+    A worker could not fix them or would be blamed.
+    """
     names = ", ".join(check.criterion for check in failed)
     why = f"On the base {base[:12]}, before any work was done. Fix it first, or leave the guard out."
     return Failure(
@@ -47,7 +50,7 @@ def red_guard(failed: tuple[CheckRun, ...], base: Sha) -> Failure:
 
 
 def internal_failure(step: str, error: str, trace: str) -> Failure:
-    """The failure of a step of ours that raised an unexpected exception, with how to report it."""
+    """Return the failure of a step that raised an unexpected exception, with instructions for reporting it."""
     summary = f"an error of fleet while it {step}: {error}"
     return Failure(kind="internal", summary=summary, evidence=f"{trace.rstrip()}\n\n{HOW_TO_REPORT}")
 
@@ -58,14 +61,14 @@ def evidence(failed: tuple[CheckRun, ...]) -> str:
 
 
 def how(check: CheckRun) -> str:
-    """How a red check ended."""
+    """Return how a failed check ended."""
     if check.flaky:
         return "failed, then passed when it was run again: flaky"
     return f"stopped after {check.seconds:.0f} s" if check.timed_out else f"exit code {check.exit_code}"
 
 
 def reported_failure(report: Report) -> Failure:
-    """The failure that a worker reports itself."""
+    """Return the failure that a worker reported."""
     kind = "ambiguous" if report.status == "blocked" else REPORTED.get(report.error_kind, "other")
     details = [report.error_message or "", *(f"needs: {need}" for need in report.needs)]
     advice = [f"recommends: {recommendation}" for recommendation in report.recommendations]

@@ -1,4 +1,4 @@
-"""Facts about the plan: the calls of its planners, its versions, the verdicts on it."""
+"""Facts about the plan: planner calls, versions, approvals and rejections."""
 
 from typing import Literal
 
@@ -8,77 +8,93 @@ from fleet.core.plans.revision import Revision
 
 
 class PlannerCalled(Happened):
-    """The decision to call a planner."""
+    """The engine decided to call a planner."""
 
     kind: Literal["planner_called"] = "planner_called"
     call: int
+    """Number of the planner call, from 1."""
     why: str
-    """Why: `start`, `failures`, `reports`, `answers`, `budget` or `conclude`."""
+    """Reason for the call: `start`, `failures`, `reports`, `answers`, `budget` or `conclude`."""
     area: SubtaskId | None = None
-    """The area whose planner it is; None means the run's own. The same in the other facts."""
+    """Area whose planner is called. Null: the run's own planner."""
 
 
 class PlanRevised(Happened):
-    """A revision was applied as a whole: the plan has a new version."""
+    """A revision was applied, which gives the plan a new version."""
 
     kind: Literal["plan_revised"] = "plan_revised"
     call: int | None
-    """None means that a person edited the plan."""
+    """Number of the planner call. Null: a user edited the plan."""
     by: str
+    """`planner`, or the user who edited the plan."""
     revision: Revision
+    """Changes to the plan."""
     area: SubtaskId | None = None
+    """Area whose planner made the revision. Null: the run's own planner, or a user."""
 
 
 class PlanGraded(Happened):
-    """The linter's warnings about a version of the plan. They do not stop it."""
+    """Warnings of the plan linter about a version of the plan. They do not stop the run."""
 
     kind: Literal["plan_graded"] = "plan_graded"
     version: int
+    """Version of the plan."""
     warnings: tuple[str, ...]
+    """Texts of the warnings."""
 
 
 class PlanForecast(Happened):
-    """Before anything of the plan was begun: what an early version expected. Kept so that old journals load."""
+    """Expected cost and duration, before any work started. Not written any more, so that old journals load."""
 
     kind: Literal["plan_forecast"] = "plan_forecast"
     version: int
+    """Version of the plan."""
     forecast: Forecast
-    """The medians, and what nine of ten runs should need at most."""
+    """Median and 90th percentile of cost and duration."""
 
 
 class PlannerFailed(Happened):
-    """A planner call failed; the planner is called again at `not_before`."""
+    """A planner call failed. The planner is called again at `not_before`."""
 
     kind: Literal["planner_failed"] = "planner_failed"
     call: int
+    """Number of the planner call."""
     failure: Failure
+    """Cause of the failure."""
     not_before: float
+    """Earliest time of the next call."""
     area: SubtaskId | None = None
+    """Area whose planner was called. Null: the run's own planner."""
 
 
 class PlanApproved(Happened):
-    """A version of the plan, or a part of it, was approved and may begin."""
+    """Subtasks of a plan version were approved and may start."""
 
     kind: Literal["plan_approved"] = "plan_approved"
     version: int
+    """Version of the plan."""
     by: str
+    """User who approved, or `the review rules`."""
     subtasks: tuple[SubtaskId, ...] | None = None
-    """Which subtasks. A request may leave it None for all that wait; so did the facts of early versions."""
+    """Approved subtasks. Null, in requests and in facts of early versions: all that wait for approval."""
     left_out: tuple[SubtaskId, ...] | None = None
-    """The subtasks that waited beside them and that a person did not approve. None in facts of early versions."""
+    """Other subtasks that waited for approval and were not approved. Null in facts of early versions."""
     automatic: bool = False
-    """Approved by the rules of `[review]`, not by a person."""
+    """Whether the rules of `[review]` approved, not a user."""
 
 
 class PlanRejected(Happened):
-    """A person rejected the plan or a part of it: none of it begins, and the planner may revise it."""
+    """A user rejected the plan or a part of it. No rejected subtask starts, and the planner may revise the plan."""
 
     kind: Literal["plan_rejected"] = "plan_rejected"
     version: int
+    """Version of the plan."""
     by: str
+    """User who rejected."""
     reason: str
+    """Reason given by the user."""
     subtasks: tuple[SubtaskId, ...] | None = None
-    """Which subtasks. A request may leave it None for all that wait; so did the facts of early versions."""
+    """Rejected subtasks. Null, in requests and in facts of early versions: all that wait for approval."""
 
 
 PlanFact = PlannerCalled | PlanRevised | PlanGraded | PlanForecast | PlannerFailed | PlanApproved | PlanRejected
@@ -89,103 +105,131 @@ PlanFact = PlannerCalled | PlanRevised | PlanGraded | PlanForecast | PlannerFail
 
 
 class QuestionAsked(Happened):
-    """Past a limit, the engine asks a human. A planner's questions come with its revision."""
+    """The engine asks a human for help, because a limit was reached.
+
+    The planner's questions are part of its revision.
+    """
 
     kind: Literal["question_asked"] = "question_asked"
     about: SubtaskId | None
+    """Subtask that the question concerns, if any."""
     question: str
+    """Text of the question."""
     options: tuple[str, ...] = ()
+    """Suggested answers."""
     evidence: str = ""
+    """Output or report that led to the question."""
     planner: bool = False
-    """It says that the planner does not answer. It blocks nothing and is settled when the planner answers."""
+    """Whether the question reports that the planner does not respond. It closes when the planner responds, and blocks
+    no work."""
     service: str | None = None
-    """The model family that a question about the model service concerns; empty means all of it."""
+    """Model family affected, for a question about the model service. Empty: the entire service."""
     aside: bool = False
-    """What it is about is set aside because of an error of fleet: the run does not wait for an answer."""
+    """Whether the work in question is set aside because of an internal error. The run does not wait for an answer."""
 
 
 class QuestionAnswered(Happened):
-    """A person answered a question."""
+    """A user answered a question."""
 
     kind: Literal["question_answered"] = "question_answered"
     question: QuestionId
+    """Id of the question."""
     answer: str
+    """Text of the answer."""
     by: str
+    """User who answered."""
     drop: bool = False
-    """It drops the subtask in question, in a run without a planner who would."""
+    """Whether the answer drops the subtask in question. Used in runs without a planner."""
 
 
 class RetryRequested(Happened):
-    """A person wants a subtask to be tried again, past its limits."""
+    """A user asked for another attempt at a subtask, regardless of its limits."""
 
     kind: Literal["retry_requested"] = "retry_requested"
     subtask: SubtaskId
+    """Subtask to retry."""
     guidance: str
+    """Instructions for the next attempt."""
     by: str
+    """User who sent the request."""
 
 
 class InstructionGiven(Happened):
-    """A person tells those who work on a subtask what to do: the attempt under way, and later ones."""
+    """A user sent an instruction to the workers of a subtask: to the running attempt and to later ones."""
 
     kind: Literal["instruction_given"] = "instruction_given"
     subtask: SubtaskId
+    """Subtask that the instruction is for."""
     text: str
+    """Text of the instruction."""
     by: str
+    """User who sent the instruction."""
     interrupt: bool = False
-    """Whether the command that the attempt runs is stopped, so that it reads this at once."""
+    """Whether the attempt's running command is stopped so that the worker reads the instruction immediately."""
 
 
 class InstructionRead(Happened):
-    """The next request of an attempt to its model holds the instructions for its subtask up to here."""
+    """An attempt's next model request includes the instructions given so far."""
 
     kind: Literal["instruction_read"] = "instruction_read"
     subtask: SubtaskId
+    """Subtask of the attempt."""
     number: int
-    """The attempt's number."""
+    """Number of the attempt."""
     count: int
-    """How many of the subtask's instructions the attempt holds now."""
+    """Number of the subtask's instructions that the attempt has read."""
 
 
 class Paused(Happened):
-    """A person wants nothing new to begin; work under way continues."""
+    """A user paused the run: no new work starts, and running work continues."""
 
     kind: Literal["paused"] = "paused"
     by: str
+    """User who sent the request, or `run.not_between` during quiet hours."""
 
 
 class Unpaused(Happened):
-    """A person lets the run continue."""
+    """A user ended the pause."""
 
     kind: Literal["unpaused"] = "unpaused"
     by: str
+    """User who sent the request, or `run.not_between` at the end of quiet hours."""
 
 
 class DrainRequested(Happened):
-    """Nothing new begins, work under way may finish, then the engine stops: the first Ctrl-C."""
+    """A user asked the run to stop after running work has finished, for example with a first Ctrl-C."""
 
     kind: Literal["drain_requested"] = "drain_requested"
     by: str
+    """User who sent the request."""
 
 
 class CancelRequested(Happened):
-    """A person stops the run and all its work."""
+    """A user cancelled the run and all its work."""
 
     kind: Literal["cancel_requested"] = "cancel_requested"
     by: str
+    """User who sent the request."""
 
 
 class LimitsChanged(Happened):
-    """A person changed limits of the run. None leaves a limit as it was."""
+    """A user changed limits of the run. Null leaves a limit unchanged."""
 
     kind: Literal["limits_changed"] = "limits_changed"
     by: str
+    """User who sent the request, or `fleet`."""
     workers: int | None = None
+    """New limit of concurrent attempts."""
     budget_dollars: float | None = None
+    """New total budget in dollars."""
     budget_minutes: float | None = None
+    """New total budget in minutes."""
     allow_red_base: bool | None = None
-    """Whether the run may continue on a base on which the gate is red. Applied when the base is checked."""
+    """Whether the run may continue if the gate fails on the base. Applied when the base is checked."""
     budget_tokens: int | None = None
+    """New total budget in tokens."""
     budget_attempts: int | None = None
+    """New total budget of attempts."""
 
 
 PeopleFact = (

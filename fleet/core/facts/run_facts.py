@@ -1,4 +1,4 @@
-"""Facts about the run as a whole: its engine, its base, its budget, the calls to models, its end."""
+"""Facts about the run: its start and end, engine, base, budget and model calls."""
 
 from typing import Literal
 
@@ -29,226 +29,272 @@ from fleet.core.plans.plan import Plan
 
 
 class RunStarted(Happened):
-    """A run begins: its goal, repository, base and limits. Always the first fact."""
+    """A run started. Always the first fact; holds the goal, the repository, the base and the limits."""
 
     kind: Literal["run_started"] = "run_started"
     run: RunId
+    """Name of the run."""
     goal: str
+    """Goal of the run, as given by the user."""
     repository: str
+    """Path of the repository."""
     base: Sha
+    """Commit that the run is based on."""
     base_name: str
+    """Name of the base as given by the user: a branch, a tag or `HEAD`."""
     result_branch: str
+    """Branch to which the run publishes landed work."""
     policy: Policy
+    """Limits and choices of the run, from `[run]`, `[limits]`, `[landing]`, `[review]` and other sections."""
     plan: Plan | None = None
+    """Plan given to the run, if any."""
     rollback: Plan | None = None
-    """The rollback plan that the plan names, if it was found."""
+    """Rollback plan named by the plan, if it was found."""
     values: dict[str, JsonValue] = Field(default={})
-    """The values of the plan file's parameters. They are in the plan already."""
+    """Values of the plan file's parameters. The plan already contains them."""
     sandbox: str = "bubblewrap"
+    """Sandbox that commands run in."""
     simulated: bool = False
+    """Whether the model is simulated."""
     choices: Choices = Choices()
-    """What its command line and environment set."""
+    """Settings from the command line and the environment."""
     gate: str | None = None
-    """The project's gate; empty: there is none. None in runs from before this was recorded."""
+    """Command of the project's gate. Empty if there is none; null in runs of early versions."""
     rehearsal: Rehearsal | None = None
-    """How history is replayed, if that is all the run does."""
+    """How the run replays history, if it is a rehearsal."""
     relanding: Relanding | None = None
-    """The result that is landed again, if that is what the run does."""
+    """Result that the run lands again, if that is its purpose."""
     issue: IssueSource | None = None
-    """The issue that the goal was read from, if it was."""
+    """Issue that the goal was read from, if any."""
 
 
 class EngineStarted(Happened):
-    """A process took over the run. Attempts it finds under way were interrupted."""
+    """A process took over the run. Attempts that were running are recorded as interrupted."""
 
     kind: Literal["engine_started"] = "engine_started"
     epoch: int
+    """Number of engine starts of this run, including this one."""
     pid: int
+    """Process id of the engine."""
     host: str
+    """Name of the machine that the engine runs on."""
     version: str
+    """Version of fleet."""
     sandbox: str | None = None
-    """How commands run from now on; None means as before."""
+    """Sandbox for commands from now on. Null: unchanged."""
     base_url: str | None = None
-    """The model service named on the command line; None means the configured one."""
+    """Model service named on the command line. Null: the configured service."""
     choices: Choices | None = None
-    """What command lines and environments of the run set so far; None means as before."""
+    """Settings from all command lines and environments of the run so far. Null: unchanged."""
     planner: bool = True
-    """Whether the planner can be called: without an API key, failures go to a human at once."""
+    """Whether the planner can be called. Without an API key, each failure goes straight to a human."""
 
 
 class EngineStopped(Happened):
-    """A process left the run in good order. A crash leaves no such fact."""
+    """An engine left the run in an orderly way. A crash leaves no such fact."""
 
     kind: Literal["engine_stopped"] = "engine_stopped"
     why: str
+    """`drained` or `stopped`."""
 
 
 class BaseChecked(Happened):
-    """The project's gate was run on the base, before anything is spent."""
+    """The project's gate ran on the base commit, before any money was spent."""
 
     kind: Literal["base_checked"] = "base_checked"
     base: Sha
+    """Commit that was checked."""
     checks: tuple[CheckRun, ...] = ()
+    """Commands of the gate, with their results."""
     failure: Failure | None = None
-    """Why it could not be checked."""
+    """Why the gate could not run."""
 
 
 class EvidenceRead(Happened):
-    """What past runs of this repository say about rungs and about subtasks, for first rungs and estimates."""
+    """Results of earlier runs of this repository, used to choose models and to estimate cost and time."""
 
     kind: Literal["evidence_read"] = "evidence_read"
     runs: int
-    """How many runs were read."""
+    """Number of runs read."""
     tallies: tuple[RungTally, ...] = ()
-    """What their attempts led to."""
+    """Results of their attempts."""
     estimates: tuple[SubtaskEstimate, ...] = ()
-    """What their landed subtasks cost and took, wherever at least five are comparable."""
+    """Cost and duration of their landed subtasks, for each group of at least five comparable subtasks."""
     calls: tuple[CallTally, ...] = ()
-    """Kept so that old journals load: what calls of their planners took and cost."""
+    """Not written any more, so that old journals load: duration and cost of planner calls."""
     assumed: Assumed | None = None
-    """Kept so that old journals load: what was assumed besides."""
+    """Not written any more, so that old journals load: other assumptions."""
 
 
 class SetupRan(Happened):
-    """The set-up command was run, on the base or where something that it depends on has changed."""
+    """The setup command ran, on the base or on a commit that changes one of its inputs."""
 
     kind: Literal["setup_ran"] = "setup_ran"
     setup: SetupRun
-    """The commit that it ran on, the command, how it ended, and whether it had the network."""
+    """The commit, the command, its result, and whether it had network access."""
 
 
 class WarningNoted(Happened):
-    """A person should know something that does not stop the run."""
+    """A warning that does not stop the run."""
 
     kind: Literal["warning_noted"] = "warning_noted"
     text: str
+    """Text of the warning."""
     evidence: str = ""
-    """The trace, if an error of fleet is the reason."""
+    """Traceback, if the cause is an internal error of fleet."""
 
 
 class ModelCalled(Happened):
-    """A model answered; its usage and price."""
+    """A model answered a call."""
 
     kind: Literal["model_called"] = "model_called"
     role: Role
+    """Role for which the model was called."""
     model: str
+    """Name of the model."""
     usage: Usage
+    """Tokens used by the call."""
     dollars: float | None
-    """None means that the price of this model is unknown."""
+    """Price of the call. Null if the price of the model is unknown."""
     seconds: float
+    """Duration of the call."""
     call: int | None = None
-    """The number of the planner's call, if it was one."""
+    """Number of the planner call, if it was one."""
     area: SubtaskId | None = None
+    """Area whose planner made the call, if any."""
     subtask: SubtaskId | None = None
+    """Subtask that the call was made for, if any."""
     attempt: int | None = None
+    """Number of the attempt that the call was made for, if any."""
     turn: int = 0
+    """Turn of the conversation, from 0."""
     doing: str = ""
-    """The tools the answer calls, in a few words."""
+    """Short summary of the tool calls in the answer."""
     said: str = ""
-    """What the model said, or the summary of its thinking."""
+    """Text of the answer, or a summary of the model's thinking."""
 
 
 class CallsHeld(Happened):
-    """The calls under way may cost up to this much, which is what a crash would leave in doubt."""
+    """Highest total cost of the model calls in flight. A crash would leave this amount in doubt."""
 
     kind: Literal["calls_held"] = "calls_held"
     cost: Cost
+    """Highest possible cost of these calls."""
 
 
 class CallLost(Happened):
-    """A call was interrupted: its answer was paid for and never came. It cost at most this much."""
+    """A model call was interrupted: it was billed, but its answer never arrived."""
 
     kind: Literal["call_lost"] = "call_lost"
     role: Role
+    """Role for which the model was called."""
     model: str
+    """Name of the model."""
     cost: Cost
+    """Highest possible cost of the call."""
     subtask: SubtaskId | None = None
+    """Subtask that the call was made for, if any."""
     attempt: int | None = None
+    """Number of the attempt that the call was made for, if any."""
 
 
 class CallRefused(Happened):
-    """The rest of the run's budget does not cover a call: nothing new begins until it is raised."""
+    """The remaining budget does not cover a model call. No new work starts until the budget is raised."""
 
     kind: Literal["call_refused"] = "call_refused"
     why: str
+    """Budget that is too small, and by how much."""
 
 
 class BudgetRanLow(Happened):
-    """A budget reached its soft limit: the planner is informed, so that it finishes what is nearly done."""
+    """A budget reached its soft limit. The planner is informed so that it can finish nearly complete work."""
 
     kind: Literal["budget_ran_low"] = "budget_ran_low"
     why: str
+    """Budget that runs low, and how much of it is left."""
 
 
 class ServiceChanged(Happened):
-    """A lasting problem of the model service changed: the condition all calls wait for, or `up`."""
+    """The model service entered a lasting error condition, changed it, or recovered."""
 
     kind: Literal["service_changed"] = "service_changed"
     scope: str = ""
-    """The model family it is about; empty means the whole service."""
+    """Model family affected. Empty: the entire service."""
     condition: ServiceCondition
+    """New condition of the service. Model calls wait until it is `up`."""
     why: str = ""
+    """Cause of the condition, from the last failed call."""
     status: int | None = None
+    """HTTP status of the service's response, if there was one."""
 
 
 class GateTried(Happened):
-    """Before a rehearsal began, the gate was run on its newest commit again and again."""
+    """The gate ran several times on the newest commit of a rehearsal, before the rehearsal started."""
 
     kind: Literal["gate_tried"] = "gate_tried"
     command: str = ""
-    """The gate; empty: there is none."""
+    """Command of the gate. Empty if there is none."""
     trials: tuple[GateTrial, ...] = ()
-    """How each run of it ended."""
+    """Result of each run of the gate."""
     setup_s: float = 0.0
-    """What the set-up took."""
+    """Duration of the setup command."""
 
 
 class RehearsalNoted(Happened):
-    """A rehearsal found out something about a commit of history."""
+    """An observation about a commit in a rehearsal."""
 
     kind: Literal["rehearsal_noted"] = "rehearsal_noted"
     what: RehearsalNote
-    """Whether no worker may make the change, or the gate is red or flaky on it. Old journals: also a fault mixed in."""
+    """Whether a worker must not make the change, or the gate fails or is flaky on it. Old journals: also an injected
+    fault."""
     subtask: SubtaskId | None = None
-    """The subtask that replays the commit; None: the base."""
+    """Subtask that replays the commit. Null: the base."""
     text: str = ""
+    """Details of the observation."""
 
 
 class ResultScored(Happened):
-    """In a rehearsal for real, what landed was judged with the tests that history's commit brought."""
+    """In a `--for-real` rehearsal, landed work was tested with the tests of the original commit."""
 
     kind: Literal["result_scored"] = "result_scored"
     subtask: SubtaskId
+    """Subtask whose result was tested."""
     commit: Sha
-    """The result with those tests laid over it. It is on no branch."""
+    """The result with those tests applied. This commit is on no branch."""
     passed: bool
+    """Whether the tests passed."""
     checks: tuple[CheckRun, ...] = ()
+    """Commands that ran, with their results."""
     lost: tuple[str, ...] = ()
-    """Tests that pass on history's commit and did not pass here."""
+    """Tests that pass on the original commit and failed here."""
     failure: Failure | None = None
-    """Why it could not be judged."""
+    """Why the tests could not run."""
 
 
 class RollbackStarted(Happened):
-    """The plan failed after it had changed something: the rest is dropped and its rollback plan runs."""
+    """The plan failed after it had changed something. The remaining subtasks are dropped and its rollback plan runs."""
 
     kind: Literal["rollback_started"] = "rollback_started"
     why: str
+    """Failure that started the rollback."""
 
 
 class RunEnded(Happened):
-    """The run is over. It can be reopened unless all of it landed."""
+    """The run ended. It can be reopened unless everything landed."""
 
     kind: Literal["run_ended"] = "run_ended"
     ending: Ending
+    """How the run ended."""
     why: str
+    """Reason, in a sentence."""
 
 
 class RunReopened(Happened):
-    """An ended run continues because a person answered or raised a limit."""
+    """A run that had ended continues, because a user answered a question or raised a limit."""
 
     kind: Literal["run_reopened"] = "run_reopened"
     by: str
+    """User who reopened the run."""
 
 
 RunFact = (
@@ -279,68 +325,77 @@ RunFact = (
 
 
 class NodeConnected(Happened):
-    """A node greeted and is ready: from here on it gets work."""
+    """A node connected and is ready to accept work."""
 
     kind: Literal["node_connected"] = "node_connected"
     node: str
+    """Name of the node in `[nodes.NAME]`."""
     version: str
-    """Its version of fleet."""
+    """Version of fleet on the node."""
     host: str
-    """What it calls itself. Untrusted."""
+    """Host name reported by the node. Untrusted."""
     processors: int
-    """How many it may use."""
+    """Number of processors available on the node."""
     memory_bytes: int
-    """How much it has."""
+    """Memory available on the node."""
     workers: int
-    """How many attempts it works on at once."""
+    """Maximum number of concurrent attempts on the node."""
     checks: int
-    """How many orders for checks it has at once."""
+    """Maximum number of concurrent check orders on the node."""
     labels: tuple[str, ...] = ()
-    """What the configuration says that it has."""
+    """Labels of the node in the configuration."""
     lands: bool = False
-    """Whether its verdict on a merged tree counts."""
+    """Whether the node's results for merged trees are trusted."""
     skew_s: float = 0.0
-    """How far its clock is ahead of the manager's, in seconds."""
+    """How far the node's clock is ahead of the manager's, in seconds."""
     commits: int = 0
-    """The commits of the repository that it had already."""
+    """Number of the repository's commits that the node already had."""
     lacks: tuple[str, ...] = ()
-    """Workers that can't work there: their program is not installed."""
+    """Worker kinds that can't run on the node, because their program is not installed."""
     part_of: str = ""
-    """The cluster that it is a machine of."""
+    """Cluster that the node belongs to."""
 
 
 class NodeLost(Happened):
-    """A node can't be used any more, or not yet."""
+    """A node is not available."""
 
     kind: Literal["node_lost"] = "node_lost"
     node: str
+    """Name of the node in `[nodes.NAME]`."""
     why: str
+    """Why the node is not available."""
     banned: bool = False
-    """Whether it sent what it may not send: it gets nothing more in this run."""
+    """Whether the node violated the protocol. The run does not use it again."""
 
 
 class NodeAddRequested(Happened):
-    """A person wants a node to join that is in the configuration by now. The engine reads `[nodes]` again."""
+    """A user asked the run to use a node that was added to the configuration. The engine reads `[nodes]` again."""
 
     kind: Literal["node_add_requested"] = "node_add_requested"
     node: str
+    """Name of the node in `[nodes.NAME]`."""
     by: str
+    """User who sent the request."""
 
 
 class NodeDrained(Happened):
-    """A person wants nothing new on a node. What runs there ends there."""
+    """A user drained a node: it gets no new work, and running work finishes."""
 
     kind: Literal["node_drained"] = "node_drained"
     node: str
+    """Name of the node in `[nodes.NAME]`."""
     by: str
+    """User who sent the request."""
 
 
 class NodeUndrained(Happened):
-    """A person lets a drained node get work again."""
+    """A user allowed a drained node to accept work again."""
 
     kind: Literal["node_undrained"] = "node_undrained"
     node: str
+    """Name of the node in `[nodes.NAME]`."""
     by: str
+    """User who sent the request."""
 
 
 NodeFact = NodeConnected | NodeLost | NodeAddRequested | NodeDrained | NodeUndrained

@@ -257,33 +257,46 @@ class Split(Written):
     """One subtask becomes several smaller ones."""
 
     id: SubtaskId
+    """Subtask to split."""
     why: str
+    """Reason for the split."""
     into: tuple[Subtask, ...] = Field(min_length=1)
+    """Subtasks that replace it."""
 
 
 class Retry(Written):
     """The same subtask again: with guidance, another worker kind, another model or another effort."""
 
     id: SubtaskId
+    """Subtask to retry."""
     guidance: str = ""
+    """Instructions for the next attempt."""
     worker: str | None = None
+    """Worker kind of the next attempt. Null: unchanged."""
     model: str | None = None
+    """Model of the next attempt. Null: the worker's default."""
     effort: Effort | None = None
+    """Reasoning effort of the model. Null: the model's default."""
 
 
 class Drop(Written):
     """A subtask that is no longer wanted."""
 
     id: SubtaskId
+    """Subtask to drop."""
     why: str
+    """Reason for dropping it."""
 
 
 class Ask(Written):
     """A question to a human."""
 
     about: SubtaskId | None = None
+    """Subtask that the question concerns, if any."""
     question: str = Field(min_length=1)
+    """Text of the question."""
     options: tuple[str, ...] = ()
+    """Suggested answers."""
 
 
 class Revision(Written):
@@ -291,11 +304,17 @@ class Revision(Written):
 
     assessment: str = Field(description="What you now believe, and why the plan changes.")
     add: tuple[Subtask, ...] = ()
+    """New subtasks."""
     revise: tuple[Change, ...] = ()
+    """Subtasks to change, with their changed fields."""
     split: tuple[Split, ...] = ()
+    """Subtasks to split into several."""
     retry: tuple[Retry, ...] = ()
+    """Subtasks to retry, with guidance."""
     drop: tuple[Drop, ...] = ()
+    """Subtasks to drop."""
     ask: tuple[Ask, ...] = ()
+    """Questions to a human."""
     finished: bool = Field(default=False, description="True when the goal is reached and no subtask is open.")
     synthesis: str | None = Field(default=None, description="With finished: the outcome in a paragraph.")
 

@@ -139,27 +139,32 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class TestedBatch:
-    """The result of testing a batch. A batch that is stopped because another one answers it has none."""
+    """Result of a tested batch. A batch that was stopped because another batch answered it has no result."""
 
     __test__ = False  # pytest: not a test class
     number: int
+    """Number of the batch, from 1."""
     members: tuple[SubtaskId, ...]
+    """Subtasks in the batch, in queue order."""
     alone: bool
-    """Whether a suspect was tested by itself."""
+    """Whether the batch was a single suspect, tested alone."""
     at: float
-    """When its result came, in seconds since 1970."""
+    """Time of the result, in seconds since 1970."""
     seconds: float
+    """Duration of the test."""
     landed: tuple[SubtaskId, ...]
-    """The entries that landed."""
+    """Subtasks that landed."""
     sent_back: tuple[SubtaskId, ...]
-    """The entries that go back to their planner."""
+    """Subtasks that were removed from the queue."""
     red: bool
+    """Whether a check failed on the merged tree."""
     suspects: tuple[SubtaskId, ...]
-    """The remaining suspects: at least one of them breaks the gate. A green batch has some if it cleared others."""
+    """Remaining suspects, of which at least one makes the gate fail. A passing batch has suspects if it cleared
+    others."""
     failed: tuple[str, ...]
-    """The commands that failed."""
+    """Commands that failed."""
     gate_runs: int
-    """How often the gate was run."""
+    """Number of times the gate ran."""
 
 
 @dataclass(frozen=True)
@@ -353,19 +358,22 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """Who approved or rejected which subtasks, when and in which version."""
+    """An approval or rejection of subtasks."""
 
     version: int
+    """Version of the plan."""
     verdict: Literal["approved", "rejected"]
     """`approved` or `rejected`."""
     subtasks: tuple[SubtaskId, ...]
-    """The subtasks that it is about."""
+    """Subtasks that were approved or rejected."""
     by: str
+    """User who decided, or `the review rules`."""
     automatic: bool
-    """Whether the rules of `[review]` decided, not a person."""
+    """Whether the rules of `[review]` decided, not a user."""
     at: float
-    """When, in seconds since 1970."""
+    """Time of the decision, in seconds since 1970."""
     why: str = ""
+    """Reason for a rejection. Empty for an approval."""
 
     @property
     def rejected(self) -> bool:

@@ -117,8 +117,11 @@ class AuthorCounts:
     """Commits of one model and worker in a week."""
 
     model: str
+    """Model named in the commits, or `unknown`."""
     worker: str
+    """Worker kind named in the commits."""
     commits: int
+    """Number of commits."""
     reverted: int
     """How many of them were reverted later."""
 
@@ -130,6 +133,7 @@ class WeekCounts:
     week: str
     """The ISO week, in UTC: `2026-W47`."""
     commits: int
+    """Number of commits made by fleet in this week."""
     reverted: int
     """How many of them were reverted later."""
     by: tuple[AuthorCounts, ...]
@@ -143,6 +147,7 @@ class CommitsView:
     since: str | None
     """The moment that was asked for; null for all commits."""
     commits: int
+    """Number of commits made by fleet."""
     all_commits: int
     """All commits, including the fleet's."""
     reverted: int
@@ -152,6 +157,7 @@ class CommitsView:
     runs: int
     """The number of runs that they come from."""
     weeks: tuple[WeekCounts, ...]
+    """Numbers for each week, the earliest first."""
 
 
 def commits_view(found: FleetCommits, *, since: str | None = None) -> CommitsView:

@@ -31,12 +31,15 @@ class VersionView:
     """A version of the plan that concerns the subtask."""
 
     version: int
+    """Version of the plan."""
     by: str
+    """`planner`, or the user who gave or edited the plan."""
     at: float
     """When, in seconds since 1970."""
     area: SubtaskId | None
     """The area whose planner wrote it; null: the run's own planner, or a person."""
     why: str
+    """Reason for the version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class AuditedSubtask:
     """A subtask of a landed commit."""
 
     id: SubtaskId
+    """Id of the subtask."""
     spec: Subtask | None
     """As it was when the attempt started: [a subtask](plan-file.md#a-subtask). Null if the journal has no start."""
     area: SubtaskId | None
@@ -85,9 +89,11 @@ class LandingRecord:
     published_at: float | None
     """When the result branch reached it; null while it has not."""
     tree: Sha | None
+    """Tree of the landed commit. Null if the journal does not name it."""
     tested: Tested
     """Whether its own tree was tested, or only a later one that contains it; `unknown` if a crash took the record."""
     checks: tuple[CheckRun, ...]
+    """Checks of that tree, with their results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +129,21 @@ class AuditView:
     """Every commit of a result branch, compared with the journal."""
 
     run: RunId
+    """Name of the run."""
     epic: str
+    """Goal of the run."""
     repository: str
+    """Path of the repository."""
     base: Sha
+    """Commit that the run is based on."""
     base_name: str
+    """Name of the base as given by the user: a branch, a tag or `HEAD`."""
     result_branch: str
+    """Branch to which the run publishes landed work."""
     tip: Sha | None
     """The tip of the result branch; null if it does not exist."""
     simulated: bool
+    """Whether the model is simulated."""
     rehearsal: bool
     """Whether it is about history."""
     for_real: bool
@@ -146,6 +159,7 @@ class AuditView:
     problems: tuple[str, ...]
     """Problems that concern no single commit."""
     commits: tuple[CommitView, ...]
+    """Landed commits in order, each with its history."""
     not_published: tuple[Sha, ...]
     """Commits that landed and are not on the result branch yet."""
 

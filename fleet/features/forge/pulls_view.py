@@ -41,6 +41,7 @@ class PullsView:
     """The pull requests of a run."""
 
     run: RunId
+    """Name of the run."""
     repository: str
     """The repository on the forge, as on the command line: `gh:OWNER/REPO`."""
     remote: str

@@ -86,8 +86,11 @@ class TrialView:
     """The result of the setup command and the gate, or another command, on a commit."""
 
     repository: str
+    """Path of the repository."""
     base: Sha
+    """Commit that was tested."""
     base_name: str
+    """Name of the base as given by the user: a branch, a tag or `HEAD`."""
     verdict: Verdict
     """`green`: passed; `red`: the command failed; `setup failed`: the setup command failed; `no gate`: the setup
     command passed, and no gate is configured; `not possible`: the worktree or the sandbox could not be created."""

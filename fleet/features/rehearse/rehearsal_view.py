@@ -105,9 +105,11 @@ class RehearsalView:
     """The result of a rehearsal."""
 
     run: RunId
+    """Name of the run."""
     rehearsal: bool
     """Always true: these figures are not from a real run."""
     repository: str
+    """Path of the repository."""
     base: Sha
     """The commit that the rehearsal starts from."""
     head: Sha
@@ -133,6 +135,7 @@ class RehearsalView:
     engines: int
     """The number of engine starts; more than one after a resume."""
     seconds: float
+    """Duration of the rehearsal."""
     processor_s: float | None
     """The CPU time of fleet and its sandboxes; null after a resume, because other processes used some of it."""
     landed_an_hour: float
@@ -357,6 +360,7 @@ class PastTasksView:
     """The result of a rehearsal for real."""
 
     run: RunId
+    """Name of the run."""
     rehearsal: bool
     """Always true."""
     for_real: bool
