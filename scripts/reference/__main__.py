@@ -1,4 +1,4 @@
-"""Writes the reference: `make docs`, or `python -m scripts.reference`. `PAGES` says which pages, and from what."""
+"""Writes the reference: `make docs`, or `python -m scripts.reference`. `PAGES` lists the pages and their sources."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

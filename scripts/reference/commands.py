@@ -1,4 +1,4 @@
-"""The command line, from the program's own help."""
+"""Generates the reference of the command line from the program's help."""
 
 import inspect
 import re
@@ -12,7 +12,10 @@ from fleet.cli.entry import app
 from scripts.reference.page import code, table
 
 NOT_RUN = "<!-- not run: an example of the program's own help; its verb and options are compared with the program -->"
-_OUTSIDE = {"--help"}
+GLOBAL = ("--color", "--quiet", "--verbose", "--help")
+"""Options of every command. The page lists them once, by hand."""
+COMMON = ("--run", "--repo", "--json", "--force", "--yes")
+"""Options of many commands, with the same meaning everywhere. The page lists them once, by hand."""
 _VALUES = {list[str]: "text", str: "text", int: "whole number", float: "number", Path: "path"}
 
 
@@ -29,15 +32,17 @@ def _command(path: tuple[str, ...], command: Any) -> Iterator[str]:
         yield f"```text\n{' '.join((*path, *_usage(command)))}\n```"
     if arguments := [_argument(p) for p in command.params if p.param_type_name == "argument"]:
         yield table(("argument", "meaning"), arguments)
-    shown = [p for p in command.params if p.param_type_name == "option" and not set(p.opts) & _OUTSIDE and not p.hidden]
-    if shown:
+    options = {p.opts[0]: p for p in command.params if p.param_type_name == "option" and not p.hidden}
+    if shown := [option for name, option in options.items() if name not in GLOBAL + COMMON]:
         yield table(("option", "value", "default", "meaning"), map(_option, shown))
+    if common := [code(name) for name in COMMON if name in options]:
+        yield f"[Common options](#common-options): {', '.join(common)}"
     for name, verb in below.items():
         yield from _command((*path, name), verb)
 
 
 def _help(text: str) -> Iterator[str]:
-    """The paragraphs; examples as a piece of console."""
+    """Convert help text to Markdown: paragraphs, and examples as console blocks."""
     for part in inspect.cleandoc(text).replace("\b\n", "\b").split("\n\n"):
         if part.startswith("\bExamples:"):
             lines = [f"$ {_example(line)}" for line in part.splitlines()[1:]]
@@ -49,7 +54,7 @@ def _help(text: str) -> Iterator[str]:
 
 
 def _example(line: str) -> str:
-    """A line of help; the explanation after a command becomes a comment of the shell."""
+    """Convert a line of examples: the explanation after a command becomes a shell comment."""
     match = re.match(r"(\S.*?\S)  +(\S.*)$", line.strip())
     return f"{match[1]}  # {match[2]}" if match else line.strip()
 

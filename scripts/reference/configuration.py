@@ -1,4 +1,4 @@
-"""The configuration: meanings from the comments of config.toml, shapes and bounds from the settings."""
+"""Generates the reference of the configuration: meanings from comments in config.toml, types from the settings."""
 
 import re
 from collections.abc import Mapping
@@ -16,26 +16,26 @@ from scripts.reference.page import code, table
 from scripts.reference.shapes import default_text, type_text, value_text
 
 OPERATORS = "[yours]"
-"""How config.toml marks a key that a repository may not set."""
+"""Mark in config.toml for a key that a repository may not set."""
 _HEADING = re.compile(r"^(?:# )?\[([a-z_]+(?:\.[a-z_]+|\.\"[^\"]+\")*)\]$")
 _KEY = re.compile(r"^(?:# )?([A-Za-z_]+) = (.*)$")
 _TRAILING = re.compile(r"^(?:\"[^\"]*\"|[^\"#\[{])+?\s# (.*)$")
 
 NAMES = {"workers.coder": "workers.NAME", "nodes.builder": "nodes.NAME"}
 TABLES: Mapping[str, type[BaseModel]] = {'models.prices."MODEL"': Price, 'notify.channels."NAME"': NotifyChannel}
-"""Tables of which config.toml shows one without a default."""
+"""Tables that config.toml shows once, without a default."""
 
 
 @dataclass
 class Documented:
-    """The documentation of one section in config.toml."""
+    """Documentation of one section in config.toml."""
 
     about: str = ""
     keys: dict[str, str] = field(default_factory=dict)
 
 
 def models() -> Mapping[str, type[BaseModel]]:
-    """The sections, as the page names them."""
+    """Return the sections under the names used on the page."""
     plain = {
         name: info.annotation
         for name, info in WHOLE.model_fields.items()
@@ -50,7 +50,7 @@ def content() -> str:
 
 
 def read(text: str) -> dict[str, Documented]:
-    """Each section's comment, and each key's."""
+    """Return the comments of each section and its keys."""
     reader = _Reader()
     for line in text.splitlines():
         reader.take(line)
@@ -58,7 +58,7 @@ def read(text: str) -> dict[str, Documented]:
 
 
 class _Reader:
-    """Reads the file line by line. A comment belongs to the key or heading below it, or else to its section."""
+    """Reads the file line by line. A comment belongs to the key or heading below it, or to its section."""
 
     def __init__(self) -> None:
         self.sections: dict[str, Documented] = {}
@@ -103,7 +103,7 @@ class _Reader:
 
 
 def _shown(name: str) -> str:
-    """The heading for all workers or prices, of which config.toml shows one."""
+    """Return the heading for a table that config.toml shows only once."""
     for table_name in TABLES:
         if name.startswith(table_name.partition('"')[0]):
             return table_name
@@ -122,7 +122,7 @@ def _section(name: str, model: type[BaseModel], documented: Documented) -> str:
 
 
 def _default(section: str, key: str, info: FieldInfo) -> str:
-    """The default in config.toml; of prices, nodes and channels, which it has none of, whether they are required."""
+    """Return the default from config.toml. For prices, nodes and channels, return whether the key is required."""
     if section in TABLES or section.startswith("nodes"):
         return default_text(info)
     config = default_config()
@@ -130,6 +130,6 @@ def _default(section: str, key: str, info: FieldInfo) -> str:
 
 
 def _meaning(comment: str) -> str:
-    """A comment as a cell of the table, which has a column for the default."""
+    """Convert a comment to a table cell. The default has a separate column."""
     comment = comment.replace(" No default.", "")
     return f"{comment.replace(OPERATORS, '').strip()} *Yours alone.*" if OPERATORS in comment else comment

@@ -1,4 +1,4 @@
-"""The metrics, from their catalogue."""
+"""Generates the reference of metrics from their catalog."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from scripts.reference.page import code, table
 
 
 def content() -> str:
-    """All metrics, by section, and the values of their labels."""
+    """Return all metrics by section, and the values of their labels."""
     return "\n\n".join((*_sections(), "### Labels", table(("label", "values"), _labels())))
 
 
@@ -18,8 +18,8 @@ def _sections() -> Iterator[str]:
 
 
 def _row(metric: Metric) -> tuple[str, ...]:
-    where = " Only where the run is at work in the same process." if metric.live else ""
-    return code(metric.series), metric.kind, ", ".join(map(code, metric.labels)), f"{metric.help}{where}"
+    scope = " Exported only by the process that executes the run (`fleet run --metrics`)." if metric.live else ""
+    return code(metric.series), metric.kind, ", ".join(map(code, metric.labels)), f"{metric.help}{scope}"
 
 
 def _labels() -> Iterator[tuple[str, str]]:

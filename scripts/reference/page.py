@@ -1,4 +1,4 @@
-"""A page that is partly written by hand: only the text between the marks is generated from the code."""
+"""Replaces the generated part of a page between two marks. The remainder of the page is written by hand."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ END = "<!-- made from the code by `make docs`: end -->"
 
 
 def replace_marked(document: str, generated: str) -> str:
-    """`document` with the generated text between its marks."""
+    """Return the document with the generated text between its marks."""
     before, begin, rest = document.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -16,7 +16,7 @@ def replace_marked(document: str, generated: str) -> str:
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of Markdown."""
+    """Return a Markdown table."""
     names = list(head)
     lines = [_row(names), "|" + "---|" * len(names), *(_row(row) for row in rows)]
     return "\n".join(lines)

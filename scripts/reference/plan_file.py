@@ -1,4 +1,4 @@
-"""The plan file, from the shapes that read and write it."""
+"""Generates the reference of the plan file from its models."""
 
 from pydantic import BaseModel
 

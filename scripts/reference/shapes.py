@@ -1,4 +1,4 @@
-"""Types, bounds and defaults of a pydantic model in words."""
+"""Describes types, bounds and defaults of pydantic models in words."""
 
 import json
 import types
@@ -23,17 +23,17 @@ _PLAIN: Mapping[object, str] = {
 
 
 def type_text(field: FieldInfo, named: Mapping[type, str] | None = None) -> str:
-    """What a field holds, with its bounds. `named` are models that have a heading of their own."""
+    """Describe the type of a field, with its bounds. `named` are models with a separate heading."""
     return _kind(field.annotation, named or {}) + _bounds(field.metadata)
 
 
 def default_text(field: FieldInfo) -> str:
-    """The default of a field."""
+    """Describe the default of a field."""
     return "required" if field.is_required() else value_text(field.get_default(call_default_factory=True))
 
 
 def value_text(value: object) -> str:
-    """A default as JSON; a long list is only counted."""
+    """Return a default as JSON. A long list is only counted."""
     if value is None:
         return "none"
     if isinstance(value, BaseModel):
@@ -65,7 +65,7 @@ def _kind(annotation: Any, named: Mapping[type, str]) -> str:
 
 
 def _bounds(metadata: Any) -> str:
-    """`1 to 1000`, `more than 0`, `at least 1`: what numbers are held to."""
+    """Describe numeric bounds: `1 to 1000`, `above 0`, `at least 1`."""
     low = next((m.ge for m in metadata if isinstance(m, annotated_types.Ge)), None)
     above = next((m.gt for m in metadata if isinstance(m, annotated_types.Gt)), None)
     high = next((m.le for m in metadata if isinstance(m, annotated_types.Le)), None)

@@ -1,4 +1,4 @@
-"""What a source file says beside its fields: pydantic drops the docstring below an attribute, the file still has it."""
+"""Reads docstrings below attributes from the source file, because pydantic drops them."""
 
 import ast
 import functools
@@ -19,12 +19,12 @@ def _class_node(kind: type) -> ast.ClassDef:
 
 
 def class_doc(kind: type) -> str:
-    """The docstring of a class, on one line; nothing where it has none of its own."""
+    """Return the docstring of a class on one line. Empty if the class has none."""
     return " ".join((ast.get_docstring(_class_node(kind)) or "").split())
 
 
 def field_docs(kind: type) -> Mapping[str, str]:
-    """The docstrings below the attributes of a class, by attribute."""
+    """Return the docstrings below the attributes of a class, by attribute."""
     body = _class_node(kind).body
     return {
         node.target.id: " ".join(inspect.cleandoc(following.value.value).split())
@@ -38,7 +38,7 @@ def field_docs(kind: type) -> Mapping[str, str]:
 
 
 def field_types(kind: type) -> Mapping[str, str]:
-    """The types of the attributes of a class, as its file writes them."""
+    """Return the types of the attributes of a class, as written in the source."""
     return {
         node.target.id: ast.unparse(node.annotation)
         for node in _class_node(kind).body

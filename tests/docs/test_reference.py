@@ -122,4 +122,4 @@ def test_every_verb_is_listed_with_its_options() -> None:
 
 def test_metrics_that_only_the_working_process_knows_say_so() -> None:
     (row,) = [line for line in metrics.content().splitlines() if line.startswith("| `fleet_model_calls_in_flight`")]
-    assert row.endswith("Only where the run is at work in the same process. |")
+    assert row.endswith("Exported only by the process that executes the run (`fleet run --metrics`). |")

@@ -127,7 +127,7 @@ def _differences(verbs: list[Known], page: str) -> Iterator[str]:
         elif row != verb.takes:
             yield f"the reference says that fleet {verb.name} takes {sorted(row)}; it takes {sorted(verb.takes)}"
     yield from (f"the reference has fleet {name}, which there is not" for name in rows)
-    above = page.partition("\n## Which verb")[0]
+    above = page.partition("\n## Common options by command")[0]
     meanings = set(re.findall(r"^\| `(?:-\w(?: \w+)?`, `)?(RUN|--[a-z]+)[ `].*\| .*\S.* \|$", above, re.MULTILINE))
     yield from (f"the reference does not say what {name} means" for name in COMMON if name not in meanings)
 
