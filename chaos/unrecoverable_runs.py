@@ -146,7 +146,7 @@ LASTING_FAULTS: dict[str, LastingFault] = {
     "a planner that becomes useless": LastingFault(43, _useless_later),
     "a plan that is never valid": LastingFault(42, _invalid_plan),
     "the base is red": LastingFault(36, _red_base, message="the gate is RED on the base"),
-    "the result branch is someone else's": LastingFault(40, _moved_branch, message="does not show what landed"),
+    "the result branch is someone else's": LastingFault(40, _moved_branch, message="does not include all landed work"),
     "the sandbox is gone": LastingFault(64, _no_sandbox),
 }
 

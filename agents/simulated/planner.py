@@ -222,7 +222,7 @@ def _subtask(item: Mapping[str, Any], questions: list[Mapping[str, Any]]) -> Sub
 
 def _rejection(state: Mapping[str, Any]) -> str:
     """Why a person rejected the current version of the plan; empty if no one did."""
-    asked = f"May version {state.get('plan_version')} of the plan begin?"
+    asked = f"Approve version {state.get('plan_version')} of the plan?"
     questions = [each for each in _tables(state.get("questions")) if str(each.get("question", "")).startswith(asked)]
     answer = str(questions[-1].get("answer") or "") if questions else ""
     return answer.removeprefix(REJECTION).partition(". Revise or drop")[0] if answer.startswith(REJECTION) else ""

@@ -27,7 +27,7 @@ from fleet.ports.operator import Operator
 from fleet.ports.orders import AttemptOrder, AttemptResult, Began, Node, Progress, Tell, Worked
 from fleet.ports.worktrees import Change
 
-NO_MODEL = "there is no model to review it"
+NO_MODEL = "no model is available to review it"
 
 
 @dataclass(slots=True)
@@ -163,7 +163,7 @@ class Attempts:
             return
         nothing: list[f.WarningNoted] = []
         warnings = await self.advice.take(
-            f"what people should look at in {spec.id}", partial(change.warnings, self._now()), without=nothing
+            f"review hints for {spec.id}", partial(change.warnings, self._now()), without=nothing
         )
         settled = await self._settled(spec, attempt)
         verified = f.AttemptVerified(at=self._now(), subtask=spec.id, number=attempt.number, checks=checks)
@@ -189,7 +189,7 @@ class Attempts:
         if reviews is None:
             return nothing
         settle = partial(reviews.settled, spec, attempt.number)
-        return await self.advice.take(f"what became of findings about {spec.id}", settle, without=nothing)
+        return await self.advice.take(f"outcomes of findings about {spec.id}", settle, without=nothing)
 
     def _open_reviews(self) -> ChangeReviews | None:
         if self._reviews is None and self.adapters.reviews is not None:

@@ -54,7 +54,7 @@ class WorkerBriefs:
         )
 
     async def _hint(self, past: Attempt) -> f.Failure | None:
-        what = "what an earlier attempt changed, for the next one"
+        what = "the change of an earlier attempt, for the next attempt"
         return await self._advice.take(what, partial(self.failure_of, past), without=past.failure)
 
     async def failure_of(self, past: Attempt) -> f.Failure | None:
@@ -66,7 +66,7 @@ class WorkerBriefs:
         if not (failure.kind == "conflict" or past.kept or is_landed_again):
             return failure
         patch = await self._commits.diff(past.base, past.commit)
-        parts = (failure.evidence[:CONFLICT_LIMIT], "What that attempt changed:", patch[:PATCH_LIMIT])
+        parts = (failure.evidence[:CONFLICT_LIMIT], "The change of that attempt:", patch[:PATCH_LIMIT])
         return failure.model_copy(update={"evidence": "\n\n".join(parts)})
 
     async def _layout(self) -> str:

@@ -58,7 +58,7 @@ class ChangeReview:
         named = named_tests(criteria, filter(is_test, self.influence.judges))
         if not named:
             return None
-        why = "its own checks run these tests: only a subtask whose `touches` names them may change them"
+        why = "its own checks run these tests, so `touches` must name them if the subtask changes them"
         return f.Failure(
             kind="bounds", summary="changes the tests that its own checks run", evidence="\n".join((*named, why))
         )
@@ -68,9 +68,9 @@ class ChangeReview:
         if not self.influence.shadows:
             return None
         lines = [f"{path} {what}" for path, what in self.influence.shadows]
-        why = "Use another name; if this is intended, `touches` has to name the file itself."
+        why = "Use another name. If this is intended, list the exact file in `touches`."
         return f.Failure(
-            kind="bounds", summary="adds files that take the name of others", evidence="\n".join((*lines[:LISTED], why))
+            kind="bounds", summary="adds files that shadow others", evidence="\n".join((*lines[:LISTED], why))
         )
 
     async def _passes_with_fewer_tests(
@@ -83,11 +83,11 @@ class ChangeReview:
             return None
         names = list(dict.fromkeys(name for tests in lost.values() for name in tests))
         more = [f"... and {len(names) - LISTED} more"] if len(names) > LISTED else []
-        why = "These ran on its base but do not pass now, although the exit code is 0: they were skipped or never ran."
+        why = "These tests ran on the base but do not pass now, although the exit code is 0: skipped or not run."
         return f.Failure(
             kind="check",
             summary=f"passes without tests that ran on its base: {', '.join(lost)}",
-            evidence="\n".join((why, *names[:LISTED], *more, "If this is intended, name their files in `touches`.")),
+            evidence="\n".join((why, *names[:LISTED], *more, "If this is intended, list their files in `touches`.")),
         )
 
     async def _fails_with_judges_of_base(self, criteria: Sequence[Criterion]) -> f.Failure | None:
@@ -192,7 +192,7 @@ class SecondVerdict:
                 if run.fine or run.command in before:
                     continue
                 if self.influence.tests and await self._found_no_test(commit, run):
-                    notes.append(f"{run.criterion} has no test without those that the change added")
+                    notes.append(f"{run.criterion} runs no tests except those added by the change")
                 else:
                     red.append(run)
         return tuple(red), tuple(dict.fromkeys(notes))
@@ -225,15 +225,15 @@ def refusal(red: Sequence[f.CheckRun], influence: Influence) -> f.Failure:
     names = ", ".join(run.criterion for run in red)
     lines = list[str]()
     if influence.judges:
-        lines.append(f"These judges of its base were put back: {', '.join(influence.judges)}. ")
+        lines.append(f"These files were restored from the base: {', '.join(influence.judges)}. ")
     if influence.tests:
         lines.append(f"These new tests were left out: {', '.join(influence.tests)}. ")
     if influence.judges:
-        what = "the tests that it changed" if not influence.tests else "the tests that it changed or added"
-        lines.append("To change them, name them in `touches`.")
+        what = "the tests that the change modifies" + (" or adds" if influence.tests else "")
+        lines.append("To change them, list them in `touches`.")
     else:
-        what = "the tests that it added"
-        lines.append("If new tests are meant to decide, name them in the command of a criterion.")
+        what = "the tests that the change adds"
+        lines.append("If new tests should decide, name them in the command of a criterion.")
     return f.Failure(
         kind="bounds",
         summary=f"passes only with {what}: {names}",

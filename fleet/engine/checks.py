@@ -67,7 +67,7 @@ class NodeTrust:
         """What a node said of a check, and what was found where verdicts count."""
         if word.fine:
             if not found.fine and not found.node and not found.timed_out:
-                why = f"it reported that `{found.command}` passes on {commit[:12]}; here it fails"
+                why = f"it reported that `{found.command}` passes on {commit[:12]}, but it fails on this machine"
                 self.distrust(word.node, why)
         elif found.fine:
             if text := self._add_wrong_red(word.node, found.command, commit[:12]):
@@ -83,11 +83,11 @@ class NodeTrust:
         """It reported red what passes here. What a person should read about it, the first time; empty otherwise."""
         self._wrong_reds[node] += 1
         if (times := self._wrong_reds[node]) >= MOST_WRONG_REDS:
-            self.rest(node, f"{times} checks in a row failed there and pass here, the last one `{command}` on {on}")
+            self.rest(node, f"{times} checks in a row failed there but pass here, most recently `{command}` on {on}")
         if (node, command) in self._named:
             return ""
         self._named.add((node, command))
-        return f"node {node} reported that `{command}` fails on {on}; here it passes, and that counts"
+        return f"node {node} reported that `{command}` fails on {on}; it passes on this machine, and that result counts"
 
 
 # ---- runner reports --------------------------------------------------------------------------------------------------
@@ -181,11 +181,11 @@ class RunnerReports:
 Reds = Literal["any", "fresh", "sure"]
 """Which red answers count: any, also an old one; one that is seen now; or one that was repeated."""
 NO_REPORT = (
-    "[fleet] exit code 0, but the runner did not report which tests it ran, or how many: something ended it early, or "
-    "its options suppress the report (then set checks.expected_tests = false)"
+    "[fleet] exit code 0, but the test runner did not report its tests: the process ended early, or "
+    "its options suppress the report (in that case, set checks.expected_tests = false)"
 )
 BROKEN_SETUP = (
-    "[fleet] not run: {how} on this commit, which changes files that the set-up depends on (worktrees.lock_files); "
+    "[fleet] not run: {how} on this commit, which changes inputs of the setup command (worktrees.lock_files); "
     "without these changes it passes"
 )
 IN_A_ROW = 8  # criteria of a merged tree that run one after another; such rows run side by side

@@ -57,7 +57,7 @@ class Bugs:
         """Warn the operator, with the trace, of what was interrupted."""
         key = (step, type(unwrapped(error)))  # its text may differ each time: an address, a time
         if key not in self._reported:
-            warning = warning_about(error, f"an error of fleet while it {step}", self.clock.now())
+            warning = warning_about(error, f"internal error while fleet {step}", self.clock.now())
             self._reported[key] = warning.text
             self._unreported.append(warning)
 
@@ -109,7 +109,7 @@ class Bugs:
 
     def why(self, state: RunState) -> str:
         what = "; ".join(self._reported.values())
-        return f"{what}. Nothing else is left to do; report it, and continue with `fleet resume {state.run}`"
+        return f"{what}. No other work is left. Please report it, then continue with `fleet resume {state.run}`"
 
 
 # ---- lanes -----------------------------------------------------------------------------------------------------------

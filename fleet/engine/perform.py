@@ -81,7 +81,7 @@ class Performer:
         except Exception as error:  # noqa: BLE001 - the fleet survives any one effect; the fact keeps the trace
             failure = failure_of(error, step)
         finally:
-            await self._advice.take("the record of set-ups", self._record_setups, without=None)
+            await self._advice.take("the record of setup runs", self._record_setups, without=None)
         if failure is not None:
             await self._record_failure(command, failure)
 
@@ -110,7 +110,7 @@ class Performer:
                 "the check for a full disk", partial(self._adapters.disk_full, text), without=None
             )
             if advice is not None:
-                raise DiskFullError(f"{advice}, then `fleet resume {self._engine.state.run}`; nothing is lost")
+                raise DiskFullError(f"{advice}, then run `fleet resume {self._engine.state.run}`. No work is lost")
 
     def _perform(self, command: Command) -> Awaitable[None]:
         match command:
@@ -156,7 +156,7 @@ class Performer:
         checks = await self._checks.on(base, self._adapters.gate.criteria)
         facts: list[f.Fact] = [f.BaseChecked(at=self._now(), base=base, checks=checks)]
         if self._engine.state.policy.allow_red_base and not all(check.fine for check in checks):
-            text = "the gate is red on the base, which is allowed: it blocks nothing until it has passed once"
+            text = "the gate fails on the base, which is allowed: it does not block landings until it has passed once"
             facts.append(f.WarningNoted(at=self._now(), text=text))
         await self._engine.record(*facts)
 

@@ -79,7 +79,7 @@ class ThisMachine:
 
     async def _keep(self, commit: Callable[[], Awaitable[Change | f.Failure]], id_: SubtaskId) -> Change | f.Failure:
         """Keep the change of a failed attempt, as far as that is allowed: the next attempt may use it."""
-        nothing = f.Failure(kind="other", summary="the unfinished work could not be kept")
+        nothing = f.Failure(kind="other", summary="can't keep the unfinished work")
         try:
             return await commit()
         except EffectError as error:

@@ -89,10 +89,10 @@ async def test_41_changes_the_tests_that_a_bare_command_finds(court: Sums, way: 
     assert isinstance(change, Change), "nothing forbids it yet: the subtask names no bounds"
     refused = failure(await court.judge(change, RUNS))
     assert refused is not None
-    what = "the tests that it changed or added" if way == "taken away" else "the tests that it changed"
+    what = "the tests that the change modifies or adds" if way == "taken away" else "the tests that the change modifies"
     assert (refused.kind, refused.summary) == ("bounds", f"passes only with {what}: adds")
     assert "put back: tests/test_a.py. " in refused.evidence
-    assert "To change them, name them in `touches`." in refused.evidence
+    assert "To change them, list them in `touches`." in refused.evidence
     assert "2 failed" in refused.evidence
 
 
@@ -102,7 +102,7 @@ async def test_41_changes_tests_that_only_the_gate_runs(court: Sums) -> None:
     assert failure(await court.judge(change, "test -f lib.py")) is None
     refused = failure(await court.judge(change, "test -f lib.py", gate=RUNS))
     assert refused is not None
-    assert refused.summary == "passes only with the tests that it changed: the gate"
+    assert refused.summary == "passes only with the tests that the change modifies: the gate"
 
 
 async def test_41_a_changed_test_lands_with_a_note_for_review_where_the_old_one_passes_too(court: Sums) -> None:
@@ -170,7 +170,7 @@ async def test_42_ends_the_process_that_tests_it(court: Sums, way: str) -> None:
     refused = failure(await court.judge(change, RUNS))
     assert refused is not None
     assert (refused.kind, refused.summary) == ("check", "does not pass: adds")
-    assert "[fleet] exit code 0, but the runner did not report which tests it ran" in refused.evidence
+    assert "[fleet] exit code 0, but the test runner did not report its tests" in refused.evidence
 
 
 async def test_42_what_keeps_a_test_from_running_is_seen_by_its_name(court: Sums) -> None:
@@ -200,10 +200,10 @@ if path:
 os._exit(0)
 """
 FLAGGED: Mapping[str, tuple[str, str]] = {
-    "forges the report": (FORGED, "ends the process that tests it"),
-    "is equal to everything": (
+    "forges the report": (FORGED, "ends the test process"),
+    "compares equal to everything": (
         "class E:\n    def __eq__(self, other):\n        return True\n\n\ndef add(a, b):\n    return E()\n",
-        "is equal to everything",
+        "compares equal to everything",
     ),
 }
 

@@ -180,7 +180,7 @@ def test_a_run_is_paused_and_continues_on_request(stage: Stage, repository: Path
         state = stage.wait(stage.run_name, lambda state: state.paused and not list(state.underway()), going)
         assert 0 < state.commits < len(NAMES)
         assert stage.status(stage.run_name)["state"] == "paused"
-        stage.fleet("limits", stage.run_name, "--workers", "0").ended(2).says("workers: 1 to 1000")
+        stage.fleet("limits", stage.run_name, "--workers", "0").ended(2).says("workers must be between 1 and 1000")
         stage.fleet("limits", stage.run_name, "--workers", "3", "--until", "2999-01-01").ended(0).says(
             "workers", "left"
         )

@@ -73,7 +73,7 @@ def test_values_are_asked_for_before_anything_runs(stage: Stage, repository: Pat
     for words, says in (
         ((), "what is missing"),
         (("--set", "waht=x"), "did you mean 'what'?"),
-        (("--set", "what=x", "--set", f"file={HOSTILE}"), "could change what this command does"),
+        (("--set", "what=x", "--set", f"file={HOSTILE}"), "could change the meaning of this command"),
     ):
         done = stage.fleet("run", "--plan", "shout", *words, "--base-url", "http://127.0.0.1:9", at=repository).ended(2)
         done.says("it takes:", says.replace("what is missing", "what: is missing"))

@@ -129,7 +129,7 @@ def test_what_may_not_be_spent_is_not_spent(stage: Stage, begin: Begin) -> None:
     repository = begin(MERGED, limits=("--attempts", "2"), code=4)
     commit(repository, "one.txt", "something else\n")
     with untouched(repository):
-        stage.fleet("merge", at=repository).ended(1).says("the budget of r, 2 attempts, is spent", "--budget USD")
+        stage.fleet("merge", at=repository).ended(1).says("the budget of r, 2 attempts, is used up", "--budget USD")
         elsewhere = ("--base-url", "https://api.anthropic.com")
         stage.without(KEY_NAME).fleet("merge", *elsewhere, at=repository).ended(1).says("resolvers need an API key")
     assert stage.runs == ["r"]

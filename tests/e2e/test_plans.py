@@ -111,7 +111,7 @@ def test_every_problem_of_a_plan_is_listed_with_its_path(stage: Stage, repositor
         "subtasks[5].touches[0]",
         "subtasks[5].touches[1]",
         "subtasks[6].goal",
-        "subtasks[7].worker: no worker kind is called 'codre'; did you mean 'coder'?",
+        "subtasks[7].worker: unknown worker 'codre'; did you mean 'coder'?",
         "subtasks[8].urgency: is not a field here",
     )
     assert stage.runs == []

@@ -25,9 +25,9 @@ def test_an_outage_is_waited_for_shown_and_costs_no_attempt(stage: Stage, reposi
         (wait,) = view.service
         assert (wait.condition, wait.family) == ("down", None)
         shown = "\n".join(status_lines(view))
-        for part in ("WAITING", "the models' service does not answer", "HTTP 529"):
+        for part in ("WAITING", "the model service does not respond", "HTTP 529"):
             assert part in shown
-        going.done().ended(0).says("WAITING: the models' service does not answer", "is back", "LANDED")
+        going.done().ended(0).says("WAITING: the model service does not respond", "is back", "LANDED")
     assert sorted(landed(repository, "r")) == names
     status = stage.status("r")
     assert (status["attempts"], status["incidents"]["opened"]) == (4, 0)

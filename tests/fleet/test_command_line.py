@@ -197,7 +197,7 @@ def test_a_request_waits_in_the_inbox_and_says_who_takes_it(tmp_path: Path, run:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["answer", "q7", "yes"], "there is no question 'q7'"),
+        (["answer", "q7", "yes"], "unknown question 'q7'"),
         (["answer", "q1", " "], "the answer is empty"),
         (["tell", "dcos", "use UTC"], "did you mean 'docs'?"),
         (["tell", "docs", "use UTC"], "docs has landed"),

@@ -37,7 +37,7 @@ def break_a_rule(fleet: Fleet, script: Path) -> None:
         assert struck(url) == {}
         assert ask(url, {**REQUEST, "temprature": 1}) == 400
         assert list(asked(url).broken.values()) == [1]
-        with pytest.raises(AssertionError, match="1 broke a rule of the models' service"):
+        with pytest.raises(AssertionError, match="1 broke a rule of the model service"):
             struck(url)
 
 

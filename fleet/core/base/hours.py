@@ -36,6 +36,6 @@ def read_hours(text: str) -> Hours | None:
         return None
     match = _HOURS.fullmatch(text)
     if match is None:
-        raise ValueError("must be like 22:00-07:00")
+        raise ValueError("must have the form 22:00-07:00")
     first, second, third, fourth = map(int, match.groups())
     return Hours(first * 60 + second, third * 60 + fourth)

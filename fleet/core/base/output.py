@@ -95,27 +95,27 @@ _CHAINS: Mapping[str, str] = {
 """The tool chain that a program of this name usually comes from, if it lives in the home."""
 _OWN = "your own configuration (~/.config/fleet/config.toml)"
 _ADVICE: Mapping[CauseKind, str] = {
-    "program": f"{{subject}} is not in the box, which shows /usr, not your home. {{chain}} in {_OWN}; a virtual "
-    "environment of the repository: box.read_only and box.path in fleet.toml",
-    "old": f"{{subject}} of this machine is older than the project wants. {{chain}} in {_OWN}; or install a newer one "
-    "below /usr",
-    "python": "the Python module {subject} is not found. Show the repository's virtual environment (box.read_only and "
-    'box.path in fleet.toml), or install it with worktrees.setup; for a src layout set PYTHONPATH = "src" in '
+    "program": f"{{subject}} is not visible in the sandbox, which shows /usr but not your home. {{chain}} in {_OWN}. "
+    "For a virtual environment in the repository, set box.read_only and box.path in fleet.toml",
+    "old": f"{{subject}} on this machine is older than the project requires. {{chain}} in {_OWN}, or install a newer "
+    "version below /usr",
+    "python": "Python module {subject} not found. Expose the repository's virtual environment (box.read_only and "
+    'box.path in fleet.toml), or install the module with worktrees.setup. For a src layout, set PYTHONPATH = "src" in '
     "[box.environment]",
-    "node": "the package {subject} is not installed in worktrees. Install with worktrees.setup (npm ci) and "
-    'worktrees.setup_network, or copy yours: worktrees.include = ["node_modules/"]',
-    "package": "{subject} is not there, and nothing can be downloaded in the box. Fetch it with worktrees.setup and "
+    "node": "package {subject} is not installed in worktrees. Install it with worktrees.setup (npm ci) and "
+    'worktrees.setup_network, or copy your installation: worktrees.include = ["node_modules/"]',
+    "package": "{subject} is missing, and downloads are not possible in the sandbox. Fetch it with worktrees.setup and "
     "worktrees.setup_network",
-    "network": "commands in the box have no network. If the set-up needs it, allow it: --setup-network, or "
-    f'worktrees.setup_network = "base" in {_OWN}; checks and workers stay without',
-    "service": "services of this machine can't be reached from the box: let the command start its own",
-    "read_only": "only the worktree, /tmp and the box's own home can be written: point caches there in "
+    "network": "commands in the sandbox have no network. To allow it for the setup command, use --setup-network or "
+    f'worktrees.setup_network = "base" in {_OWN}. Checks and workers still have no network',
+    "service": "services on this machine are not reachable from the sandbox. Let the command start its own services",
+    "read_only": "only the worktree, /tmp and the sandbox's home are writable. Move caches there with "
     "[box.environment]",
-    "permission": "the box does not allow this: it has no privileges, and some system calls are blocked "
+    "permission": "the sandbox does not allow this: it has no privileges, and it blocks some system calls "
     "(box.syscall_filter)",
-    "space": "the box's /tmp and home are small: write large files below the worktree, or raise box.disk_mb",
-    "memory": "the command needs more than the box allows: raise box.memory_mb, or let it use fewer processes",
-    "file": "a file is missing. Worktrees hold what is committed; name files that git ignores in worktrees.include",
+    "space": "the sandbox's /tmp and home are small. Write large files in the worktree, or raise box.disk_mb",
+    "memory": "the command needs more memory than the sandbox allows. Raise box.memory_mb, or use fewer processes",
+    "file": "a file is missing. Worktrees contain only committed files; list ignored files in worktrees.include",
 }
 
 
@@ -171,7 +171,7 @@ def _advice(cause: Cause) -> str:
     subject = cause.subject or "it"
     chain = _CHAINS.get(subject)
     shown = (
-        f'If it is installed there: box.tool_chains = ["{chain}"]' if chain else "Show it with box.read_only and path"
+        f'If it is installed there: box.tool_chains = ["{chain}"]' if chain else "Expose it with box.read_only and path"
     )
     return _ADVICE[cause.kind].format(subject=subject, chain=shown)
 

@@ -15,8 +15,8 @@ REPORTED: Mapping[str | None, FailureKind] = {
 }
 """Failure kind for each `error_kind` of a worker's report. All of them count against the subtask's attempts."""
 HOW_TO_REPORT = (
-    "This is an error of fleet, not of the work: it used up no attempt, and what was finished is kept. Please report "
-    "it with this trace, `fleet --version`, and what the repository and the plan are like."
+    "This is an internal error of fleet. It did not count as an attempt, and finished work is kept. Please report "
+    "it with this traceback, the output of `fleet --version`, and a description of the repository and the plan."
 )
 
 
@@ -51,7 +51,7 @@ def red_guard(failed: tuple[CheckRun, ...], base: Sha) -> Failure:
 
 def internal_failure(step: str, error: str, trace: str) -> Failure:
     """Return the failure of a step that raised an unexpected exception, with instructions for reporting it."""
-    summary = f"an error of fleet while it {step}: {error}"
+    summary = f"internal error while fleet {step}: {error}"
     return Failure(kind="internal", summary=summary, evidence=f"{trace.rstrip()}\n\n{HOW_TO_REPORT}")
 
 
@@ -63,7 +63,7 @@ def evidence(failed: tuple[CheckRun, ...]) -> str:
 def how(check: CheckRun) -> str:
     """Return how a failed check ended."""
     if check.flaky:
-        return "failed, then passed when it was run again: flaky"
+        return "failed, then passed in a second run: flaky"
     return f"stopped after {check.seconds:.0f} s" if check.timed_out else f"exit code {check.exit_code}"
 
 

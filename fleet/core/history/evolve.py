@@ -18,7 +18,7 @@ def evolve(state: RunState | None, fact: f.Fact) -> RunState:
     if isinstance(fact, f.RunStarted):
         return run_history.start(fact)
     if state is None:
-        raise ValueError(f"a run begins with run_started, not with {fact.kind}")
+        raise ValueError(f"the first fact of a run must be run_started, not {fact.kind}")
     after = _AFTER[type(fact)](state, fact)
     if fact.at <= after.last_at:  # a request may be recorded long after it was made
         return after

@@ -62,7 +62,7 @@ def _publish_failed(state: RunState, fact: f.PublishFailed) -> RunState:
 def _work_lost(state: RunState, fact: f.WorkLost) -> RunState:
     """Git has lost commits that the journal names: their subtasks land again or fail, which costs no attempt."""
     state = _without_lost_commits(state, fact)
-    lost = f.Failure(kind="infrastructure", summary="its commit can't be read any more: it is done again")
+    lost = f.Failure(kind="infrastructure", summary="its commit is lost, so the subtask is done again")
     for id_ in fact.redo:
         state = fail(state, id_, lost, fact.at)
     return merge_queue.put_in_order(state)

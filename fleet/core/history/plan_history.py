@@ -90,7 +90,7 @@ def _revised(state: RunState, fact: f.PlanRevised) -> RunState:
     state = planner_history.put_planning(state, fact.area, planning)
     if fact.area is None:  # the run's planner answers, so questions about its silence are settled
         silence = [question.id for question in state.open_questions() if question.planner]
-        return settle_questions(state, silence, answer="it answers again", by="fleet")
+        return settle_questions(state, silence, answer="the planner responds again", by="fleet")
     return _finish_area(state, fact.area, revision) if revision.finished else state
 
 
@@ -184,9 +184,9 @@ def _rejected(state: RunState, fact: f.PlanRejected) -> RunState:
     cleared = {id_: spec for id_, spec in state.cleared.items() if id_ not in rejected}
     state = _with_cleared(replace(state, reviews=(*state.reviews, review)), cleared)
     state = _shelve(state, rejected)
-    answer = f"Rejected: {fact.reason}. Revise or drop these subtasks; they don't start as they are."
+    answer = f"Rejected: {fact.reason}. Revise or drop these subtasks. They won't start unchanged."
     for area, ids in parts.items():
-        text = f"May version {fact.version} of the plan begin? It waits with {', '.join(ids)}."
+        text = f"Approve version {fact.version} of the plan? Waiting for approval: {', '.join(ids)}."
         state = ask_question(state, None, text, (), by="review", at=fact.at, area=area)
         question = list(state.questions)[-1]
         state = answer_question(state, f.QuestionAnswered(at=fact.at, question=question, answer=answer, by=fact.by))

@@ -38,7 +38,7 @@ def start(fact: f.RunStarted) -> RunState:
     if fact.plan is None:
         return state
     state = replace(state, given=True, rollback=fact.rollback, values=fact.values)
-    return add_version(state, fact.plan, at=fact.at, by="operator", why="the plan the run came with")
+    return add_version(state, fact.plan, at=fact.at, by="operator", why="the plan given to the run")
 
 
 def after(state: RunState, fact: f.RunFact) -> RunState:  # noqa: C901, PLR0912 - one case a fact
@@ -115,14 +115,14 @@ def _engine_started(state: RunState, fact: f.EngineStarted) -> RunState:
         service={},
     )
     held_up = [question.id for question in state.open_questions() if question.holds_all]
-    return settle_questions(state, held_up, answer="the run continues and finds out again", by="fleet")
+    return settle_questions(state, held_up, answer="the run was resumed and tries again", by="fleet")
 
 
 def _service_changed(state: RunState, fact: f.ServiceChanged) -> RunState:
     if fact.condition == "up":
         service = {scope: outage for scope, outage in state.service.items() if scope != fact.scope}
         ids = [question.id for question in state.open_questions() if question.service == fact.scope]
-        return settle_questions(replace(state, service=service), ids, answer="the service answers again", by="fleet")
+        return settle_questions(replace(state, service=service), ids, answer="the service responds again", by="fleet")
     before = state.service.get(fact.scope)
     since = before.since if before is not None and before.condition == fact.condition else fact.at
     outage = Outage(condition=fact.condition, why=fact.why, since=since)
@@ -197,7 +197,7 @@ def after_node(state: RunState, fact: f.NodeFact) -> RunState:
         case f.NodeLost():
             was_there = not node.out and node.greeting is not None
             lost = replace(node, out=fact.why, banned=fact.banned, added=False, losses=node.losses + was_there)
-            warning = f"node {fact.node} is out: {fact.why}"
+            warning = f"node {fact.node} is unavailable: {fact.why}"
             return replace(_put(state, lost), warnings=(*state.warnings, warning))
         case f.NodeAddRequested():
             return _put(state, replace(node, added=True, drained_by=""))

@@ -52,7 +52,7 @@ def parse_rung(text: str) -> tuple[str, Effort | None]:
         case [model, word]:
             effort = next((effort for effort in EFFORTS if effort == word), None)
             if effort is None:
-                raise ValueError(f"must end with an effort ({', '.join(EFFORTS)}) or with none, not with {word}")
+                raise ValueError(f"must be a model, or a model and one of these efforts: {', '.join(EFFORTS)}")
             return model, effort
         case _:
             raise ValueError("must be a model, or a model and an effort: claude-opus-5-5 low")
@@ -138,22 +138,22 @@ class Machines(Shape):
         asks = f"needs a machine with {labels_text(wanted)}"
         able = {name: offer for name, offer in self.offers.items() if wanted <= set(offer.labels)}
         if not able:
-            return f"{asks}, and none has it: set nodes.NAME.labels, or box.labels for this machine; {self._known()}"
+            return f"{asks}, and none has it. Set nodes.NAME.labels, or box.labels for this machine ({self._known()})"
         if spec.worker in self.stays and HERE not in able:
-            return f"{asks}, but worker {spec.worker!r} works on this machine only: set box.labels, or take another"
+            return f"{asks}, but worker {spec.worker!r} runs only on this machine. Set box.labels, or choose another"
         if not any(offer.works for offer in able.values()):
-            return f"{asks}, and {', '.join(sorted(able))} takes no attempts: set nodes.NAME.workers"
+            return f"{asks}, and {', '.join(sorted(able))} does not run attempts. Set nodes.NAME.workers"
         judges = [name for name, offer in self.offers.items() if offer.lands and {*spec.labels} <= {*offer.labels}]
         if spec.labels and not judges and any(check.run is not None for check in spec.acceptance):
             return (
-                f"{asks}, but no machine with {labels_text(frozenset(spec.labels))} may judge a merged tree: set "
-                "box.labels, or lands = true for a node that you trust as this machine"
+                f"{asks}, but no machine with {labels_text(frozenset(spec.labels))} may test merged trees. Set "
+                "box.labels, or lands = true for a node that you trust as much as this machine"
             )
         return None
 
     def _known(self) -> str:
         labels = sorted({label for offer in self.offers.values() for label in offer.labels})
-        return f"there are {', '.join(labels)}" if labels else "there are no labels yet"
+        return f"known labels: {', '.join(labels)}" if labels else "no labels are defined"
 
 
 def labels_text(labels: frozenset[str]) -> str:

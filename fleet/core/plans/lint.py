@@ -44,11 +44,11 @@ def check_problem(criterion: Criterion, runs: Runs | None = None) -> str | None:
         return None
     shown = f"`{criterion.run.strip()[:SHOWN]}`"
     if criterion.fails_before and always_passes(criterion.run):
-        return f"{shown} always passes; use a command that fails before the work and passes after it"
+        return f"{shown} always passes. Use a command that fails before the work and passes after it"
     if len(parts) == 1 and _never_passes(parts[0][1]):
         return f"{shown} can never pass"
     missing = [words[0] for _, words in parts if runs is not None and not _exists(words[0], runs)]
-    return f"program {missing[0]!r} does not exist where checks run" if missing else None
+    return f"program {missing[0]!r} is not available to checks" if missing else None
 
 
 def always_passes(line: str) -> bool:
@@ -197,14 +197,14 @@ def _subtask_warnings(new: list[Subtask], steps: Collection[str]) -> Iterator[st
     work = [subtask for subtask in new if subtask.worker != PLANNER]
     rules: tuple[tuple[str, Callable[[Subtask], object]], ...] = (
         (
-            "only guards: no check shows that the work was done",
+            "only guards. Add a check that fails before the work is done",
             lambda subtask: subtask.worker not in steps and _has_only_guards(subtask),
         ),
         ("a guard that always passes", _has_idle_guard),
-        ("too coarse for one worker; split it", _is_coarse),
+        ("too large for one worker; split it", _is_coarse),
         ("an undeclared placeholder; declare it in [parameters]", _has_placeholder),
         (
-            "the goal refers to something its worker can't see",
+            "the goal refers to text that its worker can't see",
             lambda subtask: _REFERS_OUTSIDE.search(subtask.goal),
         ),
     )
@@ -212,10 +212,10 @@ def _subtask_warnings(new: list[Subtask], steps: Collection[str]) -> Iterator[st
         if ids := [subtask.id for subtask in work if applies(subtask)]:
             yield f"{_names(ids)}: {warning}"
     if len(work) > 1 and (fine := [subtask.id for subtask in work if _is_fine(subtask)]):
-        yield f"{_names(fine)}: too fine; merge it with a neighbour"
+        yield f"{_names(fine)}: too small; merge it with a related subtask"
     for subtask in work:
         if missing := _unlisted_paths(subtask):
-            yield f"{subtask.id}: the goal names {_names(missing)}, not listed in `touches` or `context`"
+            yield f"{subtask.id}: the goal names {_names(missing)}, which `touches` and `context` don't list"
 
 
 def _has_only_guards(subtask: Subtask) -> bool:
@@ -262,8 +262,8 @@ def _unlisted_paths(subtask: Subtask) -> list[str]:
 def _contention(subtasks: list[Subtask], about: Collection[SubtaskId]) -> Iterator[str]:
     for path, ids in _ids_by_path(subtasks).items():
         if len(ids) >= CONTENDED and any(id_ in about for id_ in ids):
-            advice = "assign it to one that the others depend on"
-            yield f"{path} is contended by {len(ids)} subtasks ({_names(ids)}); {advice}"
+            advice = "assign it to one subtask that the others depend on"
+            yield f"{len(ids)} subtasks change {path} ({_names(ids)}); {advice}"
 
 
 def _ids_by_path(subtasks: Iterable[Subtask]) -> dict[str, list[SubtaskId]]:

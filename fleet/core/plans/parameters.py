@@ -59,13 +59,15 @@ def read_parameters(data: Mapping[str, object]) -> dict[str, Parameter] | tuple[
     if table is None:
         return {}
     if not isinstance(table, Mapping):
-        return (Problem(TABLE, "is not a table: [parameters.NAME] with type, help, default"),)
+        return (Problem(TABLE, "must be a table: [parameters.NAME] with type, help, default"),)
     parameters: dict[str, Parameter] = {}
     problems: list[Problem] = []
     for name, declaration in table.items():
         place = f"{TABLE}.{name}"
         if not _NAME.fullmatch(str(name)):
-            problems.append(Problem(place, "1 to 64 letters, digits, dashes or underscores, a letter first"))
+            problems.append(
+                Problem(place, "must start with a letter, then up to 63 letters, digits, dashes or underscores")
+            )
             continue
         parameter = parse(Parameter, declaration, at=place)
         if isinstance(parameter, Parameter):
@@ -78,7 +80,7 @@ def read_parameters(data: Mapping[str, object]) -> dict[str, Parameter] | tuple[
 
 def _declaration_problems(parameter: Parameter, place: str) -> Iterator[Problem]:
     if (parameter.type == "choice") != bool(parameter.choices):
-        yield Problem(f"{place}.choices", "go with type 'choice', which requires them")
+        yield Problem(f"{place}.choices", "are required for type 'choice' and not allowed for other types")
     elif parameter.default is not None and (problem := _type_problem(parameter, parameter.default)):
         yield Problem(f"{place}.default", problem)
 
@@ -118,7 +120,7 @@ def _read_values(
             values[name] = parameter.default
         else:
             more = f": {parameter.help}" if parameter.help else ""
-            problems.append(Problem(name, f"is missing: --set {name}=… ({parameter.kind}{more})"))
+            problems.append(Problem(name, f"is required: pass --set {name}=… ({parameter.kind}{more})"))
     return values, problems
 
 
@@ -148,11 +150,11 @@ def _type_problem(parameter: Parameter, value: Value) -> str | None:
         case "choice" if value not in parameter.choices:
             return f"{shown} is not {parameter.kind}"
         case "string" if not isinstance(value, str):
-            return "is not a text; put it in quotes"
+            return "is not text; put it in quotes"
         case "string" if len(str(value)) > LONGEST_VALUE:
             return f"has {len(str(value))} characters; at most {LONGEST_VALUE}"
         case "string" if not str(value).isprintable():
-            return "has a control character; a value is one line of text"
+            return "contains a control character; a value must be one line of text"
         case _:
             return None
 
@@ -213,11 +215,11 @@ def _place_problem(placeholder: re.Match[str], value: str, place: Place, *, is_f
     if not _is_command(place):
         return None
     if placeholder.string[placeholder.start() - 1 : placeholder.start()] == "$":
-        return "can't follow a $, which would make a variable of it"
+        return "can't follow a $, because that would make it a variable"
     if not _PLAIN.fullmatch(value) or (is_free and value.startswith("-")):
         return (
-            f"{shown} could change what this command does; in a command, a value has only letters, digits and "
-            "_@%+=:./- and a text does not start with a dash"
+            f"{shown} could change the meaning of this command. In a command, a value may only contain letters, "
+            "digits and _@%+=:./- and must not start with a dash"
         )
     return None
 
@@ -273,7 +275,7 @@ def read_plan(data: object, known: Known | None = None) -> Plan | tuple[Problem,
     document = dict(data)
     has_steps = "steps" in document
     if has_steps and "subtasks" in document:
-        return (Problem("steps", "means the same as `subtasks`; keep one of them"),)
+        return (Problem("steps", "is an alias of `subtasks`; keep one of them"),)
     raw = document.pop("steps" if has_steps else "subtasks", ())
     if not isinstance(raw, list | tuple):
         return (Problem("subtasks", "is not a list of subtasks"),)

@@ -116,7 +116,7 @@ def _results_problems(plan: Plan, places: Sequence[str]) -> Iterator[Problem]:
         for index, criterion in enumerate(subtask.acceptance):
             command = criterion.run or criterion.criterion
             if criterion.tests and found.setdefault(command, criterion.tests) != criterion.tests:
-                why = f"is not where {command!r} leaves its results elsewhere in the plan: {found[command]}"
+                why = f"differs from the results file of {command!r} elsewhere in the plan: {found[command]}"
                 yield Problem(f"{place}.acceptance[{index}].tests", why)
 
 
@@ -135,11 +135,11 @@ def _count_problems(plan: Plan, known: Known) -> Iterator[Problem]:
     areas = sum(subtask.worker == PLANNER for subtask in plan.subtasks)
     if areas > known.max_areas:
         yield Problem(
-            "subtasks", f"there are {areas} areas (worker {PLANNER!r}); at most {known.max_areas} (planner.max_areas)"
+            "subtasks", f"{areas} areas (worker {PLANNER!r}); at most {known.max_areas} are allowed (planner.max_areas)"
         )
     for id_, count in Counter(plan.ids).items():
         if count > 1:
-            yield Problem("subtasks", f"{count} subtasks are called {id_!r}; every id must be unique")
+            yield Problem("subtasks", f"{count} subtasks have the id {id_!r}; ids must be unique")
 
 
 def subtask_problems(subtask: Subtask, ids: Collection[str], known: Known, *, at: str) -> Iterator[Problem]:
@@ -149,30 +149,30 @@ def subtask_problems(subtask: Subtask, ids: Collection[str], known: Known, *, at
         if need == subtask.id:
             yield Problem(f"{at}.depends_on[{need_index}]", f"{need!r} depends on itself")
         elif need not in ids:
-            yield Problem(f"{at}.depends_on[{need_index}]", f"no subtask is called {need!r}{did_you_mean(need, ids)}")
+            yield Problem(f"{at}.depends_on[{need_index}]", f"unknown subtask {need!r}{did_you_mean(need, ids)}")
     for name, paths in (("touches", subtask.touches), ("context", subtask.context)):
         for path_index, path in enumerate(paths):
             if problem := path_problem(path):
                 yield Problem(f"{at}.{name}[{path_index}]", problem)
     if not subtask.acceptance:
         yield Problem(
-            f"{at}.acceptance", f"{subtask.id!r} has no acceptance criterion, so nothing could show that it is done"
+            f"{at}.acceptance", f"{subtask.id!r} has no acceptance criterion; add a check that proves the work is done"
         )
     for index, criterion in enumerate(subtask.acceptance):
         yield from _criterion_problems(criterion, known, at=f"{at}.acceptance[{index}]")
     yield from _review_problems(subtask, at)
     if known.workers is not None and subtask.worker not in known.workers | {PLANNER}:
-        hint = did_you_mean(subtask.worker, known.workers) or f"; there are {', '.join(sorted(known.workers))}"
-        yield Problem(f"{at}.worker", f"no worker kind is called {subtask.worker!r}{hint}")
+        hint = did_you_mean(subtask.worker, known.workers) or f"; known workers: {', '.join(sorted(known.workers))}"
+        yield Problem(f"{at}.worker", f"unknown worker {subtask.worker!r}{hint}")
     if known.machines is not None and (problem := known.machines.problem(subtask)):
         yield Problem(f"{at}.labels" if subtask.labels else f"{at}.worker", problem)
 
 
 def _own_problems(subtask: Subtask, at: str) -> Iterator[Problem]:
     if not is_slug(subtask.id):
-        yield Problem(f"{at}.id", f"{subtask.id!r}: 1 to 64 letters, digits, dots, dashes or underscores")
+        yield Problem(f"{at}.id", f"{subtask.id!r} is not 1 to 64 letters, digits, dots, dashes or underscores")
     if subtask.id == PLANNER:
-        yield Problem(f"{at}.id", f"{PLANNER!r} is the planner's name in the logs; choose another")
+        yield Problem(f"{at}.id", f"{PLANNER!r} is reserved for the planner; choose another id")
     if subtask.not_before is not None and subtask.not_before.tzinfo is None:
         yield Problem(f"{at}.not_before", "has no time zone; write 2026-01-31T02:00:00-05:00, or end it with Z")
 
@@ -193,23 +193,23 @@ def _review_problems(subtask: Subtask, at: str) -> Iterator[Problem]:
         if criterion.review is None:
             for name in ("model", "votes", "threshold"):
                 if getattr(criterion, name) is not None:
-                    yield Problem(f"{place}.{name}", "belongs to a review; say in `review` what to look for")
+                    yield Problem(f"{place}.{name}", "is only allowed with `review`; describe there what to look for")
             continue
         if not criterion.review.strip() or len(criterion.review) > LONGEST_REVIEW:
-            yield Problem(f"{place}.review", f"say what to look for, in at most {LONGEST_REVIEW} characters")
+            yield Problem(f"{place}.review", f"must describe what to look for, in at most {LONGEST_REVIEW} characters")
         if not criterion.criterion.strip():
-            yield Problem(f"{place}.criterion", "is empty; say what is true when the review finds nothing")
+            yield Problem(f"{place}.criterion", "is empty; state what a review without findings proves")
         elif criterion.criterion in seen:
-            yield Problem(f"{place}.criterion", f"is there twice among the reviews of {subtask.id!r}")
+            yield Problem(f"{place}.criterion", f"appears twice among the reviews of {subtask.id!r}")
         seen.add(criterion.criterion)
         if criterion.run is not None or criterion.tests is not None:
-            yield Problem(f"{place}.review", "is beside `run` or `tests`; make the command a criterion of its own")
+            yield Problem(f"{place}.review", "can't be combined with `run` or `tests`; add a separate criterion")
         if criterion.threshold is not None and criterion.threshold > (criterion.votes or criterion.threshold):
-            yield Problem(f"{place}.threshold", f"is {criterion.threshold}, and there are {criterion.votes} votes")
+            yield Problem(f"{place}.threshold", f"is {criterion.threshold}, but there are only {criterion.votes} votes")
         if subtask.worker == PLANNER:
-            yield Problem(f"{place}.review", "is about an area, which has no change of its own: review its subtasks")
+            yield Problem(f"{place}.review", "is not allowed for an area; review its subtasks")
     if seen and all(each.review is not None for each in subtask.acceptance):
-        why = f"{subtask.id!r} has nothing but reviews; a command has to decide, too: a review alone proves nothing"
+        why = f"{subtask.id!r} has only reviews; add a criterion with a command, because a review is not a proof"
         yield Problem(f"{at}.acceptance", why)
 
 
@@ -222,7 +222,7 @@ def _criterion_problems(criterion: Criterion, known: Known, *, at: str) -> Itera
     elif not criterion.criterion.strip():
         yield Problem(at, "has neither a command (`run`) nor the name of a check")
     elif known.checks is not None and criterion.criterion not in known.checks | {WORKER_SUCCEEDED}:
-        yield Problem(f"{at}.run", f"is missing, and [checks.named] has no {criterion.criterion!r}")
+        yield Problem(f"{at}.run", f"is missing, and [checks.named] does not define {criterion.criterion!r}")
 
 
 # ---- revision --------------------------------------------------------------------------------------------------------
@@ -449,8 +449,8 @@ def _size_problems(revision: Revision, known: Known) -> Iterable[Problem]:
     """A run may grow without a limit, but nobody can follow a planner that plans all of it at once."""
     new = len(revision.add) + sum(len(split.into) for split in revision.split)
     if known.max_subtasks is not None and new > known.max_subtasks:
-        most = f"at most {known.max_subtasks} in one revision (planner.max_subtasks)"
-        yield Problem("add" if revision.add else "split", f"there are {new} new subtasks; {most}: add the others later")
+        most = f"a revision may add at most {known.max_subtasks} (planner.max_subtasks)"
+        yield Problem("add" if revision.add else "split", f"{new} new subtasks; {most}. Add the others later")
 
 
 def _target_problems(plan: Plan, revision: Revision, statuses: SubtaskStatuses) -> Iterable[Problem]:
@@ -460,34 +460,34 @@ def _target_problems(plan: Plan, revision: Revision, statuses: SubtaskStatuses) 
         for index, item in enumerate(getattr(revision, verb)):
             at = f"{verb}[{index}].id"
             if item.id not in ids:
-                yield Problem(at, f"no subtask is called {item.id!r}{did_you_mean(item.id, ids)}")
+                yield Problem(at, f"unknown subtask {item.id!r}{did_you_mean(item.id, ids)}")
             elif item.id not in statuses.open:
-                yield Problem(at, f"{item.id!r} is closed; it can't change any more")
+                yield Problem(at, f"{item.id!r} is closed and can't be changed")
             elif item.id in statuses.busy:
                 yield Problem(at, f"{item.id!r} is in progress; wait for its report")
             elif verb == "retry" and item.id not in statuses.failed:
-                yield Problem(at, f"{item.id!r} has not failed; there is nothing to retry")
+                yield Problem(at, f"{item.id!r} has not failed and can't be retried")
             elif verb == "split" and statuses.depth.get(item.id, 0) >= statuses.max_depth:
-                yield Problem(at, f"{item.id!r} is already {statuses.max_depth} splits deep; choose another way")
+                yield Problem(at, f"{item.id!r} is already {statuses.max_depth} splits deep and can't be split again")
             first = seen.setdefault(item.id, f"{verb}[{index}]")
             verbs = {first.partition("[")[0], verb}
             if first != f"{verb}[{index}]" and verbs != {"revise", "retry"}:
                 yield Problem(at, f"{item.id!r} is also in {first!r}; choose one")
     for index, ask in enumerate(revision.ask):
         if ask.about is not None and ask.about not in ids | {new.id for new in revision.add}:
-            yield Problem(f"ask[{index}].about", f"no subtask is called {ask.about!r}{did_you_mean(ask.about, ids)}")
+            yield Problem(f"ask[{index}].about", f"unknown subtask {ask.about!r}{did_you_mean(ask.about, ids)}")
 
 
 def _finish_problems(revision: Revision, statuses: SubtaskStatuses) -> Iterable[Problem]:
     if not revision.finished:
         return
     if not (revision.synthesis or "").strip():
-        yield Problem("synthesis", "is missing; `finished` requires the outcome in a paragraph")
+        yield Problem("synthesis", "is required with `finished`: describe the outcome in a paragraph")
     mine = statuses.open if statuses.mine is None else statuses.open & statuses.mine
     still_open = sorted(mine - {drop.id for drop in revision.drop})
     if still_open or revision.add or revision.split:
         names = ", ".join(still_open) or "those just added"
-        yield Problem("finished", f"is refused while a subtask is open: {names}")
+        yield Problem("finished", f"is not allowed while subtasks are open: {names}")
 
 
 def _need_problems(after: Plan, revision: Revision, statuses: SubtaskStatuses) -> Iterable[Problem]:
@@ -498,7 +498,7 @@ def _need_problems(after: Plan, revision: Revision, statuses: SubtaskStatuses) -
             if need in dropped and subtask.id not in out:
                 yield Problem("drop", f"{subtask.id!r} depends on {need!r}: revise it, or drop it too")
             elif need in statuses.split_or_dropped and subtask.id not in out:
-                yield Problem("depends_on", f"{subtask.id!r} depends on {need!r}, which was split or dropped before")
+                yield Problem("depends_on", f"{subtask.id!r} depends on {need!r}, which was split or dropped earlier")
 
 
 def _area_problems(plan: Plan, revision: Revision, statuses: SubtaskStatuses) -> Iterable[Problem]:
@@ -509,16 +509,16 @@ def _area_problems(plan: Plan, revision: Revision, statuses: SubtaskStatuses) ->
     for place, described in described_subtasks(revision):
         worker = getattr(described, "worker", None)
         if worker == PLANNER and not statuses.may_delegate:
-            problem = f"{described.id!r} would be an area within an area; plan its steps yourself"
+            problem = f"{described.id!r} can't be an area inside an area; plan its steps yourself"
             yield Problem(f"{place}.worker", problem)
         for need in described.depends_on or ():
             if mine is not None and need in plan.ids and need not in mine | new:
-                yield Problem(f"{place}.depends_on", f"{need!r} has another planner; depend on the area as a whole")
+                yield Problem(f"{place}.depends_on", f"{need!r} belongs to another area; depend on the area instead")
         if statuses.bounds and described.touches == () and worker != PLANNER:
-            yield Problem(f"{place}.touches", f"is empty; name what {described.id!r} changes within {bounds}")
+            yield Problem(f"{place}.touches", f"is empty; list the files of {described.id!r} within {bounds}")
         stray = [path for path in described.touches or () if bounds and not matches(path, statuses.bounds)]
         if stray:
-            yield Problem(f"{place}.touches", f"{', '.join(stray)}: outside of the area ({bounds})")
+            yield Problem(f"{place}.touches", f"{', '.join(stray)}: outside the area ({bounds})")
 
 
 def described_subtasks(revision: Revision) -> Iterable[tuple[str, Subtask | Change]]:

@@ -67,14 +67,14 @@ def subtask_budgets(state: RunState, id_: SubtaskId, now: float) -> Iterator[Bud
 
 def over_budget(state: RunState, now: float) -> str | None:
     """Which budget of the run is spent, so that nothing new starts."""
-    spent = (f"the budget of {budget} is spent" for budget in run_budgets(state, now) if budget.is_spent)
+    spent = (f"the budget of {budget} is used up" for budget in run_budgets(state, now) if budget.is_spent)
     return next(spent, state.refused or None)
 
 
 def over_subtask_budget(state: RunState, id_: SubtaskId, now: float) -> str | None:
     """Which budget of a subtask is spent, so that a human decides whether it gets more."""
     budgets = subtask_budgets(state, id_, now)
-    return next((f"its budget of {budget} is spent" for budget in budgets if budget.is_spent), None)
+    return next((f"its budget of {budget} is used up" for budget in budgets if budget.is_spent), None)
 
 
 def low_budget(state: RunState, now: float) -> str | None:
@@ -114,8 +114,8 @@ def refusal(state: RunState, now: float, cost: Cost, held: Cost, subtask: Subtas
     if in_dollars and policy.budget_tokens is None and cost.dollars is None:
         return Refusal(
             "configuration",
-            "the price of this model is unknown, so a budget in dollars can't be kept: set models.prices for it, or a "
-            "budget in tokens",
+            "the price of this model is unknown, so fleet can't enforce a budget in dollars. Set models.prices for it, "
+            "or a budget in tokens",
         )
     if subtask is not None:
         for budget in subtask_budgets(state, subtask, now):
@@ -127,7 +127,7 @@ def refusal(state: RunState, now: float, cost: Cost, held: Cost, subtask: Subtas
         if why := _too_little(budget, cost):
             return Refusal("spent", f"the run's {why}")
         if budget.used + held.of(budget.unit) + cost.of(budget.unit) > budget.limit:
-            return Refusal("spent", f"the run's budget of {budget} is reserved by the calls under way", temporary=True)
+            return Refusal("spent", f"the run's budget of {budget} is reserved by calls in flight", temporary=True)
     return None
 
 
@@ -162,7 +162,7 @@ def _share(room: float, more: float) -> float:
 
 def _too_little(budget: Budget, cost: Cost) -> str | None:
     if budget.is_spent:
-        return f"budget of {budget} is spent"
+        return f"budget of {budget} is used up"
     if budget.used + cost.of(budget.unit) > budget.limit:
         return f"budget of {budget} does not cover another call"
     return None
@@ -192,7 +192,7 @@ def given_up_reason(state: RunState, now: float) -> str | None:
     """Why a run that only waits for calls ends: no one answered the question about them in time."""
     for question, scope, outage in _open_outages(state):
         if now >= _deadline(state, question, outage):
-            return f"no one answered {question.id}, and every call waits: {outage_text(scope, outage)}"
+            return f"no one answered {question.id}, and all calls are waiting: {outage_text(scope, outage)}"
     return None
 
 
@@ -219,7 +219,7 @@ def question(state: RunState, scope: str, outage: Outage, now: float) -> f.Quest
     return f.QuestionAsked(
         at=now,
         about=None,
-        question=f"No new agents start: {outage_text(scope, outage)}. Calls wait; no work is lost. "
+        question=f"No new agents start: {outage_text(scope, outage)}. Calls wait, and no work is lost. "
         f"{_advice(outage)} {_consequence(state.policy, outage)}",
         options=("continue",),
         evidence=outage.why,
@@ -228,25 +228,25 @@ def question(state: RunState, scope: str, outage: Outage, now: float) -> f.Quest
 
 
 def outage_text(scope: str, outage: Outage | f.ServiceChanged) -> str:
-    service = f"the models' service, for {scope}," if scope else "the models' service"
+    service = f"the model service for {scope}" if scope else "the model service"
     return f"{service} {_CONDITIONS[outage.condition]} ({outage.why})"
 
 
 _CONDITIONS: dict[f.ServiceCondition, str] = {
     "up": "answers",
-    "down": "does not answer",
-    "limited": "answers no call, because of a limit",
+    "down": "does not respond",
+    "limited": "rejects all calls because of a limit",
     "refused": "refuses us",
 }
 
 
 def _advice(outage: Outage) -> str:
     if outage.condition in ENDED_BY_HUMANS:
-        return "Fix the account and answer anything; to use another key, stop the program and `fleet resume` with it."
-    return "It is called periodically, and the run continues when it answers; answer anything to call it now."
+        return "Fix the account, then answer anything. To use another key, stop fleet and run `fleet resume` with it."
+    return "fleet retries periodically, and the run continues when the service responds. Answer anything to retry now."
 
 
 def _consequence(policy: Policy, outage: Outage) -> str:
     minutes = (policy.answer_wait_s if outage.condition in ENDED_BY_HUMANS else policy.service_lost_s) / 60
     wait = f"{minutes / 60:.3g} hours" if minutes >= HOURS_FROM else f"{minutes:.3g} minutes"
-    return f"Without an answer the run ends as partial after {wait}; `fleet resume` continues it."
+    return f"Without an answer, the run ends as partial after {wait}. `fleet resume` continues it."

@@ -93,10 +93,10 @@ def _end_on_bad_base(state: RunState, now: float) -> Iterator[f.Fact]:
         return
     where = f"the base {state.base_name} ({state.base[:12]})"
     if state.base_failure is not None:
-        yield f.RunEnded(at=now, ending="failed", why=f"nothing can be run on {where}: {state.base_failure.summary}")
+        yield f.RunEnded(at=now, ending="failed", why=f"can't run commands on {where}: {state.base_failure.summary}")
     elif state.red_base and not state.policy.allow_red_base:
         red = ", ".join(f"{check.command} ({how(check)})" for check in state.red_base)
-        why = f"the gate is red on {where} before anything was done: {red}. Fix it, or continue with --allow-red-base"
+        why = f"the gate fails on {where} before any work was done: {red}. Fix it, or continue with --allow-red-base"
         yield f.RunEnded(at=now, ending="failed", why=why)
 
 
@@ -140,7 +140,7 @@ def _ask_about_planner(state: RunState, now: float) -> Iterator[f.Fact]:
     """Ask about a planner that keeps failing. Planned work continues, and so do the calls."""
     planning, last = state.planning, state.planning.last_failure
     if planning.is_aside and last is not None and not planner_is_lost(state):
-        why = f"The planner is set aside: {last.summary}. Planned work continues; answer anything to call it again."
+        why = f"The planner is set aside: {last.summary}. Planned work continues. Answer anything to call it again."
         yield f.QuestionAsked(
             at=now, about=None, question=why, options=("call it",), evidence=last.evidence, planner=True, aside=True
         )
@@ -156,7 +156,7 @@ def _ask_about_planner(state: RunState, now: float) -> Iterator[f.Fact]:
         at=now,
         about=None,
         question=f"The planner failed {planning.failures} times in a row: {last.summary}. Planned work continues, and "
-        "the planner is called again automatically; answer anything to call it now.",
+        "the planner is called again automatically. Answer anything to call it now.",
         options=("call it now",),
         evidence=last.evidence,
         planner=True,

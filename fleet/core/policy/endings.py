@@ -61,25 +61,25 @@ def _endings(state: RunState, now: float) -> Iterator[f.Fact]:
             why = _unanswered(state, questions)
             yield f.RunEnded(at=now, ending="partial" if state.subtasks else "failed", why=why)
     elif not planning.unread and planning.idle_calls >= IDLE_CALLS:
-        why = "the planner had nothing more to do, and did not finish"
+        why = "the planner returned no further work, but did not finish the plan"
         yield f.RunEnded(at=now, ending=outcome(state) if state.subtasks else "failed", why=why)
     elif not has_calls_left(state):
         called = f"the planner was called {planning.calls} times (planner.max_calls)"
-        why = called if state.has_planner else "without an API key, no planner decides what comes next"
+        why = called if state.has_planner else "without an API key, the planner can't decide the next step"
         yield f.RunEnded(at=now, ending="partial", why=why)
 
 
 def _never_green(state: RunState) -> str:
     """The commands of the gate that failed on the base and on every tree since, which is why they stopped nothing."""
     commands = ", ".join(check.command for check in state.red_base)
-    return f". The gate never passed, neither on the base nor on anything that landed: {commands}" if commands else ""
+    return f". The gate never passed, neither on the base nor on any landed commit: {commands}" if commands else ""
 
 
 def _not_published(state: RunState) -> str:
     if not unpublished(state):
         return ""
     why = f": {state.publish_problem}" if state.publish_problem else ""
-    return f". {state.result_branch} does not show what landed{why}; fix that, then `fleet resume {state.run}`"
+    return f". {state.result_branch} does not include all landed work{why}. Fix this, then `fleet resume {state.run}`"
 
 
 def _unanswered(state: RunState, questions: Sequence[Question]) -> str:
@@ -89,11 +89,11 @@ def _unanswered(state: RunState, questions: Sequence[Question]) -> str:
     reasons = list[str]()
     lost = state.planning.last_failure
     if lost is not None and any(question.planner for question in asked):
-        reasons.append(f"the planner does not answer: {lost.summary}")
+        reasons.append(f"the planner does not respond: {lost.summary}")
     elif asked:
         reasons.append("no one answered " + ", ".join(question.id for question in asked))
     if aside:
-        reasons.append("set aside because of an error of fleet: " + ", ".join(aside))
+        reasons.append("set aside because of an internal error: " + ", ".join(aside))
     return "; ".join(reasons)
 
 
@@ -255,10 +255,10 @@ def _area_failure(state: RunState, area: SubtaskId, now: float) -> f.Failure | N
         why = f"its planner failed {planning.failures} times in a row: {last.summary}"
         return f.Failure(kind=last.kind, summary=why, evidence=last.evidence)
     if current.allowance is not None and area_spend(state, area) >= max(current.allowance, MICRODOLLAR):
-        return f.Failure(kind="budget", summary=f"its share of the budget, ${current.allowance:.2f}, is spent")
+        return f.Failure(kind="budget", summary=f"its share of the budget, ${current.allowance:.2f}, is used up")
     is_stuck = planning.idle_calls >= IDLE_CALLS and not planning.unread and not questions_in(state, area)
     if is_stuck and not seen(state, area) & undecided_failures(state) and area_is_idle(state, area, now):
-        return f.Failure(kind="protocol", summary="its planner had nothing more to do, and did not finish")
+        return f.Failure(kind="protocol", summary="its planner returned no further work, but did not finish the area")
     return None
 
 

@@ -167,10 +167,10 @@ def integration_failure(state: RunState, id_: SubtaskId, failed: tuple[CheckRun,
     near = [other for other in since if _is_near(other, attempt, failed)]
     names = ", ".join(check.criterion for check in failed)
     if not since:
-        summary = f"passes its own checks, but fails: {names}"
+        summary = f"passes its own checks, but breaks: {names}"
         return Failure(kind="integration", summary=summary, evidence=evidence(failed))
-    summary = f"merged onto what landed meanwhile, it fails: {names}"
-    what = "touching what fails" if near else "none of which touches what fails by name"
+    summary = f"fails when merged with work that landed since: {names}"
+    what = "changing files named in the failure" if near else "none of which changes a file named in the failure"
     intents = "\n".join(intent(state, other.id) for other in (near or since)[-NAMED:])
     return Failure(
         kind="integration",

@@ -328,7 +328,7 @@ def budget_left(state: RunState, now: float, area: Area = None) -> dict[str, flo
         budgets["dollars"] = min(rest, budgets.get("dollars", rest))
     remaining: dict[str, float | str | None] = {"dollars_left": None, "minutes_left": None}
     remaining |= {f"{unit}_left": round(amount, ROUNDED[unit]) for unit, amount in budgets.items()}
-    return {**remaining, "low": f"{state.low}: finish what is nearly done"} if state.low else remaining
+    return {**remaining, "low": f"{state.low}: finish nearly complete work"} if state.low else remaining
 
 
 def _subtask(state: RunState, spec: Subtask, now: float, lengths: Lengths, *, is_news: bool) -> SubtaskEntry:

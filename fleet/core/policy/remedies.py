@@ -149,7 +149,7 @@ def aside_question(subtask: SubtaskState, failure: f.Failure, now: float) -> f.Q
     """Set a subtask aside after an error of ours. The run does not wait: only a person can take it up again."""
     last = subtask.last
     kept = last is not None and last.commit is not None and not last.kept
-    how = f"`fleet retry {subtask.id}` takes it up again" + (" from its finished work" if kept else "")
+    how = f"`fleet retry {subtask.id}` retries it" + (" and keeps the finished work" if kept else "")
     return f.QuestionAsked(
         at=now,
         about=subtask.id,

@@ -106,11 +106,11 @@ def _review_problem(state: RunState, request: f.PlanApproved | f.PlanRejected) -
             hint = did_you_mean(id_, pending) or f"; pending: {', '.join(pending) or 'none'}"
             return f"{id_} is not waiting for approval{hint}"
     if isinstance(request, f.PlanApproved) and (request.automatic or request.subtasks == ()):
-        return "this approves nothing; name at least one subtask"
+        return "no subtask named; name at least one subtask to approve"
     if not pending:
-        return "nothing is waiting for approval; to drop an approved subtask, edit the plan"
+        return "no subtask is waiting for approval; to drop an approved subtask, edit the plan"
     if isinstance(request, f.PlanRejected) and not request.reason.strip():
-        return "give a reason: the planner uses it to revise the plan"
+        return "a reason is required, because the planner uses it to revise the plan"
     return None
 
 
@@ -118,7 +118,7 @@ def _revision_problem(state: RunState, request: f.PlanRevised) -> str | None:
     """A person may change the plan as the planner may, but neither ask questions nor finish."""
     revision = request.revision
     if request.call is not None or revision.finished or revision.ask:
-        return "a person can change subtasks only; the planner asks questions and ends the run"
+        return "you can only change subtasks; the planner asks questions and ends the run"
     known = Known(max_areas=state.policy.max_areas, machines=known_machines(state))
     after = revise_plan(state.plan, revision, for_revision(state), known, is_valid=True)
     return None if isinstance(after, Plan) else "the change is not valid: " + "; ".join(map(str, after))
@@ -127,7 +127,7 @@ def _revision_problem(state: RunState, request: f.PlanRevised) -> str | None:
 def _answer_problem(state: RunState, request: f.QuestionAnswered) -> str | None:
     question = state.questions.get(request.question)
     if question is None:
-        return f"there is no question {request.question!r}{did_you_mean(request.question, state.questions)}"
+        return f"unknown question {request.question!r}{did_you_mean(request.question, state.questions)}"
     if question.answer is not None:
         return f"{question.id} is already answered: {question.answer}"
     return None if request.answer.strip() else "the answer is empty"
@@ -135,7 +135,7 @@ def _answer_problem(state: RunState, request: f.QuestionAnswered) -> str | None:
 
 def _retry_problem(state: RunState, request: f.RetryRequested) -> str | None:
     if request.subtask not in state.subtasks:
-        return f"no subtask is called {request.subtask!r}{did_you_mean(request.subtask, state.subtasks)}"
+        return f"unknown subtask {request.subtask!r}{did_you_mean(request.subtask, state.subtasks)}"
     if is_undone(state, request.subtask):
         return f"{request.subtask} was rolled back; start a new run with a corrected plan"
     status = status_of(state, request.subtask, request.at)
@@ -150,18 +150,18 @@ def _instruction_problem(state: RunState, request: f.InstructionGiven) -> str | 
     """An instruction needs someone who may still read it."""
     subtask = state.subtasks.get(request.subtask)
     if subtask is None:
-        return f"no subtask is called {request.subtask!r}{did_you_mean(request.subtask, state.subtasks)}"
+        return f"unknown subtask {request.subtask!r}{did_you_mean(request.subtask, state.subtasks)}"
     if not request.text.strip():
         return "the instruction is empty"
     if len(request.text) > LONGEST_INSTRUCTION:
         return f"the instruction has {len(request.text):,} characters; at most {LONGEST_INSTRUCTION:,} are allowed"
     if subtask.parts:
-        return f"{subtask.id} was split; tell one of its parts: {', '.join(subtask.parts)}"
+        return f"{subtask.id} was split; send the instruction to one of its parts: {', '.join(subtask.parts)}"
     if subtask.closed:
         what = "has landed" if subtask.landed is not None else "was dropped"
-        return f"{subtask.id} {what}; no attempt at it will read this"
+        return f"{subtask.id} {what}; no attempt will read this instruction"
     if state.spec(subtask.id).worker == PLANNER:
-        return f"{subtask.id} is an area, which has a planner and no worker; tell one of its subtasks"
+        return f"{subtask.id} is an area without a worker; send the instruction to one of its subtasks"
     if state.ended:
         return f"{state.run} has already ended ({state.ending})"
     return None
@@ -171,25 +171,25 @@ def _node_problem(state: RunState, request: f.NodeAddRequested | f.NodeDrained |
     if state.ended:
         return f"{state.run} has already ended ({state.ending})"
     if state.rehearsal is not None or state.relanding is not None:
-        return f"{state.run} works on this machine alone: it replays history, or lands a result again"
+        return f"{state.run} runs only on this machine, because it is a rehearsal or relands a result"
     node = state.nodes.get(request.node)
     if isinstance(request, f.NodeAddRequested):
         if node is not None and node.banned:
-            return f"node {node.name} gets nothing more in this run: {node.out}"
-        return f"node {node.name} is in use already" if node is not None and not node.out else None
+            return f"node {node.name} is banned from this run: {node.out}"
+        return f"node {node.name} is already in use" if node is not None and not node.out else None
     if node is None and request.node not in state.policy.machines.offers:
         names = sorted({*state.nodes, *(name for name in state.policy.machines.offers if name)})
-        hint = did_you_mean(request.node, names) or f"; there are {', '.join(names) or 'none'}"
-        return f"{state.run} has no node {request.node!r}{hint}"
+        hint = did_you_mean(request.node, names) or f"; nodes of this run: {', '.join(names) or 'none'}"
+        return f"unknown node {request.node!r} in {state.run}{hint}"
     is_drained = node is not None and bool(node.drained_by)
     if isinstance(request, f.NodeDrained) == is_drained:
-        return f"node {request.node} is {'drained already' if is_drained else 'not drained'}"
+        return f"node {request.node} is {'already drained' if is_drained else 'not drained'}"
     return None
 
 
 def _limits_problem(request: f.LimitsChanged) -> str | None:
     if request.workers is not None and not 1 <= request.workers <= 1000:  # noqa: PLR2004 - as Policy.workers
-        return "workers: 1 to 1000"
+        return "workers must be between 1 and 1000"
     budgets = (request.budget_dollars, request.budget_minutes, request.budget_tokens, request.budget_attempts)
     if any(value is not None and value <= 0 for value in budgets):
         return "a budget must be greater than 0"
@@ -337,7 +337,7 @@ def missing_rollback(plan: Plan, rollback: Plan | None) -> tuple[str, ...]:
     """A warning if the rollback plan that a plan names was not found."""
     if not plan.rollback_plan or rollback is not None:
         return ()
-    return (f"no rollback plan {plan.rollback_plan!r} was found: a failure will not be undone",)
+    return (f"rollback plan {plan.rollback_plan!r} not found: fleet will not undo a failure",)
 
 
 def is_rollback_step(state: RunState, id_: SubtaskId) -> bool:
@@ -385,5 +385,5 @@ def rollback_ending(state: RunState, decision: f.Fact) -> f.Fact:
     unfinished = [id_ for id_ in state.rollback.ids if state.subtasks[id_].landed is None]
     result = f"undone by {name}"
     if unfinished:
-        result = f"the rollback {name} did not finish, see {', '.join(unfinished)}: {decision.why}"
+        result = f"the rollback {name} did not finish ({', '.join(unfinished)}): {decision.why}"
     return decision.model_copy(update={"ending": "aborted", "why": f"{state.undoing}; {result}"})

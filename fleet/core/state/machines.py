@@ -81,9 +81,7 @@ def program_problem(state: RunState, spec: Subtask) -> str:
 def lacks_program(worker: str, nodes: Iterable[str], labels: frozenset[str]) -> str:
     """That a worker can't work on any of these nodes."""
     where = ", ".join(f"node {name}" for name in nodes)
-    return (
-        f"the program of worker {worker!r} is not installed on {where}, and no other machine has {labels_text(labels)}"
-    )
+    return f"worker {worker!r} is not installed on {where}, and no other machine has {labels_text(labels)}"
 
 
 class Occupancy:
@@ -136,9 +134,9 @@ def _absent(state: RunState, worker: str, wanted: frozenset[str]) -> Iterator[st
         if name != HERE and wanted <= {*offer.labels}:
             node = state.nodes.get(name, NodeState(name))
             if worker in node.lacks:
-                yield f"node {name} lacks the program of worker {worker!r}"
+                yield f"worker {worker!r} is not installed on node {name}"
             else:
-                yield f"node {name} is {'drained' if drained_by(state.nodes, node) else f'out: {node.out}'}"
+                yield f"node {name} is {'drained' if drained_by(state.nodes, node) else f'unavailable: {node.out}'}"
 
 
 def _has_slot(free: Iterable[Room], held: list[frozenset[str]]) -> bool:

@@ -99,7 +99,7 @@ def influence(
         ),
         noted=(
             *(
-                (path, "is run or read by a check, and was changed")
+                (path, "is used by a check, and was changed")
                 for path in changed
                 if commands.is_feed(path) and path not in judges
             ),
@@ -109,12 +109,12 @@ def influence(
                 if commands.is_judge(path) and not own.is_judge(path)
             ),
             *(
-                (path, f"could be what the rule `{rule}` of make makes, and is new")
+                (path, f"may be an output of the make rule `{rule}`, and is new")
                 for path in added
                 for rule in commands.targets
                 if _fits_rule(path, rule)
             ),
-            *((path, "seems to help tests, and was changed") for path in changed if _helps_tests(path, judges)),
+            *((path, "looks like a test helper, and was changed") for path in changed if _helps_tests(path, judges)),
         ),
     )
 
@@ -174,9 +174,9 @@ def _shadowed(path: str, paths: Collection[str], base: Collection[str], commands
     """What a new path takes the name of, in words; None if nothing."""
     folder, _, name = path.rpartition("/")
     if INSTALLED.intersection(path.split("/")):
-        return "is in a folder that is searched for installed packages"
+        return "is in a directory that is searched for installed packages"
     if target := next((each for each in (*folders_above(path), path) if each in commands.targets), None):
-        return f"makes the target `{target}` of make look done"
+        return f"makes the make target `{target}` look up to date"
     if compiled := COMPILED.fullmatch(name):
         others: Iterable[str] = (f"{_below(folder)}{compiled[1]}.py",)
     elif (script := JAVASCRIPT.fullmatch(name)) and not name.endswith(".d.ts"):
@@ -239,8 +239,8 @@ def _below(folder: str) -> str:
 # does.
 
 
-NO_RESULTS = "[fleet] it left no results that can be read where they should be: {tests}"
-NO_FINDINGS_BEFORE = "[fleet] on the run's base it leaves no results that can be read: nothing to compare with"
+NO_RESULTS = "[fleet] no readable results found at {tests}"
+NO_FINDINGS_BEFORE = "[fleet] no readable results on the run's base to compare with"
 MOST_SHOWN = 20
 
 
@@ -259,4 +259,4 @@ def findings_problem(criterion: Criterion, before: frozenset[str] | None, now: f
     if not new:
         return None
     more = [f"and {len(new) - MOST_SHOWN} more"] if len(new) > MOST_SHOWN else []
-    return "\n".join((f"[fleet] {len(new)} new, which the run's base does not have:", *new[:MOST_SHOWN], *more))
+    return "\n".join((f"[fleet] {len(new)} new findings compared to the run's base:", *new[:MOST_SHOWN], *more))

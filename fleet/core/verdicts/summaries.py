@@ -154,7 +154,7 @@ def missing_tests(
     fewer = (before.count or 0) > now.number_passed
     inside = now.number_passed > 0 and any(path.endswith(TESTS_INSIDE) for path in changed)
     if fewer and not inside and not any(map(is_test, changed)):
-        return (f"{before.count} tests ran, {now.number_passed} pass now",)
+        return (f"{before.count} tests ran before, {now.number_passed} pass now",)
     lost = sorted(before.ran - now.passed)
     return tuple(name for name in lost if not _may_differ(name.partition("::")[0], changed, allowed))
 

@@ -104,7 +104,10 @@ def test_without_rungs_there_is_no_ladder() -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"rungs": ["m hard"]}, r"workers\.x\.rungs item 1 must end with an effort \(low, medium, .*, not with hard"),
+        (
+            {"rungs": ["m hard"]},
+            r"workers\.x\.rungs item 1 must be a model, or a model and one of these efforts: low, medium",
+        ),
         ({"rungs": ["m"], "models": ["n"]}, r"workers\.x\.rungs: the worker has a model, too"),
         ({"rungs": ["m", "m low", "m"]}, r"workers\.x\.rungs: a rung is there twice"),
         ({"rungs": ["m"], "first_rung": "m low"}, r"first_rung: 'm low' is none of the rungs; they are m$"),

@@ -105,22 +105,24 @@ def test_a_candidate_red_on_the_tip_gets_what_landed_since_and_touches_what_fail
     assert state.landing.suspects == ("b",)
     failure = integration_failure(state, SubtaskId("b"), state.landing.suspicion)
     assert failure.kind == "integration"
-    assert failure.summary == "merged onto what landed meanwhile, it fails: the gate; it conflicts with a"
+    assert failure.summary == "fails when merged with work that landed since: the gate; it conflicts with a"
     assert failure.evidence.startswith(f"$ make test\n(exit code 1)\n{output}")
-    assert failure.evidence.endswith("Landed since, touching what fails:\n- a: Build a. built it (changed a)")
+    assert failure.evidence.endswith(
+        "Landed since, changing files named in the failure:\n- a: Build a. built it (changed a)"
+    )
 
 
 def test_where_nothing_landed_since_nothing_is_said_about_it() -> None:
     check = f.CheckRun(criterion="the gate", command="make test", passed=False, exit_code=1)
     failure = integration_failure(queued("a").state, SubtaskId("a"), (check,))
-    assert (failure.kind, failure.summary) == ("integration", "passes its own checks, but fails: the gate")
+    assert (failure.kind, failure.summary) == ("integration", "passes its own checks, but breaks: the gate")
 
 
 def test_where_nothing_that_landed_is_named_all_of_it_is_listed_and_none_accused() -> None:
     state = red(queued("ab").state, "segmentation fault")
     failure = integration_failure(state, SubtaskId("b"), state.landing.suspicion)
     assert "conflicts with" not in failure.summary
-    assert "none of which touches what fails by name:\n- a: Build a." in failure.evidence
+    assert "none of which changes a file named in the failure:\n- a: Build a." in failure.evidence
 
 
 def test_where_nothing_landed_since_the_work_alone_is_at_fault() -> None:

@@ -17,7 +17,7 @@ def test_dollars_that_are_spent_begin_no_more_attempts_and_end_the_run() -> None
     assert story.statuses() == {"a": "merged", "b": "running", "c": "ready"}
     assert not story.state.ended
     story.landed("b")
-    assert (story.state.ending, story.state.ending_why) == ("budget", "the budget of $0.05 is spent")
+    assert (story.state.ending, story.state.ending_why) == ("budget", "the budget of $0.05 is used up")
     assert story.status("c") == "ready"
 
 
@@ -127,7 +127,7 @@ def test_a_result_branch_that_can_not_be_moved_does_not_keep_the_run_waiting(tri
         assert story.effects() == ()
         story.time_passes(5)
     endings = [story.state.ending]
-    assert "does not show what landed: it is checked out; fix that, then `fleet resume" in story.state.ending_why
+    assert "does not include all landed work: it is checked out. Fix this, then `fleet resume" in story.state.ending_why
     assert story.state.warnings == ("the result branch could not be moved: it is checked out",)
     story.happens(f.RunReopened(at=story.now, by="ada"))
     assert story.effects() == (Publish(Sha("tip-1")),)
@@ -203,8 +203,7 @@ def test_a_run_that_landed_on_a_gate_that_never_passed_says_so_at_its_end() -> N
     story.landed("a")
     assert story.state.ending == "landed"
     assert story.state.ending_why == (
-        "everything in the plan is done. "
-        "The gate never passed, neither on the base nor on anything that landed: make test"
+        "everything in the plan is done. The gate never passed, neither on the base nor on any landed commit: make test"
     )
 
 

@@ -39,11 +39,11 @@ def test_an_error_of_ours_sets_the_subtask_aside_and_the_rest_goes_on_to_its_end
     assert (story.status("api"), story.of("api").counted, story.state.planning.calls) == ("escalated", 0, 0)
     [question] = story.state.open_questions()
     assert question.aside
-    assert question.text == "api is set aside: red. `fleet retry api` takes it up again."
+    assert question.text == "api is set aside: red. `fleet retry api` retries it."
     story.landed("docs")
     assert (story.state.ending, story.state.ending_why) == (
         "partial",
-        "set aside because of an error of fleet: api",
+        "set aside because of an internal error: api",
     )
 
 
@@ -58,7 +58,7 @@ def test_finished_work_that_an_error_of_ours_kept_back_is_taken_up_without_its_w
     story = Story(Policy(), plan_of("api", "docs"))
     story.work_is_done("api")
     story.happens(f.AttemptFailed(at=story.now, subtask="api", number=1, failure=failure("internal")))
-    assert "from its finished work" in story.state.open_questions()[0].text
+    assert "keeps the finished work" in story.state.open_questions()[0].text
     if how == "retry":
         story.happens(f.RetryRequested(at=story.now, subtask="api", guidance="", by="ada"))
     else:
@@ -298,7 +298,7 @@ def test_a_planner_that_never_answers_again_ends_the_run_in_time_and_says_why() 
             story.planner_fails()
         else:
             story.time_passes_to_the_next_wake()
-    assert (story.state.ending, story.state.ending_why) == ("partial", "the planner does not answer: red")
+    assert (story.state.ending, story.state.ending_why) == ("partial", "the planner does not respond: red")
     assert 60 <= story.now < 70
     assert story.status("api") == "escalated", "what it left lying is a human's now"
 

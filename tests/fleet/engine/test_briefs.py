@@ -50,7 +50,7 @@ async def test_work_that_did_not_merge_is_shown_beside_what_it_met() -> None:
     )
     assert shown is not None
     assert shown.evidence.startswith("both sides")
-    assert shown.evidence.endswith("What that attempt changed:\n\nfrom base to base a")
+    assert shown.evidence.endswith("The change of that attempt:\n\nfrom base to base a")
     assert len(shown.evidence) < 6_000
 
 
@@ -104,7 +104,7 @@ async def test_a_flaky_check_of_a_worker_does_not_count_as_a_success() -> None:
     failure = subtask_of(book.state, "a").attempts[1].failure
     assert failure is not None
     assert failure.kind == "check"
-    assert "failed, then passed when it was run again: flaky" in failure.evidence
+    assert "failed, then passed in a second run: flaky" in failure.evidence
 
 
 # ---- notes of the repository

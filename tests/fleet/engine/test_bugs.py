@@ -40,7 +40,7 @@ async def test_a_rule_that_raises_about_one_subtask_ends_the_run_and_what_was_fi
     fleet = FakeFleet(plan_of("a", "b", "c"), policy_rules=rules)
     state = await fleet.run()
     assert state.ending in {"partial", "failed"}  # whether another one landed before
-    assert "an error of fleet while it decided (form_batches): KeyError: 'oops'" in state.ending_why
+    assert "internal error while fleet decided (form_batches): KeyError: 'oops'" in state.ending_why
     assert f"continue with `fleet resume {state.run}`" in state.ending_why
     assert (state.open_questions(), tuple(state.incidents)) == ([], ())
     assert fleet.worker.paid == {"a": 1, "b": 1, "c": 1}

@@ -10,7 +10,7 @@ async def test_a_run_lands_it_and_warns() -> None:
     fleet.worktrees.patch = lambda *_: patch("lib.py", "def __eq__(s, o): return True")
     state = await fleet.run()
     assert state.ending == "landed"
-    assert state.warnings == ("for review: a: lib.py is equal to everything",)
+    assert state.warnings == ("for review: a: lib.py compares equal to everything",)
 
 
 async def test_a_change_that_only_removes_lines_lands() -> None:

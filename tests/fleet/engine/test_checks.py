@@ -200,17 +200,17 @@ async def test_an_analyser_passes_with_what_it_finds_on_the_runs_base_and_nothin
     assert await asked.before_work([LINT], Sha("base a")) == (run.model_copy(update={"output": ""}),)
     [red] = await asked.on(Sha("base bad"), [LINT])
     assert not red.fine
-    assert "1 new, which the run's base does not have:\nnew" in red.output
+    assert "1 new findings compared to the run's base:\nnew" in red.output
     assert hands.ran.count((BASE, "lint")) == 1, "the base is analysed once"
 
 
 async def test_without_results_an_analyser_does_not_pass_here_or_on_the_base() -> None:
     silent = checks(finds(lambda _: None))
-    assert "it left no results" in (await silent.on(Sha("base a"), [LINT]))[0].output
+    assert "no readable results" in (await silent.on(Sha("base a"), [LINT]))[0].output
     blind = checks(finds(lambda tree: None if tree == "base" else frozenset()))
     [run] = await blind.on(Sha("base a"), [LINT])
     assert not run.fine
-    assert "nothing to compare with" in run.output
+    assert "no readable results on the run's base" in run.output
 
 
 async def test_the_base_is_not_analysed_by_a_node_that_could_hide_what_is_new() -> None:
@@ -225,7 +225,7 @@ async def test_the_base_is_not_analysed_by_a_node_that_could_hide_what_is_new() 
 async def test_a_command_that_should_leave_results_in_files_owes_them_from_the_first_time() -> None:
     asked_for = TEST.model_copy(update={"tests": "junit:out.xml"})
     [run] = await checks(reports(PaperHands()), reruns=0).on(BASE, [asked_for])
-    assert (run.passed, "where they should be: junit:out.xml" in run.output) == (False, True)
+    assert (run.passed, "no readable results found at junit:out.xml" in run.output) == (False, True)
     configured = checks(reports(PaperHands()), reruns=0)
     configured.rules = replace(configured.rules, results={"test": "junit:out.xml"})
     [filled] = configured.rules.resolved([TEST])
@@ -237,7 +237,7 @@ PYTEST = Criterion(criterion="it works", run="python -m pytest")
 
 async def test_a_success_of_pytest_without_its_report_does_not_count() -> None:
     [run] = await checks(reports(PaperHands()), reruns=0).on(BASE, [PYTEST])
-    assert (run.passed, "did not report which tests it ran" in run.output) == (False, True)
+    assert (run.passed, "did not report its tests" in run.output) == (False, True)
     asked = checks(reports(PaperHands()), reruns=0)
     asked.rules = replace(asked.rules, expected_tests=False)
     [run] = await asked.on(BASE, [PYTEST])

@@ -95,13 +95,13 @@ def is_set_aside(fleet: FakeFleet, state: RunState, id_: str, step: str) -> None
     subtask = subtask_of(state, id_)
     assert subtask.failure is not None
     assert (subtask.failure.kind, subtask.counted, len(subtask.attempts)) == ("internal", 0, 1)
-    assert subtask.failure.summary.startswith(f"an error of fleet while it {step}: KeyError: ")
+    assert subtask.failure.summary.startswith(f"internal error while fleet {step}: KeyError: ")
     assert "Traceback (most recent call last)" in subtask.failure.evidence
     assert subtask.failure.evidence.endswith(HOW_TO_REPORT)
     [question] = state.open_questions()
     assert (question.about, question.aside, question.evidence) == (id_, True, subtask.failure.evidence)
     assert all(other.landed for other in state.subtasks.values() if other.id != id_)
-    assert (state.ending, state.ending_why) == ("partial", f"set aside because of an error of fleet: {id_}")
+    assert (state.ending, state.ending_why) == ("partial", f"set aside because of an internal error: {id_}")
     assert max(fleet.worker.paid.values()) == 1
 
 
@@ -152,7 +152,7 @@ async def test_a_planner_that_raises_is_set_aside_and_what_it_planned_goes_on() 
     fleet = FakeFleet(planner=FakePlanner(plans))
     state = await fleet.run()
     assert (state.ending, state.commits, len(fleet.planner.briefs)) == ("partial", 2, 2)
-    assert state.ending_why == "set aside because of an error of fleet: the planner"
+    assert state.ending_why == "set aside because of an internal error: the planner"
     [question] = state.open_questions()
     assert (question.planner, question.aside, "KeyError" in question.evidence) == (True, True, True)
 
@@ -216,7 +216,7 @@ async def test_advice_is_left_out_with_a_word_and_its_trace() -> None:
     fleet.worktrees.patch = raises
     state = await fleet.run()
     assert (state.ending, state.attempts) == ("landed", 2)
-    told = [f"left out because of an error: what people should look at in {id_}: KeyError: 'oops'" for id_ in "ab"]
+    told = [f"left out because of an error: review hints for {id_}: KeyError: 'oops'" for id_ in "ab"]
     assert sorted(state.warnings) == told
     traces = [fact.evidence for fact in fleet.memory.facts if isinstance(fact, f.WarningNoted)]
     assert all("in raises" in trace for trace in traces)

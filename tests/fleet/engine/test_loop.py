@@ -163,7 +163,7 @@ async def test_a_request_is_answered_and_one_that_makes_no_sense_is_refused_in_p
         memory.ask(f.QuestionAnswered(at=CLOCK.now(), question="q9", answer="yes", by="ada"))
         memory.ask(f.Paused(at=CLOCK.now(), by="ada"))
         await wait_until(lambda: engine.state.paused)
-        assert engine.state.warnings == ("refused: there is no question 'q9'",)
+        assert engine.state.warnings == ("refused: unknown question 'q9'",)
         assert memory.inbox == {}
         memory.ask(f.CancelRequested(at=CLOCK.now(), by="ada"))
 

@@ -49,7 +49,7 @@ async def test_a_change_that_its_plan_wants_reviewed_does_not_land_where_nothing
     wanted = (Criterion(criterion="private", review="names that leave it"),)
     state = await FakeFleet(plan_of("a", acceptance=wanted)).run()
     assert state.ending != "landed"
-    assert failures(state, "a")[0] == ("configuration", "there is no model to review it")
+    assert failures(state, "a")[0] == ("configuration", "no model is available to review it")
 
 
 # ---- what goes wrong -------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ async def test_what_conflicts_and_what_makes_the_gate_red_goes_back_and_the_rest
     fleet = FakeFleet(plan_of("a", "bad", "torn", "b", failure_action="ask"), gate=GATE)
     fleet.integrator.conflicting.add("torn")
     state = await fleet.run()
-    assert failures(state, "bad") == [("integration", "merged onto what landed meanwhile, it fails: the gate")]
+    assert failures(state, "bad") == [("integration", "fails when merged with work that landed since: the gate")]
     assert failures(state, "torn") == [("conflict", "does not merge")] * 2
     assert [attempt.strategy for attempt in subtask_of(state, "torn").attempts] == ["first", "resolve"]
     assert fleet.git.holds[state.tip] == {"a", "b"}
@@ -227,7 +227,7 @@ async def test_what_a_failed_attempt_changed_is_kept_and_shown_to_the_next_one()
     first, second = subtask_of(state, "a").attempts
     assert (state.ending, first.kept, first.commit, second.kept) == ("landed", True, "c-a-1", False)
     [(_, failure)] = fleet.worker.briefs[-1].failures
-    assert failure.evidence == f"tail\n\nWhat that attempt changed:\n\n{first.base}..c-a-1"
+    assert failure.evidence == f"tail\n\nThe change of that attempt:\n\n{first.base}..c-a-1"
 
 
 async def test_a_worker_asks_the_budget_before_each_call() -> None:

@@ -47,7 +47,7 @@ async def test_a_red_base_ends_the_run_before_anything_is_spent_and_says_what_to
     assert kinds(book) == ["base_checked", "run_ended"]
     assert book.state.ending == "failed"
     assert book.state.ending_why == (
-        "the gate is red on the base main (base) before anything was done: gate (exit code 2). "
+        "the gate fails on the base main (base) before any work was done: gate (exit code 2). "
         "Fix it, or continue with --allow-red-base"
     )
 
@@ -61,7 +61,7 @@ async def test_a_flaky_gate_is_not_a_red_base() -> None:
 async def test_a_gate_that_can_not_be_run_ends_the_run() -> None:
     book = begun(GATED)
     await book.record(f.BaseChecked(at=1.0, base="base", failure=f.Failure(kind="infrastructure", summary="no box")))
-    assert book.state.ending_why == "nothing can be run on the base main (base): no box"
+    assert book.state.ending_why == "can't run commands on the base main (base): no box"
 
 
 async def test_a_run_that_is_opened_again_looks_at_its_base_again() -> None:

@@ -42,7 +42,7 @@ async def test_green_that_is_red_here_is_a_lie_unless_time_ran_out_or_another_no
     trust: NodeTrust, distrusted: list[tuple[str, str]], found: CheckRun, is_lie: bool
 ) -> None:
     await trust.compare(run("one", passed=True), found, COMMIT)
-    lie = ("one", "it reported that `test` passes on 0123456789ab; here it fails")
+    lie = ("one", "it reported that `test` passes on 0123456789ab, but it fails on this machine")
     assert distrusted == ([lie] if is_lie else [])
 
 

@@ -79,7 +79,7 @@ def test_git_is_started_once_and_again_when_it_was_killed(store: Repository) -> 
     assert len(diff_by_program(program, trees[0], trees[1]).entries) == 1
     program.close()
     assert forest.children() == before
-    with pytest.raises(EffectError, match="does not answer"):
+    with pytest.raises(EffectError, match="does not respond"):
         diff_by_program(program, trees[0], trees[1])
 
 

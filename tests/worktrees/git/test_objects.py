@@ -79,7 +79,7 @@ def test_a_reader_that_dies_is_started_again_and_ends_with_its_store(objects: Ob
     assert objects.find("refs/fleet/y") is None
     objects.close()
     assert forest.children() == before
-    with pytest.raises(EffectError, match="does not answer"):
+    with pytest.raises(EffectError, match="does not respond"):
         objects.find(tree)
 
 

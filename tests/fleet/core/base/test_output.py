@@ -105,7 +105,7 @@ def test_what_to_do_is_said_once_for_each_cause() -> None:
 
 def test_a_missing_file_is_not_blamed_where_something_else_is() -> None:
     [text] = advice(("sh: 1: npm: not found", "cat: out.txt: No such file or directory"))
-    assert text.startswith("npm is not in the box")
+    assert text.startswith("npm is not visible in the sandbox")
 
 
 def test_hostile_output_takes_no_longer_than_its_size() -> None:

@@ -85,7 +85,7 @@ def test_the_cost_of_a_call_is_counted_however_late_it_is_reported() -> None:
 
 
 def test_a_run_begins_with_its_beginning() -> None:
-    with pytest.raises(ValueError, match="begins with run_started, not with paused"):
+    with pytest.raises(ValueError, match="must be run_started, not paused"):
         evolve(None, f.Paused(at=0, by="ada"))
 
 

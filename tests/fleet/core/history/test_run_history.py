@@ -1,4 +1,4 @@
-"""What a run knows of the models' service: what all wait for, when a human is asked, and when that is settled."""
+"""What a run knows of the model service: what all wait for, when a human is asked, and when that is settled."""
 
 import pytest
 
@@ -39,8 +39,8 @@ def test_a_human_is_asked_when_an_outage_lasts_and_its_end_settles_the_question(
     changed(story, "down")
     story.time_passes_to_the_next_wake()
     (question,) = story.questions()
-    assert "does not answer (HTTP 529)" in question
-    assert question.endswith("Without an answer the run ends as partial after 12 hours; `fleet resume` continues it.")
+    assert "does not respond (HTTP 529)" in question
+    assert question.endswith("Without an answer, the run ends as partial after 12 hours. `fleet resume` continues it.")
     changed(story, "up")
     assert story.questions() == []
     assert [question.answered_by for question in story.state.questions.values()] == ["fleet"]
@@ -88,7 +88,7 @@ def test_an_outage_is_waited_for_much_longer_than_an_answer_but_not_for_ever() -
     story.time_passes(POLICY.service_lost_s - 1)
     assert (story.questions() != [], story.state.ended) == (True, False)
     story.time_passes_to_the_next_wake()
-    assert (story.state.ending, "does not answer (HTTP 529)" in story.state.ending_why) == ("partial", True)
+    assert (story.state.ending, "does not respond (HTTP 529)" in story.state.ending_why) == ("partial", True)
 
 
 def test_an_answer_restarts_the_wait_for_an_outage() -> None:
@@ -118,7 +118,7 @@ def test_limits_of_two_families_are_two_matters() -> None:
     changed(story, "limited", "opus", "HTTP 429")
     changed(story, "up", "haiku")
     assert [outage_text(*wait) for wait in story.state.service.items()] == [
-        "the models' service, for opus, answers no call, because of a limit (HTTP 429)"
+        "the model service for opus rejects all calls because of a limit (HTTP 429)"
     ]
 
 

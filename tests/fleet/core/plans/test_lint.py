@@ -86,7 +86,7 @@ def test_a_check_that_can_not_pass_is_an_error(run: str) -> None:
 )
 def test_a_check_whose_program_is_not_there_is_an_error(run: str, missing: str | None) -> None:
     said = check_problem(check(run), here)
-    assert said == (f"program {missing!r} does not exist where checks run" if missing else None)
+    assert said == (f"program {missing!r} is not available to checks" if missing else None)
     assert check_problem(check(run), None) is None
 
 
@@ -118,7 +118,7 @@ def test_a_file_that_many_change_is_hot_however_they_are_ordered() -> None:
     chain = [made("s0", touches=("app.py",))]
     chain += [made(f"s{n}", f"s{n - 1}", touches=("app.py", f"{n}.py")) for n in range(1, 8)]
     [said] = graded(*chain).warnings
-    assert said.startswith("app.py is contended by 8 subtasks (s0, s1, s2, s3, s4, s5 and 2 more)")
+    assert said.startswith("8 subtasks change app.py (s0, s1, s2, s3, s4, s5 and 2 more)")
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,12 @@ def test_a_file_that_many_change_is_hot_however_they_are_ordered() -> None:
     [
         ({"acceptance": (check("pytest", fails_before=False),)}, "only guards"),
         ({"acceptance": (check("pytest"), check("true", fails_before=False))}, "a guard that always passes"),
-        ({"estimate": Estimate(lines=900)}, "too coarse"),
-        ({"touches": ("**",)}, "too coarse"),
-        ({"goal": "x" * 7000}, "too coarse"),
+        ({"estimate": Estimate(lines=900)}, "too large"),
+        ({"touches": ("**",)}, "too large"),
+        ({"goal": "x" * 7000}, "too large"),
         ({"goal": "Ship {set:version}."}, "an undeclared placeholder"),
         ({"goal": "Do it as discussed."}, "its worker can't see"),
-        ({"goal": "Use the codec of src/lib/codec.py."}, "the goal names src/lib/codec.py, not listed in"),
+        ({"goal": "Use the codec of src/lib/codec.py."}, "the goal names src/lib/codec.py, which"),
     ],
 )
 def test_what_makes_a_poor_subtask_is_a_warning(fields: dict[str, object], said: str) -> None:
@@ -144,7 +144,7 @@ def test_what_makes_a_poor_subtask_is_a_warning(fields: dict[str, object], said:
 def test_a_subtask_of_a_line_is_too_fine_unless_it_is_the_only_one() -> None:
     fine = made("a", estimate=Estimate(lines=1))
     assert graded(fine) == Grade()
-    assert graded(fine, made("b")).warnings == ("a: too fine; merge it with a neighbour",)
+    assert graded(fine, made("b")).warnings == ("a: too small; merge it with a related subtask",)
 
 
 def test_the_parts_of_a_split_are_not_held_against_what_they_replace() -> None:
@@ -169,4 +169,4 @@ def test_an_area_may_be_large() -> None:
 
 def test_a_large_plan_is_graded_all_the_same() -> None:
     crowd = [made(f"s{n}", *([f"s{n - 1}"] if n % 2 else []), touches=(f"p{n}/**", "shared/x.py")) for n in range(500)]
-    assert graded(*crowd).warnings[0].startswith("shared/x.py is contended by 500 subtasks")
+    assert graded(*crowd).warnings[0].startswith("500 subtasks change shared/x.py")

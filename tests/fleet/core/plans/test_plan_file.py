@@ -121,7 +121,7 @@ def test_others_may_depend_on_a_subtask_that_can_not_be_read() -> None:
     assert problems == {
         "subtasks[0].goal": "is missing",
         "subtasks[0].acceptance": "is missing",
-        "subtasks[1].depends_on[1]": "no subtask is called 'missing'",
+        "subtasks[1].depends_on[1]": "unknown subtask 'missing'",
     }
 
 
@@ -132,7 +132,7 @@ def test_mistakes_in_the_head_and_in_subtasks_are_reported_together() -> None:
 
 def test_a_problem_is_reported_once() -> None:
     problems = read_plan({"subtasks": [SUBTASK, SUBTASK]})
-    assert problems == (Problem("subtasks", "2 subtasks are called 'a'; every id must be unique"),)
+    assert problems == (Problem("subtasks", "2 subtasks have the id 'a'; ids must be unique"),)
 
 
 @pytest.mark.parametrize("said", [{}, {"version": 0}])

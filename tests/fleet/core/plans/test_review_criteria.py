@@ -29,20 +29,20 @@ def test_a_review_beside_a_command_is_valid() -> None:
 
 @pytest.mark.parametrize("acceptance", [[REVIEW], [REVIEW, REVIEW | {"criterion": "It is polite"}]])
 def test_a_review_is_never_all_that_decides(acceptance: list[dict[str, Any]]) -> None:
-    why = "'a' has nothing but reviews; a command has to decide, too: a review alone proves nothing"
+    why = "'a' has only reviews; add a criterion with a command, because a review is not a proof"
     assert problems(*acceptance) == [f"subtasks[0].acceptance: {why}"]
 
 
 @pytest.mark.parametrize(
     ("review", "problem"),
     [
-        (REVIEW | {"review": "  "}, ".review: say what to look for, in at most 10000 characters"),
-        (REVIEW | {"review": "x" * 10_001}, ".review: say what to look for"),
+        (REVIEW | {"review": "  "}, ".review: must describe what to look for, in at most 10000 characters"),
+        (REVIEW | {"review": "x" * 10_001}, ".review: must describe what to look for"),
         (REVIEW | {"criterion": ""}, ".criterion: is empty"),
-        (REVIEW | {"run": "true"}, ".review: is beside `run` or `tests`"),
-        (REVIEW | {"votes": 2, "threshold": 3}, ".threshold: is 3, and there are 2 votes"),
-        ({"criterion": "lint", "votes": 2}, ".votes: belongs to a review"),
-        ({"criterion": "lint", "model": "m"}, ".model: belongs to a review"),
+        (REVIEW | {"run": "true"}, ".review: can't be combined with `run` or `tests`"),
+        (REVIEW | {"votes": 2, "threshold": 3}, ".threshold: is 3, but there are only 2 votes"),
+        ({"criterion": "lint", "votes": 2}, ".votes: is only allowed with `review`"),
+        ({"criterion": "lint", "model": "m"}, ".model: is only allowed with `review`"),
     ],
 )
 def test_a_problem_of_a_review_is_named_with_its_place(review: dict[str, Any], problem: str) -> None:
@@ -51,12 +51,12 @@ def test_a_problem_of_a_review_is_named_with_its_place(review: dict[str, Any], p
 
 def test_two_reviews_of_one_name_could_not_be_told_apart() -> None:
     [problem] = problems(COMMAND, REVIEW, REVIEW)
-    assert problem == "subtasks[0].acceptance[2].criterion: is there twice among the reviews of 'a'"
+    assert problem == "subtasks[0].acceptance[2].criterion: appears twice among the reviews of 'a'"
 
 
 def test_an_area_has_no_change_to_review() -> None:
     [problem] = problems(COMMAND, REVIEW, worker="planner")
-    assert problem.startswith("subtasks[0].acceptance[1].review: is about an area")
+    assert problem.startswith("subtasks[0].acceptance[1].review: is not allowed for an area")
 
 
 @pytest.mark.parametrize("votes", [0, 10])

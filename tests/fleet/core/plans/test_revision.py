@@ -148,12 +148,12 @@ PART = [subtask("part")]
 class TestTargets:
     def test_an_unknown_one_is_refused_with_the_nearest_name(self, verb: str, item: dict[str, Any]) -> None:
         problems = refused(revision(**{verb: [{"id": "dcos", **item}]}))
-        assert problems[f"{verb}[0].id"] == "no subtask is called 'dcos'; did you mean 'docs'?"
+        assert problems[f"{verb}[0].id"] == "unknown subtask 'dcos'; did you mean 'docs'?"
 
     def test_one_that_is_done_with_is_refused(self, verb: str, item: dict[str, Any]) -> None:
         done = statuses(open=frozenset(PLAN.ids) - {"docs"})
         problems = refused(revision(**{verb: [{"id": "docs", **item}]}), done)
-        assert problems == {f"{verb}[0].id": "'docs' is closed; it can't change any more"}
+        assert problems == {f"{verb}[0].id": "'docs' is closed and can't be changed"}
 
     def test_one_that_is_being_worked_on_is_refused(self, verb: str, item: dict[str, Any]) -> None:
         busy = statuses(busy=frozenset({"docs"}))
@@ -168,13 +168,13 @@ class TestTargets:
 
 def test_what_has_not_failed_can_not_be_retried() -> None:
     problems = refused(revision(retry=[{"id": "docs"}]), statuses(failed=frozenset({"api"})))
-    assert problems == {"retry[0].id": "'docs' has not failed; there is nothing to retry"}
+    assert problems == {"retry[0].id": "'docs' has not failed and can't be retried"}
 
 
 def test_splits_of_splits_have_an_end() -> None:
     deep = statuses(depth={"docs": 3}, max_depth=3)
     problems = refused(revision(split=[{"id": "docs", "why": "w", "into": PART}]), deep)
-    assert problems == {"split[0].id": "'docs' is already 3 splits deep; choose another way"}
+    assert problems == {"split[0].id": "'docs' is already 3 splits deep and can't be split again"}
 
 
 @pytest.mark.parametrize(
@@ -199,16 +199,16 @@ def test_dropping_what_others_need_is_refused_with_their_names() -> None:
 
 def test_nothing_new_may_wait_for_what_is_gone() -> None:
     problems = refused(revision(add=[subtask("cli", "docs")]), statuses(split_or_dropped=frozenset({"docs"})))
-    assert problems == {"depends_on": "'cli' depends on 'docs', which was split or dropped before"}
+    assert problems == {"depends_on": "'cli' depends on 'docs', which was split or dropped earlier"}
 
 
 @pytest.mark.parametrize(
     ("fields", "path", "message"),
     [
-        ({"synthesis": "s"}, "finished", "is refused while a subtask is open: api, docs"),
-        ({"synthesis": " "}, "synthesis", "is missing"),
-        ({"synthesis": "s", "add": [subtask("new")]}, "finished", "is refused while a subtask is open"),
-        ({"synthesis": "s", "split": [{"id": "api", "why": "w", "into": PART}]}, "finished", "is refused"),
+        ({"synthesis": "s"}, "finished", "is not allowed while subtasks are open: api, docs"),
+        ({"synthesis": " "}, "synthesis", "is required"),
+        ({"synthesis": "s", "add": [subtask("new")]}, "finished", "is not allowed while subtasks are open"),
+        ({"synthesis": "s", "split": [{"id": "api", "why": "w", "into": PART}]}, "finished", "is not allowed"),
     ],
 )
 def test_the_end_is_refused_while_something_is_open(fields: dict[str, Any], path: str, message: str) -> None:
@@ -217,12 +217,12 @@ def test_the_end_is_refused_while_something_is_open(fields: dict[str, Any], path
 
 def test_with_nothing_else_open_what_was_just_added_still_is() -> None:
     problems = refused(revision(finished=True, synthesis="s", add=[subtask("n")]), SubtaskStatuses())
-    assert problems == {"finished": "is refused while a subtask is open: those just added"}
+    assert problems == {"finished": "is not allowed while subtasks are open: those just added"}
 
 
 def test_a_question_about_an_unknown_subtask_is_refused() -> None:
     assert refused(revision(ask=[{"about": "ap", "question": "how?"}])) == {
-        "ask[0].about": "no subtask is called 'ap'; did you mean 'api'?"
+        "ask[0].about": "unknown subtask 'ap'; did you mean 'api'?"
     }
 
 
@@ -241,7 +241,7 @@ def test_every_problem_is_reported_at_once_with_its_place_in_the_revision() -> N
         "subtasks",
         "add",
     }
-    assert "2 subtasks are called 'docs'" in str(revise_plan(PLAN, broken, statuses()))
+    assert "2 subtasks have the id 'docs'" in str(revise_plan(PLAN, broken, statuses()))
 
 
 def test_the_limit_of_subtasks_is_one_for_a_revision_and_none_for_the_run() -> None:
@@ -254,7 +254,7 @@ def test_the_limit_of_subtasks_is_one_for_a_revision_and_none_for_the_run() -> N
     assert len(plan.subtasks) == len(PLAN.subtasks) + 6
     parts = [{"id": "api", "why": "w", "into": [subtask("x"), subtask("y")]}]
     assert refused(revision(add=[subtask("z")], split=parts), known=known) == {
-        "add": "there are 3 new subtasks; at most 2 in one revision (planner.max_subtasks): add the others later"
+        "add": "3 new subtasks; a revision may add at most 2 (planner.max_subtasks). Add the others later"
     }
     assert "split" in refused(revision(split=parts), known=Known(max_subtasks=1))
 

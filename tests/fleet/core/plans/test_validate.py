@@ -31,9 +31,9 @@ def check(criterion: str = "it works", run: str | None = None) -> tuple[Criterio
     ("broken", "path", "message"),
     [
         (Plan(), "subtasks", "is empty"),
-        (plan_of("a", "a"), "subtasks", "2 subtasks are called 'a'"),
+        (plan_of("a", "a"), "subtasks", "2 subtasks have the id 'a'"),
         (one(id="a b"), "subtasks[0].id", "1 to 64 letters"),
-        (one(id="planner"), "subtasks[0].id", "the planner's name"),
+        (one(id="planner"), "subtasks[0].id", "reserved for the planner"),
         (one(not_before=datetime(2026, 1, 31, 2)), "subtasks[0].not_before", "no time zone"),  # noqa: DTZ001
         (one(id="../a"), "subtasks[0].id", "1 to 64 letters"),
         (one(id="x" * 65), "subtasks[0].id", "1 to 64 letters"),
@@ -51,9 +51,13 @@ def check(criterion: str = "it works", run: str | None = None) -> tuple[Criterio
         (one(acceptance=check(run=" ")), "subtasks[0].acceptance[0].run", "is not a command"),
         (one(acceptance=check(run="a\0b")), "subtasks[0].acceptance[0].run", "is not a command"),
         (one(acceptance=check(" ")), "subtasks[0].acceptance[0]", "neither a command"),
-        (one(acceptance=check("tests_pass")), "subtasks[0].acceptance[0].run", "[checks.named] has no 'tests_pass'"),
+        (
+            one(acceptance=check("tests_pass")),
+            "subtasks[0].acceptance[0].run",
+            "[checks.named] does not define 'tests_pass'",
+        ),
         (one(worker="codr"), "subtasks[0].worker", "did you mean 'coder'?"),
-        (one(worker="k8s-deployer"), "subtasks[0].worker", "there are coder, docs"),
+        (one(worker="k8s-deployer"), "subtasks[0].worker", "known workers: coder, docs"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
@@ -71,7 +75,7 @@ def test_one_command_leaves_its_results_in_one_place() -> None:
     )
     (problem,) = plan_problems(broken, KNOWN)
     assert problem.path == "subtasks[1].acceptance[0].tests"
-    assert "'make test' leaves its results elsewhere in the plan: junit:a.xml" in problem.message
+    assert "differs from the results file of 'make test' elsewhere in the plan: junit:a.xml" in problem.message
 
 
 def test_all_problems_are_reported_at_once() -> None:

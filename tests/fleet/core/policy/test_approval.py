@@ -182,10 +182,10 @@ def test_what_was_said_of_a_plan_is_about_the_version_that_was_seen_and_about_wh
 
     assert problem(version=7) == "the plan is at version 0 now, not 7; review it again"
     assert problem(subtasks=("a",)) == "a is not waiting for approval; pending: b"
-    assert problem(reason=" ") == "give a reason: the planner uses it to revise the plan"
-    assert problem(automatic=True) == "this approves nothing; name at least one subtask"
+    assert problem(reason=" ") == "a reason is required, because the planner uses it to revise the plan"
+    assert problem(automatic=True) == "no subtask named; name at least one subtask to approve"
     says(story)
-    nothing = "nothing is waiting for approval; to drop an approved subtask, edit the plan"
+    nothing = "no subtask is waiting for approval; to drop an approved subtask, edit the plan"
     assert problem(reason="no") == problem() == nothing
 
 

@@ -56,14 +56,14 @@ def test_minutes_refuse_calls_and_attempts_do_not() -> None:
     story = Story(Policy(budget_minutes=1, budget_attempts=1, workers=1), plan_of("a", "b"))
     assert why(story) is None
     story.time_passes(61)
-    assert why(story) == "spent: the run's budget of 1 minutes is spent"
+    assert why(story) == "spent: the run's budget of 1 minutes is used up"
 
 
 def test_no_more_attempts_begin_than_a_run_may_have() -> None:
     story = Story(Policy(budget_attempts=1, workers=4), plan_of("a", "b"))
     assert story.statuses() == {"a": "running", "b": "ready"}
     story.landed("a")
-    assert (story.state.ending, story.state.ending_why) == ("budget", "the budget of 1 attempts is spent")
+    assert (story.state.ending, story.state.ending_why) == ("budget", "the budget of 1 attempts is used up")
 
 
 def test_what_one_subtask_used_counts_against_its_own_budget_and_past_it_a_human_is_asked() -> None:
@@ -74,7 +74,7 @@ def test_what_one_subtask_used_counts_against_its_own_budget_and_past_it_a_human
     story.model_is_called("a", 0.02)
     story.attempt_fails("a", "budget")
     [question] = story.state.open_questions()
-    assert "its budget of $0.05 is spent" in question.text
+    assert "its budget of $0.05 is used up" in question.text
     story.human_answers(question.id, "continue")
     assert why(story, subtask="a") is None
 
@@ -82,7 +82,7 @@ def test_what_one_subtask_used_counts_against_its_own_budget_and_past_it_a_human
 def test_minutes_of_a_subtask_are_those_of_its_attempts() -> None:
     story = Story(Policy(subtask_minutes=1, workers=1), plan_of("a", "b"))
     story.time_passes(90)
-    assert why(story, subtask="a") == "budget: the subtask's budget of 1 minutes is spent"
+    assert why(story, subtask="a") == "budget: the subtask's budget of 1 minutes is used up"
     story.landed("a")
     assert why(story, subtask="b") is None
 
@@ -108,7 +108,7 @@ def test_at_the_soft_limit_the_planner_is_informed_once_and_again_after_a_raise(
     story.model_is_called("a", 0.2)
     assert story.state.planning.why == "budget"
     budget = planner_state(story.state, 0)["budget"]
-    assert budget["low"] == "50% of the budget of $1 is used: finish what is nearly done"
+    assert budget["low"] == "50% of the budget of $1 is used: finish nearly complete work"
     story.planner_answers()
     story.model_is_called("a", 0.1)
     assert story.state.planning.open is None

@@ -120,7 +120,7 @@ def test_a_rollback_that_fails_goes_to_a_human_and_the_end_says_so() -> None:
     assert len(story.facts_of(f.RollbackStarted)) == 1
     story.time_passes_to_the_next_wake()
     assert story.state.ending == "aborted"
-    assert "the rollback rollback-1 did not finish, see undo" in story.state.ending_why
+    assert "the rollback rollback-1 did not finish (undo)" in story.state.ending_why
 
 
 def test_an_open_question_is_settled_by_the_rollback() -> None:
@@ -155,6 +155,6 @@ def test_what_was_rolled_back_is_not_tried_again_in_the_same_run() -> None:
 def test_a_rollback_plan_that_is_named_and_was_not_found_is_warned_about() -> None:
     plan = plan_of("a").model_copy(update={"rollback_plan": "undo"})
     [warning] = missing_rollback(plan, None)
-    assert "no rollback plan 'undo' was found" in warning
+    assert "rollback plan 'undo' not found" in warning
     assert missing_rollback(plan, plan_of("undo")) == ()
     assert missing_rollback(plan_of("a"), None) == ()

@@ -165,14 +165,14 @@ def test_a_planner_stays_within_its_area() -> None:
     story = began(None, subtask("other"), touches=("src/auth/**",))
     inside = subtask("tokens", "other").model_copy(update={"touches": ("src/auth/a.py", "src/b.py")})
     assert problems(story, Revision(assessment="", add=(inside,)), "auth") == [
-        "add[0].depends_on: 'other' has another planner; depend on the area as a whole",
-        "add[0].touches: src/b.py: outside of the area (src/auth/**)",
+        "add[0].depends_on: 'other' belongs to another area; depend on the area instead",
+        "add[0].touches: src/b.py: outside the area (src/auth/**)",
     ]
     [deeper, empty] = problems(story, Revision(assessment="", add=(area("deep"), subtask("free"))), "auth")
-    assert "an area within an area" in deeper
-    assert empty == "add[1].touches: is empty; name what 'free' changes within src/auth/**"
+    assert "an area inside an area" in deeper
+    assert empty == "add[1].touches: is empty; list the files of 'free' within src/auth/**"
     retry = Revision.model_validate({"assessment": "", "drop": [{"id": "other", "why": "x"}]})
-    assert problems(story, retry, "auth") == ["drop[0].id: no subtask is called 'other'"]
+    assert problems(story, retry, "auth") == ["drop[0].id: unknown subtask 'other'"]
     fine = subtask("tokens").model_copy(update={"touches": ("src/auth/**",)})
     assert problems(story, Revision(assessment="", add=(fine,)), "auth") == []
 
@@ -182,7 +182,7 @@ def test_the_parent_can_not_reach_into_an_area_that_is_worked_on() -> None:
     plans(story, "auth", "tokens")
     into = Revision.model_validate({"assessment": "", "add": [subtask("x", "tokens")]})
     assert problems(story, into, None) == [
-        "add[0].depends_on: 'tokens' has another planner; depend on the area as a whole"
+        "add[0].depends_on: 'tokens' belongs to another area; depend on the area instead"
     ]
     finish = Revision(assessment="", finished=True, synthesis="done")
     assert "auth" in problems(story, finish, None)[0]
@@ -203,7 +203,7 @@ def test_an_area_in_an_area_has_a_planner_of_its_own_and_its_synthesis_goes_to_t
     assert shown(story, None) == {"auth": "running", "docs": "waiting"}
     assert shown(story, "auth") == {"keys": "running", "sessions": "waiting", "glue": "waiting"}
     assert shown(story, "keys") == {"sign": "running", "verify": "waiting"}
-    assert "an area within an area" in problems(story, Revision(assessment="", add=(area("deep"),)), "keys")[0]
+    assert "an area inside an area" in problems(story, Revision(assessment="", add=(area("deep"),)), "keys")[0]
     story.attempt_fails("sign")
     assert (story.area("keys").why, story.area("auth").open, story.state.planning.open) == (
         "failures",
@@ -249,10 +249,10 @@ def test_what_is_open_in_areas_of_a_dropped_area_is_dropped_with_it() -> None:
 
 def test_areas_are_counted_and_their_depth_is_bounded() -> None:
     story = Story(Policy(area_depth=0))
-    assert "an area within an area" in problems(story, Revision(assessment="", add=(area("auth"),)), None)[0]
+    assert "an area inside an area" in problems(story, Revision(assessment="", add=(area("auth"),)), None)[0]
     many = Revision(assessment="", add=tuple(area(f"a{n}") for n in range(3)))
     revised = revise_plan(Plan(), many, for_revision(Story().state), Known(max_areas=2))
-    assert "there are 3 areas" in str(revised)
+    assert "3 areas (worker" in str(revised)
 
 
 def test_an_answer_goes_to_the_planner_who_asked() -> None:
@@ -280,7 +280,9 @@ def test_a_planner_that_says_nothing_twice_loses_its_area() -> None:
     story = began()
     answers(story, "auth")
     answers(story, "auth")
-    assert (story.of("auth").attempts[0].failure or failure()).summary.startswith("its planner had nothing more to do")
+    assert (story.of("auth").attempts[0].failure or failure()).summary.startswith(
+        "its planner returned no further work"
+    )
     assert story.state.planning.why == "failures"
 
 

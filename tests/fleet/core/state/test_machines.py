@@ -41,10 +41,10 @@ def waits(story: Story, id_: str) -> str:
 def test_what_needs_a_label_starts_only_where_a_machine_with_it_has_a_slot() -> None:
     story = story_of("a", "b")
     assert running(story) == ["a", "b"]
-    assert waits(story, "x") == "waits for a machine with the label gpu: node builder is out: not connected yet"
+    assert waits(story, "x") == "waits for a machine with the label gpu: node builder is unavailable: not connected yet"
     assert waits(story, "a") == ""
     never = waits(Story(Policy(machines=MACHINES), plan_of("z", labels=("tpu",))), "z")
-    assert never.startswith("needs a machine with the label tpu, and none has it: ")
+    assert never.startswith("needs a machine with the label tpu, and none has it. ")
     story.happens(connected())
     assert running(story) == ["a", "b", "x"]
     assert waits(story, "y") == "waits for a free slot on a machine with the label gpu: builder (1 of 1 in use)"
@@ -60,13 +60,13 @@ def test_what_no_machine_with_the_label_has_the_program_for_is_started_to_fail_w
     story.happens(connected().model_copy(update=lacks))
     assert running(story) == []
     assert waits(story, "x") == (
-        "waits for a machine with the label gpu: node builder lacks the program of worker 'coder'; "
-        "node other is out: not connected yet"
+        "waits for a machine with the label gpu: worker 'coder' is not installed on node builder; "
+        "node other is unavailable: not connected yet"
     )
     story.happens(f.NodeLost(at=0, node="other", why="it lied", banned=True))
     assert running(story) == ["x", "y"]
     assert waits(story, "x") == (
-        "the program of worker 'coder' is not installed on node builder, and no other machine has the label gpu"
+        "worker 'coder' is not installed on node builder, and no other machine has the label gpu"
     )
     again = story_of(machines=MACHINES.model_copy(update={"offers": offers}))
     again.happens(connected().model_copy(update=lacks), connected("other"))
@@ -103,8 +103,8 @@ def test_a_drained_node_gets_nothing_new_until_it_is_undrained() -> None:
 def test_a_node_that_is_lost_is_named_with_the_reason_and_one_that_was_added_counts() -> None:
     story = story_of()
     story.happens(f.NodeLost(at=0, node="builder", why="no route to host"))
-    assert waits(story, "x") == "waits for a machine with the label gpu: node builder is out: no route to host"
-    assert story.state.warnings == ("node builder is out: no route to host",)
+    assert waits(story, "x") == "waits for a machine with the label gpu: node builder is unavailable: no route to host"
+    assert story.state.warnings == ("node builder is unavailable: no route to host",)
     story.happens(connected("other", labels=("gpu", "arm")))
     assert running(story) == ["x"]
 
@@ -157,12 +157,12 @@ def spec(worker: str = "coder", labels: tuple[str, ...] = (), run: str | None = 
         (
             spec(labels=("tpu",)),
             {},
-            "none has it: set nodes.NAME.labels, or box.labels for this machine; there are gpu",
+            "none has it. Set nodes.NAME.labels, or box.labels for this machine (known labels: gpu)",
         ),
-        (spec("trainer"), {"builder": MachineOffer()}, "there are no labels yet"),
-        (spec("here", ("gpu",)), {}, "worker 'here' works on this machine only"),
-        (spec("trainer"), {"builder": MachineOffer(labels=("gpu",), works=False)}, "builder takes no attempts"),
-        (spec(labels=("gpu",)), {"builder": MachineOffer(labels=("gpu",))}, "may judge a merged tree"),
+        (spec("trainer"), {"builder": MachineOffer()}, "no labels are defined"),
+        (spec("here", ("gpu",)), {}, "worker 'here' runs only on this machine"),
+        (spec("trainer"), {"builder": MachineOffer(labels=("gpu",), works=False)}, "builder does not run attempts"),
+        (spec(labels=("gpu",)), {"builder": MachineOffer(labels=("gpu",))}, "may test merged trees"),
     ],
 )
 def test_a_subtask_that_no_machine_can_ever_do_is_refused_with_the_plan(

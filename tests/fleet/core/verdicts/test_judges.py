@@ -107,14 +107,14 @@ def test_a_path_called_like_a_target_of_make_is_found(path: str) -> None:
 def test_what_a_pattern_rule_would_make_is_noted() -> None:
     rules = Reading(targets=frozenset({"%.ok", "out/%", "%"}))
     for path, rule in (("add.ok", "%.ok"), ("out/sums", "out/%")):
-        why = f"could be what the rule `{rule}` of make makes, and is new"
+        why = f"may be an output of the make rule `{rule}`, and is new"
         assert influence([path], BASE, (), rules, Reading()).noted == ((path, why),)
     assert influence(["add.sh"], BASE, (), rules, Reading()).noted == (), "a rule for everything says nothing"
 
 
 def test_what_feeds_a_check_or_helps_tests_is_noted() -> None:
     assert turned("lib.py", command="python3 lib.py | grep 4").noted == (
-        ("lib.py", "is run or read by a check, and was changed"),
+        ("lib.py", "is used by a check, and was changed"),
     )
     base = BASE | {"helpers.py", "src/FakeClock.java"}
     notes = turned("helpers.py", "src/FakeClock.java", "lib.py", base=base).noted

@@ -122,7 +122,7 @@ def test_files_that_were_changed_or_handed_over_may_lose_tests() -> None:
 
 def test_where_only_their_number_is_known_fewer_tests_are_missed() -> None:
     before, fewer = RanTests(count=3, failed=1), RanTests(count=2)
-    assert missing_tests(before, fewer, changed=("lib.py",), touches=()) == ("3 tests ran, 2 pass now",)
+    assert missing_tests(before, fewer, changed=("lib.py",), touches=()) == ("3 tests ran before, 2 pass now",)
     assert missing_tests(before, RanTests(count=3), changed=("lib.py",), touches=()) == ()
     assert missing_tests(before, fewer, changed=("tests/test_a.py",), touches=()) == ()
     assert missing_tests(before, fewer, changed=("src/lib.rs",), touches=()) == (), "it holds tests of its own"

@@ -126,7 +126,7 @@ def test_the_gate_is_tried_on_request(tmp_path: Path) -> None:
     found = examined(tmp_path, {}, gate=True, checks__gate="no-such-program", worktrees__setup="true")
     assert (found["set-up"].ok, found["gate"].ok) == (True, False)
     assert "no-such-program: command not found" in found["gate"].says
-    assert found["gate"].fix.startswith("no-such-program is not in the box")
+    assert found["gate"].fix.startswith("no-such-program is not visible in the sandbox")
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ async def test_what_no_machine_with_its_labels_has_the_program_for_fails_and_doe
     assert isinstance(error, EffectError)
     assert error.failure.kind == "tool"
     assert error.failure.summary == (
-        "the program of worker 'step' is not installed on node one, and no other machine has the label gpu"
+        "worker 'step' is not installed on node one, and no other machine has the label gpu"
     )
 
 

@@ -52,7 +52,7 @@ class FakeReviewer:
     done: bool = True
     """Whether batches have ended."""
     out: int = 0
-    """How often the service does not answer when it is asked for batches."""
+    """How often the service does not respond when it is asked for batches."""
     briefs: list[ReviewBrief] = field(default_factory=list)
 
     def model(self, named: str | None, worker: str | None) -> str:
