@@ -112,14 +112,16 @@ def kill_manager(scene: Scene, going: Going) -> None:
 
 
 LEVELS: dict[str, Level] = {
-    "killed": Level(kill, "node struck is out"),
+    "killed": Level(kill, "node struck is unavailable"),
     "hung": Level(hang, "the node did not respond"),
     "cut off, and back": Level(cut_off, "the node did not respond", network=True),
     "a slow link": Level(nothing, "", slow=True, done_by_it=True),
     "a clock an hour ahead": Level(nothing, "", lie="a clock an hour ahead", done_by_it=True),
     "a full disk": Level(fill_disk, "node struck", small_disk=True),
-    "another version": Level(nothing, "node struck is out: the node runs fleet 0.0.1", lie="another version"),
-    "every check red": Level(nothing, "here it passes, and that counts", lie="every check red", done_by_it=True),
+    "another version": Level(nothing, "node struck is unavailable: the node runs fleet 0.0.1", lie="another version"),
+    "every check red": Level(
+        nothing, "it passes on this machine, and that result counts", lie="every check red", done_by_it=True
+    ),
     "the manager killed": Level(kill_manager, "", done_by_it=True),
 }
 LIARS = "liars"
@@ -201,7 +203,7 @@ def harm(scene: Scene, level: Level, output: str) -> Iterator[str]:
     yield from (f"{count} attempts at {id_} are used up" for id_, count in used.items())
     if level.says not in output:
         yield f"the run does not say {level.says!r}:\n{output[-2000:]}"
-    if not level.says and f"node {STRUCK} is out" in output:
+    if not level.says and f"node {STRUCK} is unavailable" in output:
         yield f"the node was lost:\n{output[-2000:]}"
     if level.done_by_it and STRUCK not in {each.attempts[-1].node for each in subtasks.values()}:
         yield "nothing of what landed was made by the node"

@@ -122,7 +122,7 @@ class Scene:
         self.stage.wait(RUN, works, going)
 
     def wait_until_it_is_out(self, going: Going, why: str = "") -> None:
-        wait_for(lambda: f"node {self.struck.name} is out: {why}" in going.output, going)
+        wait_for(lambda: f"node {self.struck.name} is unavailable: {why}" in going.output, going)
 
 
 def set_scene(folder: Path, nodes: Sequence[NodeAt]) -> Scene:

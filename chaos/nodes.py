@@ -202,13 +202,13 @@ def trial(folder: Path, subtasks: int, hosts: int, table: Table) -> None:
         there.wait(lambda: there.works("h1"), "the first host works", process)
         progress("one host is killed")
         machines[0].kill()
-        lost = "node h1 is out"
+        lost = "node h1 is unavailable"
         killed_s = there.wait(lambda: lost in there.log("nodes"), "the killed host is noticed", process)
         last = machines[-1]
         there.wait(lambda: there.works(last.name), "the last host works", process)
         progress("another one loses its link")
         last.set_link("down")
-        cut = f"node {last.name} is out: the node did not respond"
+        cut = f"node {last.name} is unavailable: the node did not respond"
         cut_s = there.wait(lambda: cut in there.log("nodes"), "the link that was cut is noticed", process)
         time.sleep(max(CUT_S - cut_s, 0))
         last.set_link("up")

@@ -231,9 +231,9 @@ def killed(cluster: Cluster, table: Table) -> None:
     process = there.start("nodes", cluster.nodes(), 3 * PROCESSORS, **cluster.environment)
     there.wait(lambda: len(_at_work(there)) == 3, "each machine works", process)
     progress("one machine is killed")
-    outages = there.log("nodes").count(" is out")
+    outages = there.log("nodes").count(" is unavailable")
     kill_machine(cluster.sessions[-1])
-    lost_s = there.wait(lambda: there.log("nodes").count(" is out") > outages, "its loss is noticed", process)
+    lost_s = there.wait(lambda: there.log("nodes").count(" is unavailable") > outages, "its loss is noticed", process)
     code, wall_s = process.wait(PATIENCE_S), time.monotonic() - began
     there.start("here", "", 3 * PROCESSORS).wait(PATIENCE_S)
     refused = there.start("refused", cluster.nodes(), 3)

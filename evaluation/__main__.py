@@ -36,23 +36,38 @@ USAGE, FAILED = 2, 3
 def parser() -> argparse.ArgumentParser:
     made = command_line("evaluation", __doc__)
     where = made.add_mutually_exclusive_group(required=True)
-    where.add_argument("--simulated", action="store_true", help="a stand-in that follows its prompts; costs nothing")
-    where.add_argument("--key-file", type=Path, metavar="FILE", help="a file with nothing but the key of the service")
-    made.add_argument("--base-url", metavar="URL", default="https://api.anthropic.com", help="of the service")
-    made.add_argument("--config", type=Path, metavar="FILE", help="a fleet configuration: models, efforts, rungs, box")
-    made.add_argument("--prompts", metavar="VERSION", default=THIS_TREE, help=f"a folder or a commit ({THIS_TREE})")
-    made.add_argument("--against", metavar="VERSION", help="the version to compare with it: a folder or a commit")
-    made.add_argument("--case", action="append", choices=list(all_cases()), help="this repository only; repeatable")
-    made.add_argument("--seeds", type=_positive, metavar="N", default=3, help="runs of each repository and version (3)")
-    made.add_argument(
-        "--budget", type=_amount, metavar="USD", help="what all runs together may cost; needed with a key"
+    where.add_argument(
+        "--simulated", action="store_true", help="use a simulated model that follows the prompts, free of charge"
     )
-    made.add_argument("--minutes", type=_amount, metavar="M", default=30.0, help="what one run may take (30)")
+    where.add_argument("--key-file", type=Path, metavar="FILE", help="file that contains only the API key")
+    made.add_argument(
+        "--base-url", metavar="URL", default="https://api.anthropic.com", help="base URL of the model service"
+    )
+    made.add_argument(
+        "--config", type=Path, metavar="FILE", help="fleet configuration file with models, efforts, rungs and sandbox"
+    )
+    made.add_argument(
+        "--prompts",
+        metavar="VERSION",
+        default=THIS_TREE,
+        help=f"prompts to evaluate: a directory or a commit (default: {THIS_TREE})",
+    )
+    made.add_argument("--against", metavar="VERSION", help="prompts to compare with: a directory or a commit")
+    made.add_argument(
+        "--case", action="append", choices=list(all_cases()), help="evaluate only this repository; repeatable"
+    )
+    made.add_argument(
+        "--seeds", type=_positive, metavar="N", default=3, help="number of runs per repository and version (default: 3)"
+    )
+    made.add_argument(
+        "--budget", type=_amount, metavar="USD", help="maximum cost of all runs in USD; required with a key"
+    )
+    made.add_argument(
+        "--minutes", type=_amount, metavar="M", default=30.0, help="time limit of a run in minutes (default: 30)"
+    )
     made.add_argument("--sandbox", choices=("bubblewrap", "none"), default="bubblewrap")
-    made.add_argument(
-        "--keep", type=Path, metavar="DIR", help="keep runs and results here, and make none of them again"
-    )
-    made.add_argument("--yes", action="store_true", help="don't ask before money is spent")
+    made.add_argument("--keep", type=Path, metavar="DIR", help="keep runs and results in this directory and reuse them")
+    made.add_argument("--yes", action="store_true", help="skip the confirmation before spending money")
     made.add_argument("--json", action="store_true", help="print JSON")
     add_jobs(made, 2)
     return made
@@ -60,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {text!r}")
     return int(text)
 
 
@@ -70,7 +85,7 @@ def _amount(text: str) -> float:
     except ValueError:
         amount = 0.0
     if not 0 < amount < inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an amount of more than 0")
+        raise argparse.ArgumentTypeError(f"must be greater than 0, not {text!r}")
     return amount
 
 
@@ -117,27 +132,27 @@ def service_of(args: argparse.Namespace) -> Service:
     try:
         key = args.key_file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the key in {args.key_file} can't be read: {error}") from None
+        raise UsageError(f"can't read the key in {args.key_file}: {error}") from None
     if not key or not key.isascii() or not key.isprintable() or key == NO_KEY:
-        raise UsageError(f"{args.key_file} holds no key: the file has to hold the key and nothing else")
+        raise UsageError(f"{args.key_file} must contain only the API key")
     return Service(url=args.base_url, key=key, config=config, sandbox=args.sandbox)
 
 
 def budget_of(args: argparse.Namespace) -> float | None:
     """What all runs may cost; None: what a stand-in pretends to cost."""
     if args.budget is None and not args.simulated:
-        raise UsageError("with a key, --budget USD is needed: what all runs together may cost at most")
+        raise UsageError("--key-file requires --budget USD, the maximum cost of all runs")
     budget: float | None = args.budget
     return budget
 
 
 def confirm(field: Field) -> None:
     if not sys.stdin.isatty():
-        raise UsageError(f"this may cost up to ${field.dollars:.2f}: say so with --yes")
+        raise UsageError(f"this may cost up to ${field.dollars:.2f}; pass --yes to confirm")
     sys.stderr.write("Go ahead? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise UsageError("nothing was run")
+        raise UsageError("cancelled")
 
 
 def comparison_of(field: Field, results: list[Result]) -> list[Comparison]:

@@ -37,7 +37,9 @@ class Measure:
 MEASURES = (
     Measure("solved: held-out checks pass", lambda each: float(each.solved), more_is_better=True),
     Measure("subtasks landed", lambda each: _share(each.landed, each.planned), more_is_better=True),
-    Measure("criteria that prove something", lambda each: _share(each.proving, each.criteria), more_is_better=True),
+    Measure(
+        "criteria that fail before the work", lambda each: _share(each.proving, each.criteria), more_is_better=True
+    ),
     Measure("touches that were needed", lambda each: _share(each.needed, each.allowed), more_is_better=True),
     Measure("pairs that overlap", lambda each: _share(each.overlapping, each.pairs), more_is_better=False),
     Measure("attempts per landed subtask", lambda each: _per(each.attempts, each.landed), more_is_better=False),

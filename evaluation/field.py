@@ -41,7 +41,7 @@ class Field:
         factors = ((len(self.cases), "case"), (len(self.versions), "prompt version"), (seeds, "seed"))
         what = f"{' x '.join(counted(*factor) for factor in factors)} = {counted(runs, 'run')}"
         if simulated:
-            return f"{what} with a stand-in for the model: they cost nothing"
+            return f"{what} with a simulated model, free of charge"
         return f"{what}, at most ${each:.2f} each: at most ${self.dollars:.2f}"
 
 
@@ -161,5 +161,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             read = json.loads(line)
             Kept._read(read)  # noqa: SLF001 - of this module
         except (ValueError, TypeError, KeyError):
-            raise FleetError(f"{path}, line {number}, is not a result of this program; name another --keep") from None
+            raise FleetError(
+                f"{path}, line {number}, is not an evaluation result; use another directory with --keep"
+            ) from None
         yield read

@@ -79,6 +79,6 @@ class Boxes:
                     async with worktrees.lease(target.base) as lease:
                         check = await lease.check(limited)
                 except EffectError as error:
-                    raise FleetError(f"a check could not be run: {error.failure.summary}") from None
+                    raise FleetError(f"can't run a check: {error.failure.summary}") from None
                 found[criterion.run or ""] = check.passed
         return found

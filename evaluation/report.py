@@ -26,7 +26,7 @@ def field_lines(
         yield f"attempts of {version.name} ({version.digest}): {used or 'none'}"
     spent = sum(each.score.dollars for each in results)
     if simulated:
-        yield f"a stand-in answered: real models would have cost ${spent:.4f}, and nothing was spent"
+        yield f"used a simulated model, free of charge; real models would have cost ${spent:.4f}"
     else:
         yield f"spent ${spent:.4f} of at most ${field.dollars:.2f}"
 
@@ -48,4 +48,4 @@ def _comparison(field: Field, compared: Sequence[Comparison]) -> Iterator[str]:
         figures = f"{each.first:>10.4f}{each.second:>10.4f}{each.difference:>+12.4f}"
         yield f"{each.measure:<34}{figures}  {interval:<22}{each.verdict}"
     pairs, repositories = max(each.pairs for each in compared), max(each.repositories for each in compared)
-    yield f"{pairs} pairs of runs in {repositories} repositories; below {LEAST} repositories nothing is concluded"
+    yield f"{pairs} pairs of runs in {repositories} repositories; conclusions require at least {LEAST} repositories"

@@ -94,9 +94,9 @@ def play(order: Order, service: Service, program: Path, folder: Path, stopping: 
         arguments += ["--config", str(service.config or _box(folder))]
         code = _run(arguments, environment, program, log, limit_s=order.minutes * 60 + LATE_S, stopping=stopping)
     if stopping.is_set():
-        raise FleetError(f"the run {order.name} was stopped")
+        raise FleetError(f"run {order.name} was stopped")
     if code not in ENDS:
-        raise FleetError(f"the run {order.name} could not be made (exit code {code}): {_tail(log)}", hint=f"see {log}")
+        raise FleetError(f"run {order.name} failed to start (exit code {code}): {_tail(log)}", hint=f"see {log}")
     return Played(RunFolder(folder / "state" / "runs" / RUN).state(), folder / "repository", base, folder / "state")
 
 
@@ -182,7 +182,7 @@ def _model(order: Order, service: Service, environment: Mapping[str, str], folde
         with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
             line = next((line for line in lines if LISTENING in line), "")
             if not line:
-                raise FleetError("the simulated model did not start; `fleet simulate` says why")
+                raise FleetError("the simulated model did not start; run `fleet simulate` to see the error")
             url = line.rpartition(LISTENING)[2].strip()
             yield url
             if complaint := asked(url).complaint:

@@ -55,17 +55,17 @@ def _from_folder(folder: Path) -> Mapping[str, str]:
     """A folder may hold only the prompts that differ."""
     found = {path.name: path for path in sorted(folder.iterdir()) if path.is_file()}
     if not found:
-        raise UsageError(f"{folder} has no prompts: put files such as planner.md into it; the others stay as they are")
+        raise UsageError(f"{folder} has no prompts; add files such as planner.md (missing prompts keep their default)")
     for name, path in found.items():
         if name not in our_prompts():
-            raise UsageError(f"{path}: there is no prompt of this name{did_you_mean(name, our_prompts())}")
+            raise UsageError(f"{path}: unknown prompt name{did_you_mean(name, our_prompts())}")
     try:
         texts = {name: path.read_text(encoding="utf-8") for name, path in found.items()}
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{folder} can't be read as prompts: {error}") from None
+        raise UsageError(f"can't read prompts from {folder}: {error}") from None
     for name, text in texts.items():
         if len(text) > LONGEST:
-            raise UsageError(f"{folder / name} has {len(text):,} characters; a prompt has at most {LONGEST:,}")
+            raise UsageError(f"{folder / name} has {len(text):,} characters; at most {LONGEST:,} are allowed")
     return {**our_prompts(), **texts}
 
 
@@ -73,7 +73,7 @@ def _from_commit(name: str) -> Mapping[str, str]:
     commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     if commit is None:
         raise UsageError(
-            f"{name!r} is neither a folder with prompts nor a commit of {ROOT}; `{THIS_TREE}` is what is checked out"
+            f"{name!r} is neither a directory with prompts nor a commit of {ROOT} (`{THIS_TREE}`: checked out)"
         )
     texts = {each: _git("show", f"{commit.strip()}:{PROMPTS.as_posix()}/{each}") for each in our_prompts()}
     return {each: text if text is not None else our_prompts()[each] for each, text in texts.items()}

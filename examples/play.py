@@ -11,7 +11,7 @@ class SceneError(Exception):
 def expect(true: bool, what: str) -> None:
     """Print what holds. Raises `SceneError` if it does not."""
     if not true:
-        raise SceneError(f"expected, but not so: {what}")
+        raise SceneError(f"expectation not met: {what}")
     print(f"  ✔ {what}", flush=True)
 
 

@@ -46,7 +46,9 @@ def add_names(parser: argparse.ArgumentParser, metavar: str, names: Collection[s
 
 
 def add_jobs(parser: argparse.ArgumentParser, default: int) -> None:
-    parser.add_argument("--jobs", type=int, metavar="N", default=default, help=f"N runs side by side ({default})")
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", default=default, help=f"number of concurrent runs (default: {default})"
+    )
 
 
 def exit_with(main: Callable[[], int]) -> NoReturn:

@@ -100,7 +100,7 @@ class OneRun:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.pictures", description=__doc__)
-    parser.add_argument("--demo", type=Path, metavar="FOLDER", help="a folder in which the demo was played")
+    parser.add_argument("--demo", type=Path, metavar="FOLDER", help="directory of a finished demo")
     chosen = parser.parse_args().demo
     with TemporaryDirectory(prefix="fleet-pictures-") as scratch:
         folder = chosen or Path(scratch) / "demo"
@@ -165,7 +165,7 @@ def _moment(facts: Sequence[tuple[int, Fact]], name: str) -> int:
         state = evolve(state, fact)
         if arrived[name](state):
             return place
-    raise ValueError(f"no moment of this run is {name!r}")
+    raise ValueError(f"this run has no moment {name!r}")
 
 
 def _done(state: RunState) -> int:

@@ -31,7 +31,7 @@ class Asked:
     @property
     def complaint(self) -> str:
         """Why this is a failure; empty if no request broke a rule."""
-        return f"{self.line} of the models' service: {dict(self.broken)}" if self.broken else ""
+        return f"{self.line} of the model service: {dict(self.broken)}" if self.broken else ""
 
 
 def asked(url: str) -> Asked:

@@ -339,7 +339,7 @@ TEXTS: Mapping[type[f.Fact], Callable[[RunSnapshot, Any], str | None]] = {
     f.CancelRequested: lambda _, it: f"cancelled by {safe(it.by)}",
     # nodes
     f.NodeConnected: _connected,
-    f.NodeLost: lambda _, it: f"node {safe(it.node)} is out: {safe(it.why, limit=TEXT)}",
+    f.NodeLost: lambda _, it: f"node {safe(it.node)} is unavailable: {safe(it.why, limit=TEXT)}",
     f.NodeAddRequested: lambda _, it: f"node {safe(it.node)} added by {safe(it.by)}",
     f.NodeDrained: lambda _, it: f"node {safe(it.node)} drained by {safe(it.by)}: it gets nothing new",
     f.NodeUndrained: lambda _, it: f"node {safe(it.node)} gets work again: asked by {safe(it.by)}",

@@ -56,10 +56,10 @@ def read_options(arguments: Sequence[str]) -> Options:
         prog="demo.py", description="Run fleet on a small library, with a simulated model."
     )
     parser.add_argument("--subtasks", type=int, choices=(SMALL, LARGE), default=SMALL)
-    parser.add_argument("--workers", type=int, help="attempts at once (default: 16, or 120)")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="an empty or new folder to work in")
-    parser.add_argument("--sandbox", choices=("bubblewrap", "none"), help="default: bubblewrap if it works")
-    parser.add_argument("--nodes", type=Path, metavar="FILE", help="tables [nodes.NAME] of machines that work, too")
+    parser.add_argument("--workers", type=int, help="maximum concurrent attempts (default: 16, or 120)")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="new or empty working directory")
+    parser.add_argument("--sandbox", choices=("bubblewrap", "none"), help="sandbox; default: bubblewrap if it works")
+    parser.add_argument("--nodes", type=Path, metavar="FILE", help="TOML file with [nodes.NAME] tables of worker nodes")
     parsed = parser.parse_args(arguments)
     workers = parsed.workers or DEFAULT_WORKERS[parsed.subtasks]
     return Options(parsed.subtasks, workers, parsed.keep, parsed.sandbox, parsed.nodes)
@@ -81,7 +81,7 @@ def prepare_folder(options: Options) -> Path:
     if options.keep is not None:
         folder = options.keep.resolve()
         if folder.exists() and any(folder.iterdir()):
-            raise DemoError(f"{folder} is not empty; name a new folder")
+            raise DemoError(f"{folder} is not empty; choose a new directory")
     else:
         folder = PROJECT / ".demo" / f"textkit-{options.subtasks}"
         shutil.rmtree(folder, ignore_errors=True)
@@ -136,7 +136,7 @@ def choose_sandbox() -> str:
         done = subprocess.run(probe, capture_output=True, text=True, timeout=PROBE_S, check=False)
         if done.returncode == 0:
             return "bubblewrap"
-        why = f"bubblewrap does not work here: {done.stderr.strip()[:200]}"
+        why = f"bubblewrap does not work on this machine: {done.stderr.strip()[:200]}"
     say(f"NO SANDBOX: {why}. The commands of this demo are harmless, so it continues with --sandbox none.")
     return "none"
 
@@ -170,7 +170,7 @@ def prove(scene: Scene, status: Mapping[str, Any]) -> bool:
     command = ["git", "clone", "--quiet", "--branch", str(branch), str(scene.repository), str(clone)]
     cloned = subprocess.run(command, env=scene.fleet.environment, capture_output=True, text=True, check=False)
     if cloned.returncode:
-        say(f"{branch} can't be checked out: {cloned.stderr.strip()}")
+        say(f"can't check out {branch}: {cloned.stderr.strip()}")
         return False
     say(f"the whole specification on {branch}, in a fresh clone:")
     tested = subprocess.run(

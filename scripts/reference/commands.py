@@ -80,7 +80,7 @@ def _option(parameter: Any) -> tuple[str, str, str, str]:
     flags = ", ".join(code(name) for name in (*parameter.opts, *parameter.secondary_opts))
     kind = parameter.type_descriptor.annotation
     value = "" if kind is bool else _VALUES[kind]
-    many = " (may be given again)" if parameter.multiple else ""
+    many = " (repeatable)" if parameter.multiple else ""
     default = parameter.default
     shown = "" if default in (None, False, (), []) or callable(default) else code(str(default))
     if parameter.required:

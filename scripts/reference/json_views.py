@@ -74,7 +74,7 @@ VERBS: Mapping[type, str] = {
     notify_view.ChannelTestView: "`fleet notify test --json`: a list of them",
     notify_view.SentView: "`fleet notify list --json`: a list of them",
     notify_view.NotifiedRunsView: "`fleet notify watch --json`",
-    notify_view.NotificationView: "what channels of `[notify]` are given, unless they have a template",
+    notify_view.NotificationView: "input of `[notify]` channels without a template",
     acp_verbs.EditorCommandView: "`fleet acp --list --json`: a list of them",
     mcp_verbs.McpToolView: "`fleet mcp --list --json`: a list of them",
     base_view.ServerView: "`fleet metrics --json`, `fleet simulate --json`",

@@ -39,7 +39,7 @@ def value_text(value: object) -> str:
     if isinstance(value, BaseModel):
         return "empty" if not value.model_dump(exclude_defaults=True) else code(json.dumps(value.model_dump()))
     if isinstance(value, tuple) and len(value) > 1:
-        return f"{len(value)} of them"
+        return f"{len(value)} entries"
     return code(json.dumps(value))
 
 

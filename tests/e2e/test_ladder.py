@@ -125,4 +125,4 @@ def test_a_budget_that_runs_low_is_reported_to_the_planner(stage: Stage, reposit
     assert [call.why for call in called].count("budget") == 1
     number = next(call.call for call in called if call.why == "budget")
     asked = (soft.folder("r").transcripts / f"planner.{number}.jsonl").read_text(encoding="utf-8")
-    assert "finish what is nearly done" in asked
+    assert "finish nearly complete work" in asked

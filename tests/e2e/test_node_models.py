@@ -72,7 +72,7 @@ def test_conversations_and_sessions_on_a_node_call_models_by_way_of_the_manager(
         [environment] = {Path(f"/proc/{node.pids[-1]}/environ").read_bytes()}
         done: Done = going.done().ended(0)
     assert KEY.encode() not in environment
-    assert "is out" not in done.output
+    assert "is unavailable" not in done.output
     here = f'{workers}[box]\nread_only = ["{sys.prefix}"]\n'
     stage.fleet(*begin(stage, repository, model(played), here, *subtasks, name="here"), at=repository).ended(0)
     assert sorted(landed(repository, "r")) == sorted(ids)
@@ -115,7 +115,7 @@ def test_a_link_that_breaks_in_the_middle_of_a_call_costs_nothing(
         stage.wait("r", lambda state: calls_in(state, "a") == 1, going)
         killpg(int(links.read_text().split()[-1]), SIGKILL)
         done = going.done().ended(0)
-    done.says("node one is out")
+    done.says("node one is unavailable")
     assert done.output.count("node one is connected") == 2
     assert landed(repository, "r") == ["a"]
     [attempt] = subtask_of(state_of(stage), "a").attempts

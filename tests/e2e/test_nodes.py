@@ -138,7 +138,7 @@ def test_the_work_of_a_node_that_is_killed_is_done_elsewhere_and_costs_no_attemp
         (quick.gate / "open").touch()
         slow.kill()
         done: Done = going.done().ended(0)
-    done.says("node one is out", "lost node one during the attempt")
+    done.says("node one is unavailable", "lost node one during the attempt")
     assert sorted(landed(repository, "r")) == ["a", "b"]
     state = state_of(stage)
     assert [subtask_of(state, id_).counted for id_ in ("a", "b")] == [0, 0]
@@ -233,5 +233,5 @@ def test_a_node_that_can_not_be_used_is_named_and_the_run_goes_on_without_it(sta
         '[nodes.other]\ncommand = "cat /etc/hostname"\n[nodes.none]\ncommand = "/no/such/program"\n'
     )
     done = stage.fleet(*asked(stage, tables, "a"), at=repository).ended(0)
-    done.says("node gone is out", "no route to host", "node other is out", "node none is out")
+    done.says("node gone is unavailable", "no route to host", "node other is unavailable", "node none is unavailable")
     assert worked_on(stage) == {"a": [""]}

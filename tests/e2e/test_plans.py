@@ -106,7 +106,7 @@ def test_every_problem_of_a_plan_is_listed_with_its_path(stage: Stage, repositor
         "owner: is not a field here",
         "nowhere",
         "subtasks: depend on each other in a cycle: a → c → b → a",
-        "subtasks: 2 subtasks are called 'd'",
+        "subtasks: 2 subtasks have the id 'd'",
         "subtasks[4].acceptance",
         "subtasks[5].touches[0]",
         "subtasks[5].touches[1]",

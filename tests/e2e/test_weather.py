@@ -82,7 +82,7 @@ def test_a_refused_key_that_is_not_replaced_ends_the_run_and_resume_lands_the_re
     refusing = model(script(*(subtask(name) for name in names), pace=PACE, weather=[spell]))
     asked = ("run", "Write", "--name", "r", "--base-url", refusing, "--repo", str(repository), "--yes")
     quick = stage.with_(FLEET_LIMITS_ANSWER_WAIT_MINUTES="0.02")
-    quick.fleet(*asked).ended(1).says("PARTIAL", "no one answered q1, and every call waits", "fleet resume r")
+    quick.fleet(*asked).ended(1).says("PARTIAL", "no one answered q1, and all calls are waiting", "fleet resume r")
     answering = model(script(*(subtask(name) for name in names)))
     stage.fleet("resume", "r", "--base-url", answering).ended(0).says("LANDED")
     assert sorted(landed(repository, "r")) == names

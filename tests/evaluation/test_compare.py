@@ -40,7 +40,7 @@ def test_a_version_that_is_always_worse_is_worse_whichever_way_the_measure_goes(
     first = {key: replace(GOOD, dollars=0.5 + index / 100) for index, key in enumerate(KEYS)}
     second = {key: replace(each, proving=2, dollars=each.dollars * 2, overlapping=1) for key, each in first.items()}
     found = by_measure(compare(first, second))
-    for name in ("criteria that prove something", "dollars", "pairs that overlap"):
+    for name in ("criteria that fail before the work", "dollars", "pairs that overlap"):
         assert found[name].verdict == "worse", name
         assert found[name].low <= found[name].difference <= found[name].high
     assert found["touches that were needed"].verdict == "no difference shown"
@@ -68,7 +68,7 @@ def test_only_pairs_count_and_runs_that_say_nothing_are_left_out() -> None:
     second = {**dict.fromkeys(KEYS[:-1], GOOD), KEYS[0]: replace(GOOD, criteria=0, proving=0)}
     found = by_measure(compare(first, second))
     assert found["dollars"].pairs == len(KEYS) - 1
-    assert found["criteria that prove something"].pairs == len(KEYS) - 2
+    assert found["criteria that fail before the work"].pairs == len(KEYS) - 2
 
 
 def test_runs_of_one_repository_count_as_what_they_are_in_the_interval() -> None:
@@ -106,7 +106,7 @@ def _touches(name: str) -> list[tuple[str, ...]]:
 def test_prompts_without_a_rule_lose_in_what_the_rule_is_about() -> None:
     ours, seeds = dict(our_prompts()), range(1, 4)
     by_ours = plans_by(ours, seeds)
-    about: dict[Rule, str] = {"evidence": "criteria that prove something", "owners": "pairs that overlap"}
+    about: dict[Rule, str] = {"evidence": "criteria that fail before the work", "owners": "pairs that overlap"}
     for rule, measure in about.items():
         file, words = RULES[rule]
         by_worse = plans_by({**ours, file: ours[file].replace(words, "")}, seeds)

@@ -52,7 +52,7 @@ def test_a_worse_prompt_loses_in_runs_that_are_real_but_for_the_model(
     }
     compared = {each["measure"]: each for each in document["comparison"]}
     assert {each["verdict"] for each in compared.values()} <= {"too few repositories"}
-    proving, needed = compared["criteria that prove something"], compared["touches that were needed"]
+    proving, needed = compared["criteria that fail before the work"], compared["touches that were needed"]
     assert proving["second"] < proving["first"]
     assert needed["second"] < needed["first"] == 1
     assert [run["score"]["solved"] for run in document["runs"]] == [True, True], "the fleet recovers, at a price"
@@ -83,10 +83,10 @@ def test_the_most_that_it_may_cost_is_said_before_anything_is_spent(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--key-file", "KEY"), "--budget USD is needed"),
-        (("--key-file", "gone", "--budget", "1"), "can't be read"),
-        (("--key-file", "EMPTY", "--budget", "1"), "holds no key"),
-        (("--simulated", "--against", "nothing-of-this-name"), "neither a folder with prompts nor a commit"),
+        (("--key-file", "KEY"), "requires --budget USD"),
+        (("--key-file", "gone", "--budget", "1"), "can't read the key"),
+        (("--key-file", "EMPTY", "--budget", "1"), "must contain only the API key"),
+        (("--simulated", "--against", "nothing-of-this-name"), "neither a directory with prompts nor a commit"),
         (("--simulated", "--against", "this-tree"), "the same prompts"),
         (("--simulated", "--config", "gone.toml"), "does not exist"),
     ],
@@ -107,14 +107,14 @@ def test_a_mistake_is_one_line_that_says_what_to_do(
 def test_a_budget_is_an_amount(amount: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--simulated", "--budget", amount])
-    assert "is not an amount of more than 0" in capsys.readouterr().err
+    assert "must be greater than 0" in capsys.readouterr().err
 
 
 def test_a_result_of_something_else_is_not_taken_for_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / RESULTS).write_text('{"case": "two_bugs"}\n')
     code, _, err = evaluated(capsys, "--simulated", "--case", "two_bugs", "--keep", str(tmp_path))
     assert code == 3
-    assert "line 1, is not a result of this program" in err
+    assert "line 1, is not an evaluation result" in err
 
 
 def field_of(budget: float | None) -> Field:
@@ -126,7 +126,7 @@ def test_the_budget_is_divided_among_the_runs_and_pairs_come_first() -> None:
     field = field_of(12.0)
     assert {order.dollars for order in field.orders} == {2.0}
     assert [order.seed for order in field.orders] == [1, 1, 2, 2, 3, 3]
-    assert "they cost nothing" in field_of(None).announcement(simulated=True)
+    assert "free of charge" in field_of(None).announcement(simulated=True)
 
 
 def test_an_error_in_one_run_stops_the_others(tmp_path: Path) -> None:
