@@ -1,4 +1,4 @@
-"""The loop of a run: it records what is reported, decides what follows and carries out each command (`perform.py`).
+"""The engine of a run: it records reports, makes decisions and carries out commands (`perform.py`).
 
-Enters `fleet.core` and `fleet.ports`. Knows no adapter, file format or screen.
+Uses `fleet.core` and `fleet.ports`. Independent of adapters, file formats and screens.
 """

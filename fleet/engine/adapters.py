@@ -18,11 +18,11 @@ class ChangeReviews(Protocol):
     """The reviews of a run's changes by models."""
 
     async def judge(self, spec: Subtask, number: int) -> tuple[f.Failure | None, tuple[f.CheckRun, ...]]:
-        """Why a change fails its reviews, if it does, and what they say."""
+        """Return the failure of a change in its reviews, if any, and the results."""
         ...
 
     async def settled(self, spec: Subtask, number: int) -> tuple[f.FindingsSettled, ...]:
-        """What became of findings, now that an attempt has passed."""
+        """Return the outcomes of findings after an attempt has passed."""
         ...
 
 
@@ -36,7 +36,7 @@ class Adapters:
     planner: Planner
     workers: Mapping[str, Worker]
     descriptions: Mapping[str, str]
-    """What each worker is for."""
+    """Purpose of each worker."""
     worktrees: Worktrees
     commits: Commits
     integrator: Integrator
@@ -44,14 +44,14 @@ class Adapters:
     clock: Clock
     gate: Gate
     reviews: OpenReviews | None = None
-    """Opens the reviews of a run once it wants any; None: there are none."""
+    """Opens the reviews of a run when they are first needed. None: reviews are not available."""
     reviews_all: bool = False
-    """Whether every change is reviewed, not only where its plan asks for it."""
+    """Whether every change is reviewed, and not only on request of its plan."""
     command_workers: frozenset[str] = frozenset()
     """Workers that are programs: their exit code is the result, and they need not change a file."""
     has_program: Callable[[str], bool] | None = None
-    """Whether checks would find a program of this name; None if that is unknown."""
+    """Whether checks can find a program of this name. None if unknown."""
     disk_full: Callable[[str], str | None] = lambda _: None
-    """What to do about a full disk, if the text of a failure means that; None otherwise."""
+    """Advice about a full disk, if the text of a failure indicates one."""
     again_s: float = TRY_AGAIN_S
     """The first pause before a step is tried again that failed because of the machine."""

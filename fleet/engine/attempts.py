@@ -1,6 +1,6 @@
-"""Carries out attempts at subtasks: has a worker work, records its commit, and runs the checks on it.
+"""Carries out attempts at subtasks: starts a worker, records its commit, and runs the checks on it.
 
-Only the work itself calls a model. Everything before it may be done again; what comes after it is repeated without it.
+Only the work itself calls a model. Steps before and after it can be repeated at no cost.
 """
 
 from collections.abc import Sequence
@@ -41,14 +41,14 @@ class Attempts:
     briefs: WorkerBriefs
     advice: Advice
     node: Node
-    """What does the work."""
+    """Machine that runs the worker."""
     _reviews: ChangeReviews | None = None
     """Opened once they are wanted."""
     _spent: set[tuple[SubtaskId, int]] = field(default_factory=set)
     """The attempts whose worker has called a model or started a program: these are not done twice."""
 
     def may_repeat(self, command: RunAttempt) -> bool:
-        """Whether an attempt may be carried out once more after an error of ours, without paying for anything twice."""
+        """Return whether an attempt can be repeated after an internal error without paying twice."""
         return (command.subtask, command.number) not in self._spent
 
     def current(self, subtask: SubtaskId) -> tuple[Subtask, Attempt]:
@@ -56,7 +56,7 @@ class Attempts:
         return state.spec(subtask), state.subtasks[subtask].attempts[-1]
 
     async def check_before_work(self, spec: Subtask, attempt: Attempt) -> tuple[f.CheckRun, ...] | None:
-        """The checks of a subtask on its base; None if they prove nothing, which ends the attempt."""
+        """Run the checks of a subtask on its base. Return None if they prove nothing, which ends the attempt."""
         checks = await self.checks.before_work(spec.acceptance, attempt.base)
         if isinstance(checks, f.Failure):
             await self.failed(spec.id, attempt.number, checks)
@@ -64,7 +64,7 @@ class Attempts:
         return checks
 
     async def proves_nothing(self, area: SubtaskId) -> bool:
-        """Whether the checks of an area prove nothing on its base, which ends its attempt."""
+        """Return whether the checks of an area already pass on its base, which ends its attempt."""
         return await self.check_before_work(*self.current(area)) is None
 
     async def run(self, command: RunAttempt) -> None:
@@ -85,7 +85,7 @@ class Attempts:
     async def _order(
         self, spec: Subtask, attempt: Attempt, before: tuple[f.CheckRun, ...]
     ) -> tuple[AttemptOrder, CallMeter, Tell]:
-        """What a machine is asked to do, the meter of its calls, and what records that it has begun."""
+        """Return the order for a machine, the meter of its calls, and a callback that records its start."""
         brief = await self.briefs.brief(spec, attempt, self.adapters.workers[attempt.worker])
         role: f.Role = "resolver" if attempt.strategy == "resolve" else "worker"
         meter = CallMeter(self.budget, Purpose(role, subtask=spec.id, attempt=attempt.number))
@@ -170,7 +170,7 @@ class Attempts:
         await self.engine.record(*warnings, *settled, verified)
 
     async def _review(self, spec: Subtask, attempt: Attempt) -> tuple[f.Failure | None, tuple[f.CheckRun, ...]]:
-        """Why a change fails its reviews, if it does, and what they say. Without reviews it passes."""
+        """Return the failure of a change in its reviews, if any, and the results. A change without reviews passes."""
         is_asked = self.adapters.reviews_all or any(criterion.review is not None for criterion in spec.acceptance)
         if not is_asked or attempt.unchanged or attempt.worker == PLANNER:
             return None, ()
@@ -180,7 +180,7 @@ class Attempts:
         return await reviews.judge(spec, attempt.number)
 
     async def _settled(self, spec: Subtask, attempt: Attempt) -> tuple[f.FindingsSettled, ...]:
-        """What became of findings, now that an attempt has passed."""
+        """Return the outcomes of findings after an attempt has passed."""
         state, nothing = self.engine.state, tuple[f.FindingsSettled, ...]()
         has_votes = any(each.votes for each in state.subtasks[spec.id].attempts)
         if attempt.worker == PLANNER or not (has_votes or "ignored" in state.settled.values()):
@@ -208,14 +208,14 @@ class Attempts:
 
 @dataclass(slots=True)
 class AttemptOperator(Operator):
-    """The operator for one life of an attempt."""
+    """Passes the operator's instructions to one attempt."""
 
     engine: Recorder
     clock: Clock
     subtask: SubtaskId
     number: int
     _read: int = 0
-    """How many of the subtask's instructions were read."""
+    """Number of the subtask's instructions read so far."""
 
     def told(self, since: int = 0) -> tuple[Instruction, ...]:
         return self.engine.state.subtasks[self.subtask].instructions[since:]

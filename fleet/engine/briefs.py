@@ -1,4 +1,4 @@
-"""What agents learn before they start: the subtask, earlier failures, results it builds on, and the repository's notes.
+"""The input of agents: the subtask, earlier failures, results of dependencies, and the repository's notes.
 
 Everything from the repository is read from a commit, limited in length, and untrusted.
 """
@@ -107,7 +107,7 @@ async def _read(repository: Repository, path: str) -> str | None:
 
 
 def layout(paths: Iterable[str], limit: int = LAYOUT_LIMIT) -> str:
-    """The files of each folder, the shallow folders first; beyond the limit, only their number in each folder."""
+    """Return the files of each directory, shallow directories first. Beyond the limit, only count them."""
     folders: dict[str, list[str]] = {}
     for path in paths:
         folder, _, name = path.rpartition("/")

@@ -1,7 +1,7 @@
-"""Reviews a change before it counts: refuses what would turn its own verdict, and reports oddities to a person.
+"""Reviews a change before it counts: rejects changes to the files that judge it, and reports suspicious code.
 
-What a worker writes runs in the same process as the tests that judge it, so no list of forbidden code is complete.
-Code that looks suspicious does not prove bad faith either: it lands if its checks pass, and a warning names it.
+A worker's code runs in the same process as the tests, so a list of forbidden code can't be complete. Suspicious code is
+not a proof of bad faith either. It lands if its checks pass, and a warning names it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -38,12 +38,12 @@ class ChangeReview:
     """The files of its base."""
     influence: Influence
     readings: Mapping[str, Reading]
-    """What each command runs and reads."""
+    """Files that each command runs and reads."""
     notes: list[str] = field(default_factory=list)
-    """What the second verdict leaves to a person."""
+    """Notes of the second verdict for a human."""
 
     async def verify(self) -> tuple[f.Failure | None, tuple[f.CheckRun, ...]]:
-        """Why the attempt failed, if it did, and the checks that were run on its commit."""
+        """Return the failure of the attempt, if any, and the checks that ran on its commit."""
         criteria = self.checks.rules.resolved(self.spec.acceptance)
         if refused := self._changed_own_tests(criteria) or self._takes_names():
             return refused, ()
@@ -105,7 +105,7 @@ class ChangeReview:
         return None
 
     async def warnings(self, at: float) -> list[f.WarningNoted]:
-        """What a person should look at before taking the result."""
+        """Return warnings that a human should read before merging the result."""
         texts = [
             *(f"{path} is a {_kind(path)} of the base, and was changed" for path in self.influence.judges),
             *(f"{path} {why}" for path, why in self.influence.noted),
@@ -137,7 +137,7 @@ async def review(checks: Checks, spec: Subtask, attempt: Attempt, commit: Sha) -
 
 
 async def follow(found: Reading, repository: Repository, files: Collection[str]) -> Reading:
-    """A reading with what the files of the base say that it leads to."""
+    """Return a reading extended by the files that the base refers to."""
     seen = set[tuple[object, ...]]()
     waiting = list(found.sources)
     while waiting and len(seen) < MOST_SOURCES:
@@ -168,7 +168,7 @@ PYTEST_FOUND_NONE = frozenset({4, 5})  # its exit codes for "no such file" and "
 
 @dataclass(frozen=True, slots=True)
 class SecondVerdict:
-    """Asks the checks of one change again."""
+    """Repeats the checks of a change without the change's own tests and judges."""
 
     checks: Checks
     commit: Sha
@@ -177,12 +177,12 @@ class SecondVerdict:
     """The files of its base."""
     influence: Influence
     readings: Mapping[str, Reading]
-    """What each command runs and reads."""
+    """Files that each command runs and reads."""
 
     async def red(self, criteria: Sequence[Criterion]) -> tuple[tuple[f.CheckRun, ...], tuple[str, ...]]:
-        """The checks that pass only with what the change brought along, and the notes for a person.
+        """Return the checks that pass only with the change's own files, and notes for a human.
 
-        The gate runs with the criteria. A check that was red on the base of the run counts against no subtask.
+        The gate runs with the criteria. Checks that failed on the run's base are ignored.
         """
         red, notes = list[f.CheckRun](), list[str]()
         for paths, asked in self.rounds(criteria):
@@ -198,10 +198,9 @@ class SecondVerdict:
         return tuple(red), tuple(dict.fromkeys(notes))
 
     def rounds(self, criteria: Sequence[Criterion]) -> Iterator[tuple[tuple[str, ...], tuple[Criterion, ...]]]:
-        """What is put back or taken away, and the checks that then run.
+        """Return the files to restore or remove, and the checks that then run.
 
-        Of files that checks run or read, each check gets its own put back. A criterion that names a new test asks for
-        it: it is not asked without.
+        Each check gets its own original files back. A criterion that names a new test keeps that test.
         """
         asks_for_new = naming(criteria, self.influence.tests, self.files)
         asked = dict[tuple[str, ...], list[Criterion]]()
@@ -213,7 +212,7 @@ class SecondVerdict:
         yield from ((paths, tuple(group)) for paths, group in asked.items() if paths)
 
     async def _found_no_test(self, commit: Sha, run: f.CheckRun) -> bool:
-        """Whether a red check says nothing about the work: no test was left, or none of those that ran failed."""
+        """Return whether a failed check is inconclusive, because no tests were left or none of them failed."""
         ran = await self.checks.ran_tests(commit, run.command)
         if ran is not None and not run.timed_out:
             return ran.failed == 0
@@ -221,7 +220,7 @@ class SecondVerdict:
 
 
 def refusal(red: Sequence[f.CheckRun], influence: Influence) -> f.Failure:
-    """The failure of a change that passes only with what it brought along."""
+    """Return the failure of a change that passes only with its own tests or judges."""
     names = ", ".join(run.criterion for run in red)
     lines = list[str]()
     if influence.judges:

@@ -1,8 +1,8 @@
-"""Checks on commits: each command runs once on a tree, red ones run again, and what a result then counts for.
+"""Checks on commits: runs each command once per tree, repeats failures, and decides which results count.
 
-A tree and a command have one answer: for the attempt, the merged tree, the base, and the run after a crash. A red check
-is repeated on a fresh checkout; if it passes then it is flaky, which is neither a success nor anyone's fault
-(docs/decisions/0021).
+The result for a tree and a command is reused: by the attempt, the merged tree, the base, and the run after a crash. A
+failed check is repeated on a fresh checkout. If it then passes, it is flaky: neither a success nor a failure of the
+subtask (docs/decisions/0021).
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ from fleet.ports.worktrees import Commits, SetupFailedError, Worktrees
 
 
 MOST_WRONG_REDS = 3
-"""Of one node, one after another: then it gets nothing for a while."""
+"""Number of consecutive wrong failures after which a node gets no work for a while."""
 
 
 @dataclass(slots=True)
@@ -49,13 +49,13 @@ class NodeTrust:
     distrust: Callable[[str, str], None] = lambda *_: None
     """Takes the name of a node that reported green what is red, and why."""
     rest: Callable[[str, str], None] = lambda *_: None
-    """Takes the name of a node that should get nothing for a while, and why."""
+    """Stops new work for a node for a while. Takes the name of the node and the reason."""
     _wrong_reds: Counter[str] = field(default_factory=Counter)
     _named: set[tuple[str, str]] = field(default_factory=set)
     """Nodes and commands that a warning has named."""
 
     def is_word(self, run: CheckRun) -> bool:
-        """Whether it is only what a node says."""
+        """Return whether only a node reported the result."""
         return bool(run.node)
 
     def take(self, run: CheckRun) -> None:
@@ -64,7 +64,7 @@ class NodeTrust:
             self._clear(run.node)
 
     async def compare(self, word: CheckRun, found: CheckRun, commit: Sha) -> None:
-        """What a node said of a check, and what was found where verdicts count."""
+        """Compare a node's result for a check with the result of a trusted machine."""
         if word.fine:
             if not found.fine and not found.node and not found.timed_out:
                 why = f"it reported that `{found.command}` passes on {commit[:12]}, but it fails on this machine"
@@ -76,11 +76,11 @@ class NodeTrust:
             self._clear(word.node)
 
     def _clear(self, node: str) -> None:
-        """It reported a success, or a failure that was confirmed."""
+        """Reset the count after a success or a confirmed failure."""
         del self._wrong_reds[node]
 
     def _add_wrong_red(self, node: str, command: str, on: str) -> str:
-        """It reported red what passes here. What a person should read about it, the first time; empty otherwise."""
+        """Count a wrong failure. Return a warning the first time, otherwise an empty text."""
         self._wrong_reds[node] += 1
         if (times := self._wrong_reds[node]) >= MOST_WRONG_REDS:
             self.rest(node, f"{times} checks in a row failed there but pass here, most recently `{command}` on {on}")
@@ -113,16 +113,16 @@ class RunnerReports:
     _ran: dict[tuple[Sha, str], RanTests] = field(default_factory=dict)
     """By tree and command."""
     _words: set[tuple[Sha, str]] = field(default_factory=set)
-    """Those that are only a word."""
+    """Reports that only a node made."""
     _reporting: set[str] = field(default_factory=set)
     """Commands that reported or counted their tests once, and must do so from then on."""
     _naming: set[str] = field(default_factory=set)
-    """Those of them that named their tests: for them, a number is not enough."""
+    """Commands that have reported the names of their tests. From then on, a number is not enough."""
     _claims: dict[str, Claim] = field(default_factory=dict)
-    """What is said of commands that are not known to report."""
+    """Claims about commands that are not known to report tests."""
 
     def take(self, commit: Sha, tree: Sha, run: CheckRun, criterion: Criterion, *, trusted: bool) -> bool:
-        """Keep what a run reported. False where it reported nothing, or only a number of tests that had names."""
+        """Record the report of a run. Return False if it reported less than expected."""
         key, report = (tree, run.command), run.ran_tests
         if report is None or (report.count is not None and run.command in self._naming):
             if trusted and key in self._words:
@@ -143,12 +143,12 @@ class RunnerReports:
         return True
 
     def remember(self, run: CheckRun) -> None:
-        """Take over that a command counted its tests, as a trusted run says."""
+        """Record that a command counts its tests, according to a trusted run."""
         if run.tests is not None:
             self._reporting.add(run.command)
 
     def of(self, tree: Sha, command: str) -> RanTests | None:
-        """What a command ran on a tree, as far as this life of the run knows."""
+        """Return the tests that a command ran on a tree, if known since the engine started."""
         return self._ran.get((tree, command))
 
     def is_word(self, tree: Sha, command: str) -> bool:
@@ -159,7 +159,7 @@ class RunnerReports:
         return command in self._reporting
 
     def claim(self, run: CheckRun) -> Claim | None:
-        """What is said of the command of a run that reported less, if no trusted run showed the same."""
+        """Return the claim about a command that reported less, if no trusted run confirmed it."""
         claim = self._claims.get(run.command)
         known = self._naming if claim is not None and claim.names else self._reporting
         if claim is None or run.command in known:
@@ -179,7 +179,7 @@ class RunnerReports:
 
 
 Reds = Literal["any", "fresh", "sure"]
-"""Which red answers count: any, also an old one; one that is seen now; or one that was repeated."""
+"""Failures that count: any known failure, only a new one, or only a repeated one."""
 NO_REPORT = (
     "[fleet] exit code 0, but the test runner did not report its tests: the process ended early, or "
     "its options suppress the report (in that case, set checks.expected_tests = false)"
@@ -201,7 +201,7 @@ class Gate:
     results: Mapping[str, str] = field(default_factory=dict)
     """By command, the files that it leaves its results in."""
     reruns: int = 1
-    """How often a red check is repeated before it counts as red."""
+    """Number of times a failed check is repeated before it counts as failed."""
     expected_tests: bool = True
     """Whether a runner that can report which tests it ran must do so."""
 
@@ -228,16 +228,16 @@ class Checks:
     clock: Clock
     rules: Gate
     node: Node
-    """What runs them."""
+    """Machine that runs the checks."""
     trust: NodeTrust
     _answers: dict[tuple[Sha, str], f.CheckRun] = field(default_factory=dict)
     """By tree and command."""
     _sure: set[tuple[Sha, str]] = field(default_factory=set)
-    """Which answers are final: a red one was repeated."""
+    """Final results: a failure is final after it was repeated."""
     _trees: dict[Sha, Sha] = field(default_factory=dict)
     _runners: RunnerReports = field(default_factory=RunnerReports)
     _found_on_base: dict[tuple[Sha, str], frozenset[str] | None] = field(default_factory=dict)
-    """What an analyser found on the run's base. Not known of earlier lives of the run."""
+    """Findings of analysers on the run's base. Not restored when a run is resumed."""
 
     _labels_of: tuple[Plan | None, Mapping[str, frozenset[str]]] = (None, MappingProxyType({}))
     """A plan, and the labels that its commands ask for."""
@@ -253,10 +253,9 @@ class Checks:
                 self._remember(run, sure=True)
 
     async def before_work(self, acceptance: Sequence[Criterion], base: Sha) -> tuple[f.CheckRun, ...] | f.Failure:
-        """Check the base of a subtask before a worker costs anything.
+        """Check the base of a subtask before paying for a worker.
 
-        A criterion that must fail there but passes proves nothing; a guard that is red there can't prove whose fault
-        it is.
+        A criterion that already passes proves nothing. A guard that already fails can't show who broke it.
         """
         expected = self.rules.resolved([criterion for criterion in acceptance if criterion.fails_before])
         guards = self.rules.resolved([criterion for criterion in acceptance if not criterion.fails_before])
@@ -279,9 +278,9 @@ class Checks:
     async def merged(
         self, commit: Sha, criteria: Sequence[Criterion], *, sure: bool, ran: Counter[str] | None = None
     ) -> tuple[f.CheckRun, ...]:
-        """The gate and the criteria of all that is merged, each on a clean checkout of one tree.
+        """Run the gate and the criteria of all merged subtasks, each on a clean checkout of the tree.
 
-        `ran` counts the commands that were run; answers that were known are not counted.
+        `ran` counts the commands that ran. Reused results are not counted.
         """
         gated = {criterion.run for criterion in self.rules.criteria}
         unique = {criterion.run: criterion for criterion in self.rules.resolved(criteria) if criterion.run not in gated}
@@ -302,9 +301,9 @@ class Checks:
         judges_setup: bool = False,
         lands: bool = False,
     ) -> tuple[f.CheckRun, ...]:
-        """The answers for a commit. With `judges_setup`, a set-up that the commit's own files break makes it red.
+        """Return the results for a commit. With `judges_setup`, a setup failure caused by the commit counts as failed.
 
-        What `lands` takes no word that was given for something else: nobody judges work of his own.
+        With `lands`, results from a node are not reused for other purposes, because no node may judge its own work.
         """
         run_once = partial(self._run_once, commit, ran=ran, judges_setup=judges_setup, lands=lands)
         tree = await self.tree(commit) if criteria else Sha("")
@@ -335,7 +334,7 @@ class Checks:
         reported: Mapping[str, f.CheckRun],
         run_once: Callable[..., Awaitable[dict[str, f.CheckRun]]],
     ) -> dict[str, f.CheckRun]:
-        """What was only said to be red, run where verdicts count: a word alone makes no work fail."""
+        """On a trusted machine, repeat failures that only a node reported."""
         confirmed = await run_once(criteria, lands=True) if criteria else {}
         for command, run in confirmed.items():
             await self.trust.compare(reported[command], run, commit)
@@ -386,7 +385,7 @@ class Checks:
         return tuple(runs)
 
     def _orders(self, commit: Sha, criteria: Sequence[Criterion], *, lands: bool) -> list[ChecksOrder]:
-        """An order for each set of labels that criteria ask for; nearly always one."""
+        """Return one order for each set of labels that criteria require. Usually there is only one."""
         labels = self._labels()
         wanted = dict.fromkeys(labels.get(criterion.run or "", frozenset()) for criterion in criteria)
         return [
@@ -400,7 +399,7 @@ class Checks:
         ]
 
     def _labels(self) -> Mapping[str, frozenset[str]]:
-        """What the machine must have that runs a command: the labels of the subtasks that it proves."""
+        """Return the labels of the machine for a command, from the subtasks that it proves."""
         state = self.engine.state
         if self._labels_of[0] is not state.plan:
             found = dict[str, frozenset[str]]()
@@ -430,10 +429,10 @@ class Checks:
         return _refused(run, NO_RESULTS.format(tests=criterion.tests) if criterion.tests else NO_REPORT)
 
     async def _compared(self, tree: Sha, run: f.CheckRun, criterion: Criterion, *, trusted: bool) -> f.CheckRun:
-        """An analyser's result: it passes if it reported, and found nothing that it does not find on the run's base.
+        """Return the result of an analyser. It passes if it reported and found nothing new compared to the base.
 
-        Its exit code says only that it found something. The base is analysed where verdicts count: a lie about it would
-        hide what is new.
+        The exit code only shows whether there are findings. The base is analysed on a trusted machine, because false
+        findings there would hide new ones.
         """
         now = _findings(run)
         run = run.model_copy(update={"ran_tests": None})
@@ -450,9 +449,9 @@ class Checks:
         return run.model_copy(update={"passed": not run.timed_out})
 
     async def doubt(self, commit: Sha, reported: Sequence[f.CheckRun], criteria: Sequence[Criterion]) -> None:
-        """Run here what was only said to be green.
+        """On this machine, repeat successes that only a node reported.
 
-        For what should be red: a commit that was red once it was merged, or the base of work.
+        Used when a failure is expected: for a commit that failed after it was merged, or for the base of an attempt.
         """
         words = {run.command: run for run in reported if run.fine and self.trust.is_word(run)}
         asked = [criterion for criterion in self.rules.resolved(criteria) if criterion.run in words]
@@ -490,7 +489,7 @@ class Checks:
         return missing_tests(before, now, changed=changed, touches=touches)
 
     async def ran_tests(self, commit: Sha, command: str) -> f.RanTests | None:
-        """The tests that a command ran on a commit, as far as this life of the run knows."""
+        """Return the tests that a command ran on a commit, if known since the engine started."""
         return self._runners.of(await self.tree(commit), command)
 
     def reports(self, command: str) -> bool:
@@ -505,7 +504,7 @@ class Checks:
         return None if is_doubted and reds == "fresh" else answer
 
     def _remember(self, run: f.CheckRun, *, sure: bool) -> f.CheckRun:
-        """A check that ran out of time proves nothing about the tree: the next run may have more of it."""
+        """Store results. A timeout is not stored, because the next run may have more time."""
         if not self.trust.is_word(run):
             self._runners.remember(run)
         if run.tree and not run.timed_out:
@@ -530,7 +529,7 @@ def _refused(run: f.CheckRun, why: str) -> f.CheckRun:
 
 
 def _without_setup(criterion: Criterion, error: SetupFailedError) -> f.CheckRun:
-    """A check that could not be run, with what the set-up command printed."""
+    """Return a check that could not run, with the output of the setup command."""
     output = "\n".join((BROKEN_SETUP.format(how=error.failure.summary), error.failure.evidence))
     return error.check.model_copy(
         update={"criterion": criterion.criterion, "command": criterion.run or "", "output": output}
@@ -545,7 +544,7 @@ Result = TypeVar("Result")
 
 
 async def run_side_by_side(calls: Sequence[Callable[[], Awaitable[Result]]]) -> list[Result]:
-    """Run all calls at the same time; return their results in order."""
+    """Run all calls concurrently and return their results in order."""
     results: dict[int, Result] = {}
 
     async def run(index: int) -> None:

@@ -1,7 +1,7 @@
-"""Errors of ours: how an exception becomes a failure, which steps are tried once more, and advice that may be left out.
+"""Internal errors: converts exceptions to failures, limits retries, and skips optional steps.
 
-An exception here is a bug of fleet, never a worker's failure: it uses up no attempt and calls no model again. A step of
-ours is tried twice, then what it is about is set aside.
+An exception here is a bug in fleet and never a worker's failure. It does not count as an attempt and does not repeat
+model calls. A step is tried twice, then the affected work is set aside.
 """
 
 import errno
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 class DiskFullError(FleetError):
-    """Nothing can be written. No subtask is to blame, and trying again does not help."""
+    """The disk is full. No subtask is to blame, and a retry would not help."""
 
 
 def unwrapped(error: Exception) -> Exception:
@@ -42,7 +42,7 @@ def unwrapped(error: Exception) -> Exception:
 
 
 def failure_of(error: Exception, step: str) -> f.Failure:
-    """A failed effect, a machine out of resources, or a bug of ours in a step such as `checked the base`."""
+    """Return the failure for an exception: a failed effect, a machine out of resources, or a bug in a step."""
     trace, shown = _trace(error), _shown(error)
     error = unwrapped(error)
     if isinstance(error, EffectError):
@@ -53,7 +53,7 @@ def failure_of(error: Exception, step: str) -> f.Failure:
 
 
 def warning_about(error: Exception, what: str, now: float) -> f.WarningNoted:
-    """What the operator is told of an error, with its trace."""
+    """Return a warning about an error, with its traceback."""
     return f.WarningNoted(at=now, text=f"{what}: {_shown(error)}", evidence=_trace(error))
 
 
@@ -67,14 +67,14 @@ def _trace(error: Exception) -> str:
 
 
 def is_scarce(error: Exception) -> bool:
-    """Whether the machine has no descriptors, processes, threads or memory left."""
+    """Return whether the machine is out of descriptors, processes, threads or memory."""
     if isinstance(error, OSError):
         return error.errno in SCARCE
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and str(error) == NO_THREAD)
 
 
 def tries_after(failure: f.Failure) -> int:
-    """How often in all a step is tried that calls no model: once more after a bug, more if the machine is to blame."""
+    """Return the total tries for a step without model calls: two after a bug, more for a machine problem."""
     return {"infrastructure": TRIES, "internal": TRIES_AFTER_BUG}.get(failure.kind, 1)
 
 
@@ -109,14 +109,14 @@ async def persist(
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What only helps or informs: where it can't be made, it is left out, with one warning for the operator."""
+    """Optional steps that inform or help. If one fails, it is skipped with a single warning."""
 
     engine: Recorder
     clock: Clock
     _reported: set[tuple[str, type[Exception]]] = field(default_factory=set)
 
     async def take(self, what: str, make: Callable[[], Awaitable[Result]], *, without: Result) -> Result:
-        """What `make` returns; `without` where it raises."""
+        """Return the result of `make`, or `without` if it raises."""
         try:
             return await make()
         except Exception as error:  # noqa: BLE001 - advice can't fail what it is about
@@ -124,7 +124,7 @@ class Advice:
             return without
 
     def take_now(self, what: str, make: Callable[[], Result], *, without: Result) -> Result:
-        """The same for a function that waits for nothing."""
+        """Return the result of a synchronous `make`, or `without` if it raises."""
         try:
             return make()
         except Exception as error:  # noqa: BLE001 - advice can't fail what it is about

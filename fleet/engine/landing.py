@@ -36,7 +36,7 @@ class Lander:
     _merged: dict[tuple[Sha, Sha], Merged] = field(default_factory=dict)
     """By tip and commit: a longer batch builds on the commits of a shorter one."""
     _runs: dict[int, Counter[str]] = field(default_factory=dict)
-    """How often each command was run for a batch."""
+    """Number of runs of each command for a batch."""
 
     async def test_batch(self, number: int) -> None:
         """Test one prefix of the queue, and land it if it is green."""
@@ -60,7 +60,7 @@ class Lander:
             await self._test_last_tree(number, state, merged)
 
     async def give_up(self, number: int, failure: f.Failure) -> None:
-        """Send back what can't be carried out at all: after an error of ours only the first member that meets it."""
+        """Eject members that can't be landed. After an internal error, eject only the first affected member."""
         batch = self.engine.state.landing.open_batch(number)
         if batch is None:
             return
@@ -101,7 +101,7 @@ class Lander:
         return Merged(tip=tip, landed=tuple(landed), conflicts=tuple(conflicts))
 
     async def _test_last_tree(self, number: int, state: RunState, merged: Merged) -> None:
-        """Test the last tree for all: it is the only one that the branch will point to."""
+        """Test only the last tree, because the branch will point to that tree."""
         landed = merged.landed
         checks = await self._run_checks(number, state, landed)
         if red := self._red(checks):
@@ -121,9 +121,9 @@ class Lander:
         await self._record(number, red=bool(red), checks=red or checks, guilty=member.subtask if red else None)
 
     async def _test_each_commit(self, number: int, state: RunState, merged: Merged) -> None:
-        """Test the tree of every commit, side by side, and land what is below the first red one.
+        """Test the trees of all commits concurrently, and land the commits before the first failure.
 
-        A commit must pass the gate and its own criteria. The last one that lands must pass the criteria of all.
+        Each commit must pass the gate and its own criteria. The last commit that lands must pass the criteria of all.
         """
         landed = merged.landed
         results = await self._check_each(number, state, landed)
@@ -147,7 +147,7 @@ class Lander:
     async def _check_each(
         self, number: int, state: RunState, landed: Sequence[f.Member]
     ) -> list[tuple[f.CheckRun, ...]]:
-        """The checks of each commit by itself; on the last one, those of all that land with it."""
+        """Return the checks of each commit. The last commit also has the checks of all others."""
         some = CapacityLimiter(max(state.policy.slots, IN_A_ROW))  # while some run, others get ready
 
         async def check(members: Sequence[f.Member]) -> tuple[f.CheckRun, ...]:
@@ -215,9 +215,9 @@ class Lander:
         proofs: tuple[f.CheckRun, ...] = (),
         guilty: SubtaskId | None = None,
     ) -> None:
-        """Record the result of a batch, unless another batch has answered for it in the meantime.
+        """Record the result of a batch, unless another batch has answered it in the meantime.
 
-        `tip` is where the branch was moved to; None means that it did not move.
+        `tip` is the new commit of the branch. None means that the branch did not move.
         """
 
         def facts(state: RunState) -> Sequence[f.Fact]:

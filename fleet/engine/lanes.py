@@ -1,6 +1,6 @@
-"""Lanes: a task for each effect that should be running; and what becomes of errors of ours in the loop.
+"""Lanes: one task for each running effect, and the handling of internal errors in the loop.
 
-A step costs what changed, however much is running.
+The cost of a step depends on the changes, not on the number of running effects.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -38,12 +38,12 @@ Asked = TypeVar("Asked")
 
 @dataclass(slots=True)
 class Bugs:
-    """The errors of ours that one engine has met."""
+    """Internal errors that an engine has met."""
 
     clock: Clock
     rules: Sequence[Rule] = RULES
     _aside: set[Command] = field(default_factory=set)
-    """Commands that ended without a fact that says how it went, after all the tries that they have."""
+    """Commands that ended without recording a result, after all retries."""
     _broken: dict[Rule, RunState] = field(default_factory=dict)
     """The rules that raised, each with the state in which it did so last."""
     _unreported: list[Fact] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Bugs:
         return bool(self._reported) and not self._unreported
 
     def report(self, step: str, error: Exception) -> None:
-        """Warn the operator, with the trace, of what was interrupted."""
+        """Warn the operator about an interrupted step, with the traceback."""
         key = (step, type(unwrapped(error)))  # its text may differ each time: an address, a time
         if key not in self._reported:
             warning = warning_about(error, f"internal error while fleet {step}", self.clock.now())
@@ -67,7 +67,7 @@ class Bugs:
         return taken
 
     def guard(self, step: str, ask: Callable[Given, Asked], *args: Given.args, **kwargs: Given.kwargs) -> Asked | None:
-        """What a function returns; None where it raises."""
+        """Return the result of a function, or None if it raises."""
         try:
             return ask(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the loop outlives any one question that it asks
@@ -75,7 +75,7 @@ class Bugs:
             return None
 
     def stopped(self, command: Command, error: Exception) -> None:
-        """Set a command aside that ended without a fact that says how it went."""
+        """Set a command aside that ended without recording a result."""
         self._aside.add(command)
         self.report(f"carried out {command}", error)
 
@@ -83,7 +83,7 @@ class Bugs:
         return command in self._aside
 
     def decide(self, state: RunState, now: float) -> list[Step]:
-        """Every decision that follows from a state, with the state after it. A rule that raises decides nothing."""
+        """Yield the decisions for a state, each with the following state. A rule that raises is skipped."""
         new = list[Step]()
         while not state.ended:
             decided = next((found for rule in self.rules if (found := self._ask(rule, state, now))), None)
@@ -104,7 +104,7 @@ class Bugs:
             return None
 
     def ending(self, state: RunState) -> Fact:
-        """The end of a run in which errors of ours have left nothing to do."""
+        """Return the end of a run if internal errors have left no work to do."""
         return RunEnded(at=self.clock.now(), ending="partial" if state.commits else "failed", why=self.why(state))
 
     def why(self, state: RunState) -> str:
@@ -147,7 +147,7 @@ class Lanes:
                 self._running[command].cancel()
 
     def startable(self, state: RunState, now: float) -> list[Command]:
-        """What should be running and is not, may start, and is not set aside."""
+        """Return the commands that should run, are not running yet, and are not set aside."""
         changed = self._bugs.guard("chose what to do for subtasks", self._changed, state)
         for subtask in changed or ():
             command = self._bugs.guard(f"chose what to do for {subtask.id}", effect_of, subtask)

@@ -1,6 +1,6 @@
-"""The loop: records what was reported, decides what follows from it, and keeps the wanted effects running.
+"""The loop: records reports, makes decisions, and keeps the required effects running.
 
-Knows neither git nor models, only the core, a journal and a performer of commands.
+Uses only the core, a journal and a performer of commands. Independent of git and models.
 """
 
 import time
@@ -35,13 +35,13 @@ class _Proposal:
     facts: Callable[[RunState], Sequence[Fact]]
     recorded: Event = field(default_factory=Event)
     error: Exception | None = None
-    """What kept these facts, and only these, from being recorded."""
+    """Error that prevented these facts from being recorded."""
 
 
 class Engine:
-    """Works on one run, starting from a state that was replayed from its journal.
+    """Executes one run, starting from a state replayed from its journal.
 
-    `on_fact` is told of each fact once it is on disk, so that a display beside the engine applies no fact again.
+    `on_fact` receives each fact after it is on disk, so that a display in the same process does not apply facts twice.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Engine:
         """When work that is still running is stopped, once the run drains."""
 
     def begin_with(self, facts: Sequence[Fact]) -> None:
-        """Record facts before the loop runs. Nothing is decided yet."""
+        """Record facts before the loop starts, without making decisions."""
         if facts:
             new = applied(self.state, facts)
             self._journal.append(facts)
@@ -77,7 +77,7 @@ class Engine:
         await self.propose(lambda _: facts)
 
     async def propose(self, facts: Callable[[RunState], Sequence[Fact]]) -> None:
-        """Record the facts that follow from the state, with nothing in between. Raises what making them raised."""
+        """Record facts computed from the current state, with no other fact in between. Errors are passed on."""
         proposal = _Proposal(facts)
         self._proposals.append(proposal)
         self._awake.set()
@@ -100,7 +100,10 @@ class Engine:
     # ---- the loop
 
     async def run(self, perform: Perform, started: EngineStarted) -> RunState:
-        """Work until the run has ended or is drained. Stopping anywhere is safe: the journal knows how to continue."""
+        """Run until the run has ended or is drained.
+
+        It is safe to stop at any time: the journal is sufficient to resume.
+        """
         await self._commit([_Proposal(lambda _: [started])])
         lanes = Lanes(perform, self._bugs, on_end=self._wake)
         try:
@@ -129,13 +132,13 @@ class Engine:
         return now >= self._stops_at or not (lanes or lanes.startable(state, now))
 
     async def _end(self) -> None:
-        """End a run in which errors of ours left nothing to do; if even that can't be recorded, stop the engine."""
+        """End a run that can't continue because of internal errors. Stop the engine if the end can't be recorded."""
         await self._commit([_Proposal(lambda state: [self._bugs.ending(state)])])
         if not self.state.ended:
             raise FleetError(self._bugs.why(self.state))
 
     def _is_stuck(self, lanes: Lanes) -> bool:
-        """Whether errors of ours have left nothing to do and nothing to wait for, so that the run would not end."""
+        """Return whether internal errors left no work to do or to wait for, so that the run would never end."""
         state = self.state
         if not self._bugs or state.ended or state.draining or lanes or self._proposals:
             return False
@@ -240,7 +243,7 @@ UNWRITTEN_S = 600.0  # objects written less than this long before the last fact 
 
 
 async def reconcile(state: RunState, recover: Recover, now: float) -> list[f.Fact]:
-    """What an engine has to record before it may resume the run. A run that never started has no commits yet."""
+    """Return facts to record before a run is resumed. A run that never started has no commits yet."""
     if state.epoch == 0:
         return []
     lost = loss(state, await recover(named(state)), now)
@@ -271,7 +274,7 @@ def named(state: RunState) -> NamedCommits:
 
 
 def loss(state: RunState, recovered: RecoveredCommits, now: float) -> f.WorkLost | None:
-    """The work that must be repeated; None if nothing is lost."""
+    """Return the work that must be repeated, or None if everything is intact."""
     land_again, do_again = list[SubtaskId](), list[SubtaskId]()
     for subtask in state.subtasks.values():
         last = subtask.last
@@ -299,6 +302,6 @@ def loss(state: RunState, recovered: RecoveredCommits, now: float) -> f.WorkLost
 
 
 def _lost_its_base(state: RunState, attempt: Attempt, recovered: RecoveredCommits) -> bool:
-    """Whether an unfinished attempt started from a tip that is no longer on the branch."""
+    """Return whether an unfinished attempt started from a tip that has disappeared from the branch."""
     moved_back = recovered.tip != state.tip
     return attempt.commit is None and moved_back and attempt.base not in {state.base, *recovered.below}

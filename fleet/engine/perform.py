@@ -1,7 +1,7 @@
-"""Carries out commands, one method each. Each records its result; none decides what happens next.
+"""Carries out commands, one method each. Each method records its result and makes no decision.
 
-Every command can be carried out twice, because a crash may come between its effect and the record. Marks in git (a
-pinned ref, the integration branch) show what the earlier life achieved.
+Every command can be carried out twice, because a crash can happen between its effect and the record. Marks in git (a
+pinned ref, the integration branch) show the effects of an earlier process.
 """
 
 from collections.abc import Awaitable
@@ -35,7 +35,7 @@ STEPS: dict[type[Command], str] = {
     TestBatch: "landed the finished work",
     Publish: "moved the result branch",
 }
-"""What an error of ours interrupts, in words."""
+"""Descriptions of steps for messages about internal errors."""
 
 
 class Performer:
@@ -68,7 +68,7 @@ class Performer:
         self._checks.trust = NodeTrust(self._engine, self._adapters.clock, nodes.distrust, nodes.rest)
 
     async def __call__(self, command: Command) -> None:
-        """Carry out a command. What it raises in the end becomes a fact here, and nowhere else."""
+        """Carry out a command. Exceptions become facts here, and nowhere else."""
         step, failure = STEPS[type(command)], None
         perform, tries = partial(self._perform, command), partial(self._tries, command)
         again_s = self._adapters.again_s
@@ -86,7 +86,10 @@ class Performer:
             await self._record_failure(command, failure)
 
     def _tries(self, command: Command, failure: f.Failure) -> int:
-        """How often a command is tried that failed so. What calls a model: only until something was paid for."""
+        """Return the maximum number of tries after a failure.
+
+        A step that calls a model is not repeated once it was billed.
+        """
         match command:
             case RunAttempt():
                 may_repeat = self._attempts.may_repeat(command)
@@ -103,7 +106,7 @@ class Performer:
             await self._engine.record(f.SetupRan(at=self._now(), setup=setup.model_copy(update={"check": check})))
 
     def _raise_if_disk_full(self, failure: f.Failure) -> None:
-        """Nothing is recorded as failed on a full disk: the run stops, and a resumed run repeats the command."""
+        """Stop the run if the disk is full, without recording a failure. A resumed run repeats the command."""
         if failure.kind in {"infrastructure", "internal"}:
             text = f"{failure.summary}\n{failure.evidence}"
             advice = self._advice.take_now(

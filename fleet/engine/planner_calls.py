@@ -45,7 +45,7 @@ class PlannerCalls:
         """Problems with checks that a planner has seen once: it may insist on them."""
 
     def may_repeat(self, command: CallPlanner) -> bool:
-        """Whether a call may be made once more after an error of ours, without paying for anything twice."""
+        """Return whether a call can be repeated after an internal error without paying twice."""
         return command.call not in self._called
 
     async def call(self, command: CallPlanner) -> None:
@@ -82,12 +82,12 @@ class PlannerCalls:
             await self.failed(command, failure)
 
     def _is_new(self, area: SubtaskId) -> bool:
-        """Whether its planner was never asked before. Later its work may make checks pass."""
+        """Return whether the planner has never been called. After its first call, its work may make checks pass."""
         state = self._engine.state
         return state.areas[area].calls == 1 and len(state.subtasks[area].attempts) == 1
 
     async def _submit(self, command: CallPlanner, revision: Revision) -> Sequence[Problem]:
-        """Judge a revision by the state at the moment of recording, so that nothing comes between the two."""
+        """Check a revision against the state at the moment of recording, so that no fact can come in between."""
         problems: Sequence[Problem] = ()
 
         def facts(state: RunState) -> Sequence[f.Fact]:

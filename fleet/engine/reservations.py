@@ -1,8 +1,8 @@
-"""The budget of a run: the most that a call may cost is reserved before it, and its actual cost is recorded after it.
+"""The budget of a run: reserves the highest possible cost of a call before it, and records the actual cost after it.
 
-A call is made only if its maximum fits into what is left together with all calls under way; a call that would fit
-without those waits for them. The journal always knows the maximum of all calls under way, so after a crash no more than
-that is in doubt.
+A call starts only if its maximum fits into the remaining budget together with all calls in flight. A call that does not
+fit because of other calls waits for them. The journal always contains the maximum of all calls in flight, which limits
+the unknown cost after a crash.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ TROUBLES: frozenset[f.ServiceCondition] = LIMITS | {"down", "refused"}
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What the calls of a conversation are for."""
+    """Purpose of the calls of a conversation."""
 
     role: f.Role
     call: int | None = None
@@ -49,7 +49,10 @@ class RunBudget:
         self._freed = Event()
 
     async def reserve(self, cost: Cost, subtask: SubtaskId | None) -> f.Failure | None:
-        """Reserve what a call may cost; wait if only the calls under way prevent it. A failure if it never fits."""
+        """Reserve the highest possible cost of a call.
+
+        Wait for other calls if necessary. Return a failure if it never fits.
+        """
         while (refused := refusal(self.engine.state, self.clock.now(), cost, self._reserved.cost, subtask)) is not None:
             if not (refused.temporary and self._reserved.reservations):
                 if refused.kind == "spent":
@@ -65,7 +68,7 @@ class RunBudget:
         return None
 
     async def widen(self, least: Cost, most: Cost, subtask: SubtaskId | None) -> tuple[float, Cost]:
-        """Reserve more of what a call may cost: how far towards `most`, and what was added."""
+        """Extend the reservation of a call towards `most`. Return the granted share and the added cost."""
         held, widened = self._reserved.cost, self._widened.cost
         now = self.clock.now()
         share = widening(self.engine.state, now, least, most, held=held, widened=widened, subtask=subtask)
@@ -86,7 +89,7 @@ class RunBudget:
             self._widened = _Total()
 
     async def _record_refusal(self, why: str) -> None:
-        """Record once that the budget of the run covers no more calls, so that nothing new starts."""
+        """Record once that the run's budget is exhausted, so that no new work starts."""
         await self.engine.propose(
             lambda state: [f.CallRefused(at=self.clock.now(), why=why)] if self.allows_calls(state) else []
         )
@@ -102,7 +105,7 @@ class RunBudget:
         self._freed = Event()
 
     async def record_reservations(self) -> None:
-        """Record a reservation in the journal that covers the calls under way, unless there is one."""
+        """Record a reservation that covers the calls in flight, unless the journal already has one."""
 
         def facts(state: RunState) -> Sequence[f.Fact]:
             needed, recorded = self._reserved.cost, state.held
@@ -174,7 +177,7 @@ class CallMeter:
 
 
 def service_gate(engine: Recorder, clock: Clock) -> ServiceGate:
-    """The state of the run says how its calls wait, and notices become facts."""
+    """Return a gate for calls that follows the run's state and records outages as facts."""
 
     def rules() -> WaitRules:
         """A run that never had an answer waits only for limits: otherwise its configuration may be wrong."""

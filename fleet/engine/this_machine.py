@@ -1,7 +1,7 @@
-"""Carries out orders with the worktrees and workers of this process. Records nothing and decides nothing.
+"""Carries out orders with the worktrees and workers of this process. Does not record or decide anything.
 
-What it does not do itself it is given: the meter of the models' calls, what follows each step, and where to leave a
-note about something that broke after the work was done.
+The caller supplies the meter of model calls, a callback for each step, and a place for notes about errors after the
+work.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,11 +30,11 @@ class ThisMachine:
     open_lease: OpenLease
     workers: Mapping[str, Worker] = field(default_factory=dict)
     programs: frozenset[str] = frozenset()
-    """Workers that are programs: what they did before they broke is not done twice."""
+    """Workers that are programs. A program that fails is not run again, because it may have had effects."""
     leave_out: LeaveOut = _ignore
     """Takes what broke after the work was done, with its error."""
     give_up: Callable[[f.Failure], None] = lambda _: None
-    """Raises if a failure means that nothing can be written any more."""
+    """Raises if a failure means that the disk is full."""
     again_s: float = TRY_AGAIN_S
     """The first pause before work is committed again where the machine kept it from that."""
 
