@@ -1,1 +1,1 @@
-"""Metrics for Prometheus: listed in `catalog`, counted in `tally`, read from states in `gauges`, served by `server`."""
+"""Prometheus metrics: listed in `catalog`, counted in `tally`, sampled in `gauges`, served by `server`."""

@@ -1,6 +1,6 @@
-"""Counts the facts of all runs for metrics: each new one once, with the state before and after it.
+"""Count the facts of all runs for metrics, each once, with the state before and after it.
 
-A journal is opened only if its files have changed, so a thousand ended runs cost a thousand `stat` calls.
+A journal is only opened if its files have changed, so a thousand ended runs cost a thousand `stat` calls.
 """
 
 import shutil
@@ -21,12 +21,12 @@ from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 
 FileStamps = tuple[int, ...]
-MOST_ENDED = 20  # runs that ended, whose figures are kept
+MOST_ENDED = 20  # ended runs with kept figures
 
 
 @dataclass(frozen=True, slots=True)
 class EndedRun:
-    """What is kept of a run that ended."""
+    """The kept figures of an ended run."""
 
     run: RunId
     word: RunStatus
@@ -36,26 +36,26 @@ class EndedRun:
 
 @dataclass(slots=True)
 class CountedRun:
-    """One run, as far as its journal was read."""
+    """A run, as far as its journal was read."""
 
     folder: RunFolder
     counted: int = 0
     """The number of the last counted fact."""
     follower: Follower | None = None
-    """None for an ended run, of which only the ending is kept."""
+    """None for an ended run, which only keeps its ending."""
     ending: str | None = None
     ended: EndedRun | None = None
     """Its figures, if it has ended."""
     rehearsal: bool = False
-    """Whether it only replays history: it is in none of the numbers below."""
+    """Whether it is a rehearsal, which the numbers below exclude."""
     stamps: FileStamps = ()
-    """The journal's files at the time they were read."""
+    """The state of the journal's files when they were last read."""
     readable: bool = True
 
 
 @dataclass(slots=True)
 class CountedRuns:
-    """The runs that `folders` lists, kept up to date by `refresh`."""
+    """The runs listed by `folders`. `refresh` brings them up to date."""
 
     folders: Callable[[], Iterable[RunFolder]]
     take: Callable[[Step], None]
@@ -66,14 +66,14 @@ class CountedRuns:
     _runs: dict[Path, CountedRun] = field(default_factory=dict)
 
     def refresh(self) -> None:
-        """Read the new facts of all journals. A run whose folder was removed is dropped."""
+        """Read the new facts of all journals. Drops runs whose folder was removed."""
         folders = {folder.path: folder for folder in self.folders()}
         self._runs = {path: run for path, run in self._runs.items() if path in folders}
         for path, folder in folders.items():
             self._read(self._runs.setdefault(path, CountedRun(folder)))
 
     def _read(self, run: CountedRun) -> None:
-        """Count the new facts of a run. An ended run that was reopened is read from the beginning."""
+        """Count the new facts of a run. A reopened run is read again from the start."""
         stamps = _stamps(run.folder.journal)
         if stamps == run.stamps:
             return
@@ -83,7 +83,7 @@ class CountedRuns:
         try:
             with Journal(run.folder.journal) as journal:
                 follower.catch_up(journal)
-        except (FleetError, ValueError, KeyError):  # a journal of a newer fleet, or a damaged one
+        except (FleetError, ValueError, KeyError):  # a damaged journal, or one from a newer version
             run.readable, run.follower, run.ending, run.ended = False, None, None, None
             return
         run.readable = True
@@ -108,7 +108,7 @@ class CountedRuns:
         return Counter(run.ending for run in self._runs.values() if run.ending is not None and not run.rehearsal)
 
     def latest_ended(self) -> list[EndedRun]:
-        """The runs that ended, the latest first."""
+        """The ended runs, latest first."""
         runs = [run.ended for run in self._runs.values() if run.ended is not None and not run.rehearsal]
         return sorted(runs, key=lambda run: -run.started_at)[:MOST_ENDED]
 
@@ -124,7 +124,7 @@ def _ended(run: RunSnapshot) -> EndedRun:
 
 
 def free_bytes(path: Path) -> int:
-    """The free space on the disk of a folder that may not exist yet."""
+    """The free disk space for a folder, even if it does not exist yet."""
     existing = next((folder for folder in (path, *path.parents) if folder.exists()), path)
     try:
         return shutil.disk_usage(existing).free
@@ -133,7 +133,7 @@ def free_bytes(path: Path) -> int:
 
 
 def _stamps(journal: Path) -> FileStamps:
-    """For each file of a journal, the time of its last change and its size."""
+    """The modification time and size of each file of a journal."""
     stamps: list[int] = []
     for path in (journal, journal.with_name(f"{journal.name}-wal")):
         try:

@@ -1,4 +1,4 @@
-"""Gauges: samples of what is true now, taken from the figures of runs at each scrape and never stored."""
+"""Gauges: samples of the current figures of runs, taken at each scrape and never stored."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from fleet.read.run import RunSnapshot
 from fleet.read.run_view import SubtaskStatus
 
 Sample = tuple[str, tuple[str, ...], float]
-"""A metric, the values of its labels, and its value."""
+"""A metric name, its label values, and its value."""
 Name = TypeVar("Name", bound=str)
 
 
@@ -35,17 +35,17 @@ class RunsSnapshot:
 
     now: float
     open: Sequence[RunSnapshot]
-    """Those that have not ended."""
+    """The runs that have not ended."""
     ended: Mapping[str, int]
-    """The number of runs that ended, by ending."""
+    """The number of ended runs, by ending."""
     recent: Sequence[EndedRun] = ()
-    """The latest of them, with what they did."""
+    """The latest ended runs, with their figures."""
     unreadable: int = 0
     journal_lag_s: float = 0.0
     journal_bytes: int = 0
     free_bytes: int = 0
     calls: CallGauges | None = None
-    """Known only to the process that works on a run."""
+    """None except in the process of a run."""
 
 
 def samples(snapshot: RunsSnapshot, tally: Tally) -> Iterator[Sample]:
@@ -116,7 +116,7 @@ def _work(runs: Sequence[RunSnapshot]) -> Iterator[Sample]:
 
 
 def _nodes(runs: Sequence[RunSnapshot], tally: Tally) -> Iterator[Sample]:
-    """The nodes of runs at work, by names that are counted together where there are too many."""
+    """The nodes of active runs. Excess names are counted together."""
     states, attempts, slots = Counter[str](), Counter[str](), Counter[str]()
     up: dict[str, bool] = {}
     for it, node in ((run, node) for run in runs if run.alive for node in run.nodes):

@@ -1,4 +1,4 @@
-"""Serves /metrics of runs for Prometheus: it only reads their journals."""
+"""Serve the metrics of runs for Prometheus. Only reads their journals."""
 
 import socket
 import sys
@@ -32,14 +32,14 @@ from fleet.ports.agents import CallGauges
 from fleet.runs.run_folder import RunFolder, all_runs
 
 # ---- collector -------------------------------------------------------------------------------------------------------
-# Gives the tally and the gauges to Prometheus' own library, which encodes them.
+# Passes the tally and the gauges to the Prometheus client library, which encodes them.
 
 
 FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
 
 
 class Exposition(Collector):
-    """Answers scrapes, one at a time. `refresh` brings the tally up to date, `look` takes a snapshot of all runs."""
+    """Answers scrapes, one at a time. `refresh` updates the tally, and `look` takes a snapshot of all runs."""
 
     def __init__(self, tally: Tally, refresh: Callable[[], None], look: Callable[[], RunsSnapshot]) -> None:
         self._tally, self._refresh, self._look = tally, refresh, look
@@ -48,15 +48,15 @@ class Exposition(Collector):
         self._lock = Lock()
         self._scrape_seconds = 0.0
         self._known: set[tuple[str, Labels]] | None = None
-        """The series that were shown, or counted before the first look."""
+        """The series already exposed, or counted before the first snapshot."""
 
     def catch_up(self) -> None:
-        """Read what is new, so that the next scrape has less to read."""
+        """Read new facts in advance of the next scrape."""
         with self._lock:
             self._count()
 
     def scrape(self, accept: str) -> tuple[bytes, str]:
-        """The page in the format that `accept` asks for, and its content type."""
+        """The metrics in the format that `accept` requests, and the content type."""
         encode, content_type = choose_encoder(accept)
         with self._lock:
             started_at = perf_counter()
@@ -71,7 +71,7 @@ class Exposition(Collector):
             self._known = {(name, labels) for kind in tally for name, series in kind.items() for labels in series}
 
     def _is_new(self, name: str, labels: Labels) -> bool:
-        """Whether a series is shown for the first time: it begins at zero, or `increase` would miss its first value."""
+        """Whether a series is new. A new series starts at zero, or `increase` would miss its first value."""
         known = self._known
         if known is None or (name, labels) in known:
             return False
@@ -79,7 +79,7 @@ class Exposition(Collector):
         return True
 
     def collect(self) -> Iterator[Metric]:
-        """Called by the library at each scrape."""
+        """Called by the client library at each scrape."""
         self._count()
         families = {m.name: FAMILIES[m.kind](m.name, m.help, labels=m.labels) for m in METRICS.values()}
         for name, labels, value in samples(self._look(), self._tally):
@@ -99,20 +99,20 @@ class Exposition(Collector):
 
 
 DEFAULT_PORT = 9464
-TIMEOUT_S = 10.0  # for a request to arrive, and for its answer to leave
-MOST_CONNECTIONS = 8  # at the same time; more are closed at once
+TIMEOUT_S = 10.0  # for receiving a request, and for sending its response
+MOST_CONNECTIONS = 8  # at the same time (further ones are closed immediately)
 STOP_S = 0.1
 PLAIN = "text/plain; charset=utf-8"
 
 
 @contextmanager
 def serving(exposition: Exposition, address: Address, hosts: Collection[str] = ()) -> Iterator[Address]:
-    """Answer scrapes while the block lasts, at the yielded address: port 0 chooses a free one. Raises `FleetError`."""
+    """Answer scrapes inside the block, at the yielded address. Port 0 chooses a free port. Raises `FleetError`."""
     try:
         server = _Server(exposition, address, hosts)
     except OSError as error:
         raise FleetError(
-            f"can't serve metrics on {address}: {error.strerror}; choose another port, or 0 for a free one"
+            f"can't serve metrics on {address}: {error.strerror}", hint="choose another port, or 0 for any free port"
         ) from error
     thread = Thread(target=server.serve_forever, args=(STOP_S,), name="metrics", daemon=True)
     thread.start()
@@ -170,11 +170,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(page)
 
-    do_HEAD = do_GET  # noqa: N815 - the name that the library looks for
+    do_HEAD = do_GET  # noqa: N815 - the name that the library calls
 
     def _answer(self) -> tuple[int, str, bytes]:
         if not self.server.hosts.allows(self.headers.get("Host", "")):
-            return 403, PLAIN, b"requests for this host are not answered; metrics.hosts allows more hosts\n"
+            return 403, PLAIN, b"unknown host; to allow it, add it to metrics.hosts\n"
         match self.path.partition("?")[0]:
             case "/metrics":
                 page, content_type = self.server.exposition.scrape(self.headers.get("Accept", ""))
@@ -182,24 +182,24 @@ class _Handler(BaseHTTPRequestHandler):
             case "/-/healthy":
                 return 200, PLAIN, b"fleet is healthy\n"
             case "/":
-                return 200, PLAIN, b"fleet: metrics for Prometheus are at /metrics\n"
+                return 200, PLAIN, b"fleet: Prometheus metrics are at /metrics\n"
             case _:
                 return 404, PLAIN, b"not found; metrics are at /metrics\n"
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Log nothing: scrapes are too frequent."""
+        """Do not log requests, because scrapes are frequent."""
 
 
 # ---- exporter --------------------------------------------------------------------------------------------------------
-# The metrics of some runs: a thread keeps up with their journals.
+# The metrics of a set of runs. A thread follows their journals.
 
 
-READ_S = 1.0  # how often new facts are read, so that no scrape finds many
+READ_S = 1.0  # interval for reading new facts, so that scrapes stay fast
 SAMPLE_S = 0.1
 
 
 class Exporter:
-    """The metrics of the runs that `folders` lists. An engine in this process reports to it."""
+    """The metrics of the runs listed by `folders`. An engine in this process also reports to it."""
 
     address: Address
 
@@ -210,7 +210,7 @@ class Exporter:
             self._tally.take,
         )
         self._gauges: Callable[[], CallGauges] | None = None
-        self._calls: CallGauges | None = None  # the event loop writes it, a scrape reads it
+        self._calls: CallGauges | None = None  # written by the event loop, read by scrapes
         self.exposition = Exposition(self._tally, self._runs.refresh, self._snapshot)
 
     def commanded(self, seconds: float) -> None:
@@ -221,7 +221,7 @@ class Exporter:
         self._gauges = gauges
 
     async def watch_loop(self) -> None:
-        """Measure the delay of the event loop that this runs on, and sample the calls that it makes."""
+        """Measure the delay of the current event loop, and sample its model calls."""
         while True:
             due = anyio.current_time() + SAMPLE_S
             await anyio.sleep(SAMPLE_S)
@@ -248,7 +248,7 @@ class Exporter:
 def exporting(
     folders: Callable[[], Iterable[RunFolder]], state_dir: Path, address: Address, hosts: Collection[str] = ()
 ) -> Iterator[Exporter]:
-    """Serve the metrics of the runs that `folders` lists, while the block lasts. Raises `FleetError`."""
+    """Serve the metrics of the runs listed by `folders` inside the block. Raises `FleetError`."""
     exporter = Exporter(folders, state_dir)
     with serving(exporter.exposition, address, hosts) as exporter.address, _reading(exporter.exposition):
         yield exporter
@@ -256,7 +256,7 @@ def exporting(
 
 @contextmanager
 def _reading(exposition: Exposition) -> Iterator[None]:
-    """Read new facts in a thread, while the block lasts."""
+    """Read new facts in a thread inside the block."""
     over = Event()
 
     def read() -> None:
@@ -274,14 +274,14 @@ def _reading(exposition: Exposition) -> Iterator[None]:
 
 @asynccontextmanager
 async def exporting_beside(fleet: Fleet, folder: RunFolder) -> AsyncIterator[Measures | None]:
-    """Serve the metrics of one run while the block lasts. A port that is in use does not stop the run."""
+    """Serve the metrics of one run inside the block. A port conflict does not stop the run."""
     settings = fleet.config.of(Metrics)
     with ExitStack() as stack:
         try:
             address = parse_address(settings.listen)
             exporter = stack.enter_context(exporting(lambda: [folder], fleet.state_dir, address, settings.hosts))
         except FleetError as error:
-            typer.echo(f"{folder.run}: no metrics: {error}", err=True)
+            typer.echo(f"{folder.run}: metrics not served: {error}", err=True)
             yield None
             return
         show_note(f"{folder.run}: metrics at http://{exporter.address}/metrics")
@@ -292,5 +292,5 @@ async def exporting_beside(fleet: Fleet, folder: RunFolder) -> AsyncIterator[Mea
 
 
 def scrape_of(state_dir: Path) -> Callable[[str], tuple[bytes, str]]:
-    """The metrics of all runs, which are read from their journals at each scrape."""
+    """Return a function that reads the metrics of all runs from their journals at each scrape."""
     return Exporter(lambda: all_runs(state_dir), state_dir).exposition.scrape

@@ -1,4 +1,4 @@
-"""The configuration of metrics."""
+"""The metrics settings."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar

@@ -1,7 +1,7 @@
 """Counters, histograms and recent events over all runs, counted from their facts.
 
-Counting starts with a run's first fact, so that counters continue when a run is resumed or the exporter restarts. What
-`fleet clean` deletes is added to a file first (`dump`, `loaded`): counters only grow.
+Counting starts with the first fact of each run, so that counters survive a resume or a restart of the exporter. Before
+`fleet clean` deletes a run, its counts are added to a file (`dump`, `loaded`), so that counters never decrease.
 """
 
 import fcntl
@@ -49,7 +49,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,63}")
 
 @dataclass(slots=True)
 class Histogram:
-    """How many values fell between bounds."""
+    """The number of values in each bucket."""
 
     bounds: tuple[float, ...]
     counts: list[int] = field(default_factory=list)
@@ -67,13 +67,13 @@ class Histogram:
 
 
 def name_of(text: str) -> str:
-    """A name from outside as a label: `other` if it is none."""
+    """An untrusted name as a label value. `other` if it is not a valid name."""
     return text if _NAME.fullmatch(text) is not None else OTHER
 
 
 @dataclass(slots=True)
 class Names:
-    """Limits the values of a label whose names come from models and configurations."""
+    """Limits the number of label values that come from models and configurations."""
 
     names: set[str] = field(default_factory=set)
 
@@ -88,7 +88,7 @@ class Names:
 
 @dataclass(slots=True)
 class Recent:
-    """The times at which something happened, as far back as the longest window."""
+    """The times of events within the longest window."""
 
     times: list[float] = field(default_factory=list)
 
@@ -96,12 +96,12 @@ class Recent:
         self.times.append(at)
 
     def latest(self) -> list[float]:
-        """Those that the longest window still shows when something happens now."""
+        """The times that are still within the longest window."""
         self.times.sort()
         return self.times[bisect_left(self.times, self.times[-1] - max(WINDOWS.values())) :] if self.times else []
 
     def within(self, seconds: float, now: float) -> int:
-        self.times.sort()  # nearly sorted already, except that journals are read one after another
+        self.times.sort()  # nearly sorted, except that journals are read one after another
         oldest = bisect_left(self.times, now - max(WINDOWS.values()))
         del self.times[:oldest]
         return bisect_left(self.times, now + 1e-9) - bisect_left(self.times, now - seconds)
@@ -110,7 +110,7 @@ class Recent:
 class Tally:
     """Counts the facts of many runs.
 
-    What a fact began or ended shows only in the state before and after it: a `Step` says so.
+    The effect of a fact depends on the state before and after it, which a `Step` holds.
     """
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ class Tally:
         return tally
 
     def dump(self) -> dict[str, Any]:
-        """Everything that journals added to it, as JSON."""
+        """All counts from journals, as JSON."""
         return {
             "counters": [
                 [name, labels, value]
@@ -173,9 +173,9 @@ class Tally:
 
     def take(self, step: Step) -> None:
         """Count one fact."""
-        if step.is_rehearsed:  # its figures are no work: they must not pass for any
+        if step.is_rehearsed:  # rehearsed work must not be counted as real work
             self._count_rehearsal(step)
-            if isinstance(step.fact, f.ModelCalled):  # but what it pays for is paid for
+            if isinstance(step.fact, f.ModelCalled):  # but its model calls cost real money
                 self._count_call(step.fact)
             return
         self._count("fleet_journal_facts")
@@ -257,7 +257,7 @@ class Tally:
     def _count_call(self, fact: f.ModelCalled) -> None:
         who = (fact.role, self._models.of(fact.model))
         self._count("fleet_model_calls", *who)
-        for kind, tokens in fact.usage.model_dump(exclude={"cache_write_1h"}).items():  # a part of `cache_write`
+        for kind, tokens in fact.usage.model_dump(exclude={"cache_write_1h"}).items():  # included in `cache_write`
             self._count("fleet_model_tokens", *who, kind, by=tokens)
         self._count("fleet_model_unpriced_calls", *who, by=int(fact.dollars is None))
         self._count("fleet_model_cost_dollars", *who, by=fact.dollars or 0.0)
@@ -317,7 +317,7 @@ class Tally:
 
 
 def known_labels(metric: Metric) -> Iterator[Labels]:
-    """The series of a metric whose labels are all known: they begin at zero, so that no first increment is missed."""
+    """The series of a metric with known label values. They start at zero, so that the first increment is visible."""
     values = [
         OUTCOMES.get(metric.name, LABELS[label]) if label == "outcome" else LABELS[label] for label in metric.labels
     ]
@@ -335,9 +335,8 @@ def _reason(why: str) -> str:
 
 
 # ---- kept ------------------------------------------------------------------------------------------------------------
-# What metrics count of runs that were deleted: `fleet clean` adds a run to one file before its folder goes.
-#
-# Counters then continue where they were, whatever is cleaned and however often the exporter is started again.
+# The counts of deleted runs. `fleet clean` adds a run to a file before it deletes the folder, so that counters survive
+# both cleaning and restarts of the exporter.
 
 
 FILE, LOCK, DAMAGED = "metrics.json", "metrics.lock", "metrics.damaged.json"
@@ -345,7 +344,7 @@ VERSION = 1
 
 
 def keep_metrics(folder: RunFolder, state_dir: Path) -> None:
-    """Count a run that is about to be deleted. Counted again after a crash, it still counts once."""
+    """Count a run before it is deleted. Safe to repeat after a crash."""
     with _locked(state_dir):
         tally, counted = _read(state_dir)
         mark = _mark(folder)
@@ -354,14 +353,14 @@ def keep_metrics(folder: RunFolder, state_dir: Path) -> None:
         try:
             with Journal(folder.journal) as journal:
                 Follower(lambda before, fact, after: tally.take(Step(before, fact, after))).catch_up(journal)
-        except (FleetError, ValueError, KeyError):  # what can't be read was not counted before either
+        except (FleetError, ValueError, KeyError):  # unreadable runs were not counted before either
             return
         still = [each for each in counted if (state_dir / "runs" / each.partition("@")[0]).is_dir()]
         _write(state_dir, tally, [*still, mark])
 
 
 def kept_metrics(state_dir: Path) -> tuple[Tally, frozenset[str]]:
-    """What was counted of deleted runs, and the marks of those whose folder may still be there."""
+    """The counts of deleted runs, and the marks of runs whose folder may still exist."""
     if not (state_dir / FILE).exists():
         return Tally(), frozenset()
     with _locked(state_dir):
@@ -369,12 +368,12 @@ def kept_metrics(state_dir: Path) -> tuple[Tally, frozenset[str]]:
 
 
 def was_counted(folder: RunFolder, counted: frozenset[str]) -> bool:
-    """Whether a run was counted already, and only its folder is still there: a clean-up was killed."""
+    """Whether a run was already counted, and a killed clean-up left its folder behind."""
     return any(each.startswith(f"{folder.run}@") for each in counted) and _mark(folder) in counted
 
 
 def _mark(folder: RunFolder) -> str:
-    """A run, and which of the runs that ever had its name: the time of its first fact says so."""
+    """A key for a run: its name and the time of its first fact, because names can be reused."""
     try:
         with Journal(folder.journal) as journal:
             first = journal.facts(0, 1)

@@ -1,4 +1,4 @@
-"""The verb that serves metrics of all runs."""
+"""The `metrics` verb."""
 
 import signal
 import sys
@@ -55,14 +55,14 @@ def metrics(
     address = parse_address(listen or settings.listen or str(DEFAULT_PORT))
     if once:
         if as_json or listen:
-            raise UsageError("--once prints the metrics; it takes neither --listen nor --json")
+            raise UsageError("--once can't be used with --listen or --json", hint="drop --once to serve the metrics")
         typer.echo(scrape_of(state_dir)("")[0], nl=False)
         return
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # in all threads, so that `sigwait` below takes them
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # in all threads, so that `sigwait` below receives them
     with exporting(lambda: all_runs(state_dir), state_dir, address, settings.hosts) as exporter:
         url = f"http://{exporter.address}/metrics"
         if as_json:
             common.show_json(ServerView(url))
             sys.stdout.flush()
-        show_note(f"metrics of all runs in {state_dir} at {url}; Ctrl-C stops")
+        show_note(f"serving metrics of all runs in {state_dir} at {url} (press Ctrl-C to stop)")
         signal.sigwait(STOPS)

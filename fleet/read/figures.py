@@ -1,8 +1,8 @@
-"""The figures of a run: those of its status, one entry each, and those that are drawn many times a second.
+"""The figures of a run: those of its status, and those that are redrawn many times a second.
 
-Every face shows the figures of the status that name it, in the words of their kind. One that names no faces is shown by
-all: it is a key of `fleet status --json`, a line of its text, a part of the terminal's header, a number of the web page
-and a gauge `fleet_run_NAME`.
+Every UI shows the status figures that list it in `faces`, formatted by kind. By default, a figure is a key of
+`fleet status --json`, a line of its text, a part of the terminal header, a number on the web page and a gauge
+`fleet_run_NAME`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Face = Literal["json", "text", "terminal", "web", "metrics"]
 Kind = Literal["count", "part", "rate", "dollars", "seconds", "moment", "flag", "share"]
-"""`part` and `rate` are two numbers: so many of so many."""
+"""`part` and `rate` are two numbers: a count and its total."""
 Value = float | tuple[int, int]
 
 
@@ -32,18 +32,18 @@ class Figure:
     """A figure of a run's status."""
 
     name: str
-    """Its key in `--json`, and in metrics after `fleet_run_`."""
+    """Its key in `--json`, and its metric name after `fleet_run_`."""
     kind: Kind
     help: str
     value: Callable[[RunSnapshot], Value | None]
-    """None where there is nothing to show."""
+    """Returns None without a value."""
     note: Callable[[RunSnapshot], str] | None = None
-    """What a page adds in small print."""
+    """Returns a note for small print."""
     faces: tuple[Face, ...] = get_args(Face)
 
     @property
     def title(self) -> str:
-        """Its name as a person reads it."""
+        """The display name."""
         return self.name.replace("_", " ")
 
     def note_of(self, run: RunSnapshot) -> str:
@@ -51,7 +51,7 @@ class Figure:
 
 
 def _gauge(name: str, kind: Kind, help_: str, value: Callable[[RunSnapshot], Value | None]) -> Figure:
-    """A figure for metrics alone: pages show it in another form."""
+    """A figure that only metrics export."""
     return Figure(name, kind, help_, value, faces=("metrics",))
 
 
@@ -62,7 +62,7 @@ FIGURES = (
         "part",
         "Number of running agents, and the limit.",
         lambda run: (run.figures.working, run.figures.workers),
-        note=lambda run: f"at most {run.figures.peak} so far",
+        note=lambda run: f"peak {run.figures.peak}",
         faces=("terminal", "web"),
     ),
     Figure(
@@ -131,69 +131,69 @@ FIGURES = (
 
 
 def figures_of(face: Face) -> tuple[Figure, ...]:
-    """The figures that a face shows."""
+    """The figures for a UI."""
     return tuple(figure for figure in FIGURES if face in figure.faces)
 
 
 def one_number(value: Value) -> float:
-    """The first of two."""
+    """Return the value itself, or the first of two numbers."""
     return value[0] if isinstance(value, tuple) else value
 
 
 class FigureValues(dict[str, Value | None]):
-    """The figures of a status by name; in `--json` each is a key beside the other ones."""
+    """The figures of a status by name. In `--json`, each is a top-level key."""
 
 
 def figure_values(face: Face, run: RunSnapshot) -> FigureValues:
-    """What a face shows of a run."""
+    """The figures of a run for a UI."""
     return FigureValues({figure.name: figure.value(run) for figure in figures_of(face)})
 
 
-# ---- what is drawn many times a second -------------------------------------------------------------------------------
+# ---- figures that are redrawn many times a second --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """A run at one moment, in figures."""
+    """The figures of a run at a moment."""
 
     goal: str
-    """As it was given."""
+    """The goal as given."""
     plan_goal: str
-    """As the plan says it; without a plan, as it was given."""
+    """The goal in the plan, or as given without a plan."""
     repository: str
     plan_version: int
-    """0 before there is a plan."""
+    """0 without a plan."""
     seconds: float
-    """How long engines worked on it."""
+    """The active time."""
     sandbox: str
     simulated: bool
     rehearsal: bool
-    """Whether it is about history."""
+    """Whether it is a rehearsal."""
     for_real: bool
-    """Whether it is a rehearsal in which planner and workers did history's commits again."""
+    """Whether it is a rehearsal for real, in which planner and workers redo past commits."""
     is_over: bool
     is_paused: bool
     rests: bool
-    """Whether it is paused for the hours in which it starts nothing."""
+    """Whether it is paused by `run.not_between`."""
     is_published: bool
-    """Whether something landed that can be taken."""
+    """Whether there is a result branch."""
     subtasks: int
-    """Subtasks that were ever planned."""
+    """All subtasks that were ever planned."""
     landed: Progress
     working: int
-    """Agents at work now; 0 if no process runs it."""
+    """Running agents. 0 if no process is running the run."""
     workers: int
-    """The most agents that are allowed at once."""
+    """The maximum number of agents at the same time."""
     peak: int
-    """The most agents at once so far."""
+    """The peak number of agents at the same time."""
     slots: int
-    """The most batches that are tested at once."""
+    """The maximum number of batches tested at the same time."""
     queued: int
     recovered: RateCounts
     open_incidents: int
     has_nodes: bool
     nodes: int
-    """Machines beside this one, those of a cluster included."""
+    """Nodes, including those of a cluster."""
     spent: Spend
     budget_dollars: float | None
     budget_minutes: float | None

@@ -111,7 +111,7 @@ def test_addresses_are_read(text: str, host: str, port: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "127.0.0.1", "example.org:80", "127.0.0.1:99999", "127.0.0.1:x", "::"])
 def test_an_invalid_address_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(UsageError, match="write it like"):
+    with pytest.raises(UsageError, match="HOST:PORT"):
         parse_address(text)
 
 
