@@ -1,6 +1,6 @@
-"""Replays a run from its journal at any speed: yields each fact when its time has come.
+"""Replay a run from its journal at any speed.
 
-Long gaps between facts (no engine, an open question) are shortened.
+Long gaps between facts, such as an interruption or an open question, are shortened.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,7 +17,7 @@ from fleet.read.follow import FactFeed, Feed, FollowedRun, Step
 LONGEST_GAP_S = 15.0
 SLOWEST, FASTEST = 0.125, 1024.0
 CHUNK = 10_000  # facts
-NEAR_S = 0.5  # closer than this is here
+NEAR_S = 0.5  # a closer failure counts as the current position
 
 
 class Replay:
@@ -50,7 +50,7 @@ class Replay:
 
     @property
     def position(self) -> float:
-        """How many seconds of the timeline were played so far."""
+        """Seconds of the timeline played so far."""
         return self._played if self.paused else self._played + (self._clock() - self._since) * self.speed
 
     @property
@@ -62,7 +62,7 @@ class Replay:
         return self.position >= self.length
 
     def now(self) -> float:
-        """The time of day at this position."""
+        """The time of the run at this position, in seconds since 1970."""
         played = bisect_right(self._places, self.position)
         if not played:
             return self._facts[0][1].at if self._facts else self._clock()
@@ -90,12 +90,12 @@ class Replay:
             self._played = self._places[following]
 
     def jump(self, seconds: float) -> None:
-        """Move by `seconds`. After a move back, the facts must be read from the beginning again."""
+        """Move by `seconds`. After a move back, the facts must be read again from the start."""
         self._settle()
         self._played = min(self.length, max(0.0, self._played + seconds))
 
     def next_failure(self, by: int) -> float:
-        """The position of the failure after this one, or of the one before it; of an end where there is none."""
+        """The position of the next or previous failure, or of the end of the timeline if there is none."""
         here = self.position
         if by > 0:
             return next((place for place in self.failures if place > here + NEAR_S), self.length)
@@ -120,25 +120,25 @@ class Replay:
 
 
 # ---- past ------------------------------------------------------------------------------------------------------------
-# A run as it was after any of its facts, for a replay that goes forwards and backwards.
+# A run after any of its facts, for a replay in both directions.
 #
-# The journal is read once, in slices. A copy of the state is kept now and then, so that every moment is a few facts
-# away from one: states are frozen and share what did not change.
+# The journal is read once, in slices. Copies of the state are kept at intervals, so that every moment is only a few
+# facts after a copy. States are frozen and share unchanged parts.
 
 
 APART = 1_000  # facts between two copies
 
 
 class Past:
-    """The facts of a run by their places: the first one has place 1."""
+    """The facts of a run by their places, counted from 1."""
 
     def __init__(self, feed: Feed, *, apart: int = APART) -> None:
         self._feed, self._apart = feed, apart
         self._seqs: list[int] = []
         self._times: list[float] = []
-        """Never less than the one before, whatever the clock of a machine did."""
+        """Times in ascending order, even if the clock of a machine was changed."""
         self._events: list[int] = []
-        """The places of the facts that are events."""
+        """The places of facts with events."""
         self._events_read = 0
         self._reader = FollowedRun(feed, _no_time, facts=_Until(feed, None), tell=events_of, take=self._took)
         self._copies: list[FollowedRun] = [self._reader.fork(feed, _no_time)]
@@ -148,7 +148,7 @@ class Past:
         return len(self._seqs)
 
     def read(self, seconds: float) -> None:
-        """Read further for about so long, or to the end."""
+        """Read further for about `seconds`, or to the end."""
         until = perf_counter() + seconds
         self.loaded = False
         while not self.loaded and perf_counter() < until:
@@ -168,11 +168,11 @@ class Past:
         return run
 
     def moment(self, place: int) -> float:
-        """How many seconds after the first fact."""
+        """Seconds after the first fact."""
         return self._times[place - 1] - self._times[0]
 
     def place_at(self, seconds: float) -> int:
-        """The last fact within so many seconds of the first one."""
+        """The last fact within `seconds` of the first one."""
         return max(1, bisect_right(self._times, self._times[0] + seconds))
 
     def event_before(self, place: int) -> int:
@@ -193,7 +193,7 @@ class Past:
 
 
 class _Until:
-    """The facts of a run up to one of them. Says nothing about news, which it would take from other readers."""
+    """The facts of a run up to a place. Reports no news, because that would take them from other readers."""
 
     alive = False
 
@@ -212,25 +212,25 @@ def _no_time() -> float:
 
 
 # ---- run files -------------------------------------------------------------------------------------------------------
-# The files of a run as every face reads them: conversations as they grow, and the output of checks.
+# The files of a run for all UIs: conversations as they grow, and the output of checks.
 
 
 LOG_BYTES = 400_000
-BYTES = 1_000_000  # of a conversation, read at once
-ACCOUNTING = frozenset({"request_id", "usage", "stop_reason"})  # fields of an entry that only `fleet logs` shows
+BYTES = 1_000_000  # of a conversation, per read
+ACCOUNTING = frozenset({"request_id", "usage", "stop_reason"})  # fields of an entry shown only by `fleet logs`
 
 
 class TranscriptTail:
     """Follows the file of one conversation."""
 
     def __init__(self, path: Path, *, last: int | None = None) -> None:
-        """Begins `last` bytes before the end, or at the beginning."""
+        """Start `last` bytes before the end, or at the start of the file."""
         self._path, self._offset, self._rest = path, 0, b""
         if last is not None and path.is_file():
             self._offset = max(0, path.stat().st_size - last)
 
     def new(self) -> Iterator[list[str]]:
-        """The lines of each entry that was written since the last call."""
+        """The lines of each entry written since the last call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -246,14 +246,14 @@ class TranscriptTail:
 def _lines(line: bytes) -> Iterator[str]:
     try:
         entry = parse_json(line)
-    except ValueError:  # a line that a kill cut off, or the first one of a tail
+    except ValueError:  # a line cut off by a kill, or the first one of a tail
         return
     if isinstance(entry, dict):
         yield from transcript_lines([{name: each for name, each in entry.items() if name not in ACCOUNTING}])
 
 
 def check_output(feed: Feed, check: CheckRun) -> str:
-    """The beginning of its log, or the end of its output where no log was kept."""
+    """The start of the check's log, or the end of its output if no log was kept."""
     if not check.log:
         return check.output
     try:

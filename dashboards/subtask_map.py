@@ -1,4 +1,4 @@
-"""Runs in marks and short texts: each state has a sign and a word, so that no meaning depends on colour alone."""
+"""Symbols and short texts for runs and subtasks. Each state has a symbol and a word, so color is never the only cue."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from fleet.read.run import RunSnapshot
 from fleet.read.run_view import RunStatus
 
 Span = tuple[str, str]
-"""Text, and its tone: a name such as `good` or `dim`, never a colour."""
+"""Text with its tone: a name such as `good` or `dim`, never a color."""
 
 RUN_MARKS: dict[RunStatus, Span] = {
     "landed": ("✔", "good"),
@@ -32,7 +32,7 @@ RUN_MARKS: dict[RunStatus, Span] = {
     "budget": ("✘", "bad"),
     "failed": ("✘", "bad"),
 }
-"""The sign of a run, by its status."""
+"""The symbol and the tone of a run, by status."""
 MARKS: Mapping[str, Span] = {
     # subtasks
     "waiting": ("·", "dim"),
@@ -47,16 +47,16 @@ MARKS: Mapping[str, Span] = {
     "working": ("●", "busy"),
     "checking": ("◐", "check"),
     "landing": ("▲", "queue"),
-    # cells of the map of subtasks, where they have other names
+    # cells in the map of subtasks, if their names differ
     "asks": ("?", "attention"),
     "gone": ("-", "dim"),
     "failed": ("✘", "bad"),
 } | RUN_MARKS
-"""The sign and the tone of the states of subtasks, attempts and runs. Everything else is a failure."""
+"""The symbol and the tone of the states of subtasks, attempts and runs. All other states are failures."""
 
 
 def marked(state: str) -> Span:
-    """A state with its sign."""
+    """A state with its symbol."""
     sign, tone = MARKS.get(state, ("✘", "bad"))
     return f"{sign} {state}", tone
 
@@ -74,38 +74,38 @@ def age(seconds: float) -> str:
 
 
 def model_name(model: str) -> str:
-    """A model without its maker's prefix."""
+    """The name of a model, without the vendor prefix."""
     return model.removeprefix("claude-")
 
 
 # ---- needs -----------------------------------------------------------------------------------------------------------
-# What a run needs from a person, the most urgent first. The header, the overview and the page of runs show it.
+# Pending requests to a person, most urgent first. Shown in the header, the overview and the list of runs.
 
 
-SHOWN = 4  # failures, by their class
+SHOWN = 4  # failures, by class
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Something that waits for a person."""
+    """A pending request to a person."""
 
     key: str
     """The key of its row: a question, or the name of an action."""
     text: str
     how: str
-    """What to press."""
+    """The key to press."""
     more: tuple[str, ...] = ()
-    """What was tried, what waits for it, and until when."""
+    """Earlier attempts, waiting subtasks and the deadline."""
 
 
 def needs(run: FollowedRun) -> list[Need]:
-    """What a run needs now, the most urgent first."""
+    """The current needs of a run, most urgent first."""
     snapshot = run.snapshot
     return [] if snapshot is None else needs_at(run, snapshot)
 
 
 def needs_at(run: FollowedRun, snapshot: RunSnapshot) -> list[Need]:
-    """What it needs at a moment. That no process runs it counts only once its journal was read to its end."""
+    """The needs of a run at a moment. A missing process counts only once the journal is fully read."""
     return [_need(run, snapshot, need) for need in snapshot.needs if run.loaded or need.what != "resume"]
 
 
@@ -113,13 +113,13 @@ def _need(run: FollowedRun, snapshot: RunSnapshot, need: Needed) -> Need:
     if need.question is not None:
         return _question(need.key, snapshot.questions[need.question])
     if need.approval is not None:
-        return Need(need.key, _approval(need.approval), "A approves, X rejects, E edits, C cancels")
+        return Need(need.key, _approval(need.approval), "press A to approve, X to reject, E to edit, C to cancel")
     if need.what == "resume":
         why = safe(run.feed.last_words(), limit=200) or "no process is running it"
-        return Need(need.key, f"interrupted: {why}", "R resumes it")
+        return Need(need.key, f"interrupted: {why}", "press R to resume")
     if need.what == "budget":
-        return Need(need.key, safe(need.why), "B raises it")
-    return Need(need.key, "paused: no new agents start", "P unpauses")
+        return Need(need.key, safe(need.why), "press B to raise it")
+    return Need(need.key, "paused: no new agents start", "press P to unpause")
 
 
 def _question(key: str, question: QuestionView) -> Need:
@@ -128,15 +128,17 @@ def _question(key: str, question: QuestionView) -> Need:
     failures = [each.failure for each in question.tried if each.failure is not None]
     tried = f"tried {counted(len(failures), 'time')}: {', '.join(failures[-SHOWN:])}" if failures else ""
     waits = question.waiting
-    waiting = f"{counted(waits, 'subtask')} wait{'s' * (waits == 1)} for it" if waits else ""
+    waiting = f"{counted(waits, 'subtask')} wait{'s' * (waits == 1)} for the answer" if waits else ""
     title = safe(question.title, limit=80) if question.title is not None else ""
-    return Need(key, text, "Enter answers", tuple(filter(None, (title, tried, waiting, ends_text(question.ends_in_s)))))
+    return Need(
+        key, text, "press Enter to answer", tuple(filter(None, (title, tried, waiting, ends_text(question.ends_in_s))))
+    )
 
 
 def _approval(approval: Approval) -> str:
     ids = approval.subtasks
     if approval.is_whole_plan:
-        return f"the plan waits for approval: {counted(len(ids), 'subtask')}"
-    reasons = "; ".join(map(safe, approval.objections)) or "needs a review"
+        return f"the plan needs approval: {counted(len(ids), 'subtask')}"
+    reasons = "; ".join(map(safe, approval.objections)) or "needs review"
     more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
-    return f"waits for approval: {safe(ids[0], limit=40)} ({reasons}){more}"
+    return f"needs approval: {safe(ids[0], limit=40)} ({reasons}){more}"

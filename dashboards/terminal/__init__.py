@@ -1,1 +1,1 @@
-"""The terminal UI: a client of the journal that shows runs and puts requests into their inboxes. Never the engine."""
+"""The terminal UI. It reads journals and puts requests into the inboxes of runs. It never runs the engine."""

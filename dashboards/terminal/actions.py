@@ -1,4 +1,4 @@
-"""What a person can do to a run: each action puts a request into its inbox. Destructive ones ask for confirmation."""
+"""The actions on a run. Each puts a request into the run's inbox. Destructive actions ask for confirmation."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -29,19 +29,19 @@ from fleet.read.follow import FollowedRun
 from fleet.read.run import RunSnapshot
 
 # ---- dialogs ---------------------------------------------------------------------------------------------------------
-# Dialogs: a text to read, a choice by key, a line of input. They show plain text, never markup.
+# Dialogs: text, a choice by key, a line of input. They show plain text without markup.
 
 
 WIDEST = 110
 
 
 def text_width(screen: int) -> int:
-    """The width of a dialog's text: without its border, its padding and its scroll bar."""
+    """The width of the text in a dialog, without border, padding and scroll bar."""
     return min(WIDEST, screen * 9 // 10) - 6
 
 
 class Dialog(ModalScreen[str | None]):
-    """A title, a text, and a line of keys. Its result is None if it was closed."""
+    """A title, a text and a line of keys. The result is None if the dialog was closed."""
 
     DEFAULT_CSS = f"""
     Dialog {{
@@ -89,7 +89,7 @@ class TextDialog(Dialog):
 
 
 class ChoiceDialog(Dialog):
-    """A choice between a few keys. Its result is the key."""
+    """A choice between keys. The result is the key."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("n,q", "close", "No")]
 
@@ -105,7 +105,7 @@ class ChoiceDialog(Dialog):
 
 
 class Answer(Input):
-    """A line of input; a digit chooses an option while nothing has been typed."""
+    """A line of input. A digit chooses an option as long as the line is empty."""
 
     def __init__(self, options: Sequence[str], value: str) -> None:
         super().__init__(value)
@@ -121,7 +121,7 @@ class Answer(Input):
 
 
 class InputDialog(Dialog):
-    """A line of input, with options to choose by number. Its result is the text."""
+    """A line of input, with numbered options. The result is the text."""
 
     text_has_focus = False
 
@@ -149,8 +149,8 @@ class InputDialog(Dialog):
 
 
 EVIDENCE = 60  # lines
-WAITING = ("sh", "-c", '"$@"; code=$?; printf "\\nEnter returns to fleet. "; read -r _; exit $code', "sh")
-"""Runs the command after it, and waits for Enter before the screen comes back."""
+WAITING = ("sh", "-c", '"$@"; code=$?; printf "\\nPress Enter to return to fleet. "; read -r _; exit $code', "sh")
+"""A shell wrapper that runs a command and waits for Enter before the screen returns."""
 
 
 class Actions(App[None]):
@@ -159,20 +159,20 @@ class Actions(App[None]):
     clock: Callable[[], float]
     user: str
     editor_command: Sequence[str]
-    """The command line of the person's editor."""
+    """The command line of the user's editor."""
     fleet_command: Sequence[str]
-    """How to run this program."""
+    """The command line of fleet itself."""
     shell_command: Sequence[str]
     program: Callable[[Sequence[str], Path | None], int]
     watched: FollowedRun
     replay: Replay | None
     marked: frozenset[SubtaskId]
-    """The subtasks that the next action is about, if there are any."""
+    """The subtasks for the next action."""
 
     def _snapshot(self) -> RunSnapshot | None:
-        """The run to send a request to; None, with a notice, in a replay."""
+        """The run to send a request to. None in a replay, with a notice."""
         if self.replay is not None:
-            self._note("a replay takes no requests")
+            self._note("not available in a replay")
             return None
         return self.watched.snapshot
 
@@ -183,7 +183,7 @@ class Actions(App[None]):
         self.notify(safe(problem), severity="warning", markup=False)
 
     def ask(self, request: Request, done: str) -> None:
-        """Put a request into the inbox, if it is valid now."""
+        """Put a request into the inbox if it is valid now."""
         snapshot = self._snapshot()
         if snapshot is None:
             return
@@ -192,10 +192,10 @@ class Actions(App[None]):
             self._warn(problem)
             return
         self.watched.feed.ask(request)
-        self._note(done if self.watched.alive else f"{done}; no process is running it: R resumes it")
+        self._note(done if self.watched.alive else f"{done} (not running: press R to resume)")
 
     def _open(self, dialog: Dialog, act: Callable[[str], None]) -> None:
-        """Show a dialog, and call `act` with its result unless it was closed."""
+        """Show a dialog. Call `act` with its result unless it was closed."""
         self.push_screen(dialog, lambda result: act(result) if result is not None else None)
 
     def _current(self, kind: str) -> str:
@@ -211,7 +211,7 @@ class Actions(App[None]):
             return
         question = snapshot.questions.get(QuestionId(id_) if id_ else self._current_question(snapshot))
         if question is None:
-            self._note("there is no open question")
+            self._note("no open questions")
             return
         number = question.id
 
@@ -225,7 +225,7 @@ class Actions(App[None]):
         self._open(InputDialog(title, "\n".join(lines), options=tuple(map(safe, question.options))), answer)
 
     def _current_question(self, snapshot: RunSnapshot) -> QuestionId:
-        """The question under the cursor, or the first open one."""
+        """The selected question, or the first open one."""
         about = snapshot.question_about(SubtaskId(self._current("s")))
         if chosen := QuestionId(self._current("q")):
             return chosen
@@ -234,10 +234,10 @@ class Actions(App[None]):
     # ---- the plan
 
     def _awaiting(self) -> RunSnapshot | None:
-        """The run, if its plan waits for approval."""
+        """The run, if its plan is waiting for approval."""
         snapshot = self._snapshot()
         if snapshot is not None and not snapshot.awaits_approval:
-            self._note("no plan waits for approval")
+            self._note("no plan is waiting for approval")
             return None
         return snapshot
 
@@ -264,7 +264,7 @@ class Actions(App[None]):
             self._ask_reason(snapshot, None)
             return
         choices = {"a": f"all {len(snapshot.waiting_for_approval)}", "o": f"only {subtasks_named(part)}"}
-        dialog = ChoiceDialog("Reject what?", self._review(snapshot), choices, no="nothing")
+        dialog = ChoiceDialog("Reject which subtasks?", self._review(snapshot), choices, no="none")
         self._open(dialog, lambda key: self._ask_reason(snapshot, part if key == "o" else None))
 
     def _ask_reason(self, snapshot: RunSnapshot, part: tuple[SubtaskId, ...] | None) -> None:
@@ -272,18 +272,18 @@ class Actions(App[None]):
 
         def reject(reason: str) -> None:
             request = f.PlanRejected(at=self.clock(), version=version, by=self.user, reason=reason, subtasks=part)
-            self.ask(request, f"plan version {version} rejected{_for(part)}; the planner revises it")
+            self.ask(request, f"plan version {version} rejected{_for(part)}: the planner revises it")
 
         title = f"Reject plan version {version}{_for(part)}: what should change?"
         self._open(InputDialog(title, self._review(snapshot, part)), reject)
 
     def _review(self, snapshot: RunSnapshot, part: tuple[SubtaskId, ...] | None = None) -> str:
-        """What waits for approval, wrapped for a dialog."""
+        """The pending review, wrapped for a dialog."""
         width = text_width(self.size.width)
         return "\n".join(piece for line in review_lines(snapshot.review, part) for piece in wrapped(line, width))
 
     def _part(self, snapshot: RunSnapshot) -> tuple[SubtaskId, ...] | None:
-        """The marked subtasks that wait for approval, or the one under the cursor, unless that is all of them."""
+        """The marked or selected subtasks that wait for approval. None if that is none or all of them."""
         ids, chosen = snapshot.waiting_for_approval, self.marked or {self._current("s")}
         part = tuple(id_ for id_ in ids if id_ in chosen)
         return part if 0 < len(part) < len(ids) else None
@@ -293,7 +293,7 @@ class Actions(App[None]):
         if snapshot is None:
             return
         if not snapshot.plan.subtasks or snapshot.figures.is_over:
-            self._note("there is no plan to edit")
+            self._note("no plan to edit")
             return
         with TemporaryDirectory(prefix="fleet-plan-") as folder:
             path = Path(folder) / "plan.toml"
@@ -306,7 +306,7 @@ class Actions(App[None]):
             self.push_screen(TextDialog("Plan not changed", safe_block(problem)))
 
     def _submit_edit(self, snapshot: RunSnapshot, edited: Plan) -> str | None:
-        """Request the edited plan; return what is wrong with it."""
+        """Request the edited plan. Return an error message if it is not valid."""
         without = snapshot.split_or_dropped
         revision = revision_between(snapshot.plan, edited, why=f"edited by {self.user}", without=without)
         if isinstance(revision, str):
@@ -332,11 +332,13 @@ class Actions(App[None]):
             self.ask(f.Paused(at=self.clock(), by=self.user), "paused: running agents finish, no new ones start")
 
     def action_cancel(self) -> None:
-        text = "Running agents are stopped. Landed commits stay on their branch, finished work stays in the store."
+        text = (
+            "This stops all running agents. Landed commits stay on their branch, and finished work stays in the store."
+        )
         self._confirm("Cancel this run?", text, f.CancelRequested, "cancelled")
 
     def action_drain(self) -> None:
-        text = "Running agents finish, no new ones start. Then the run stops; `fleet resume` continues it."
+        text = "Running agents finish, and no new ones start. Then the run stops. `fleet resume` continues it."
         self._confirm("Drain this run?", text, f.DrainRequested, "draining")
 
     def _confirm(self, title: str, text: str, request: type[f.CancelRequested | f.DrainRequested], done: str) -> None:
@@ -345,7 +347,7 @@ class Actions(App[None]):
             self._open(dialog, lambda _: self.ask(request(at=self.clock(), by=self.user), done))
 
     def action_stop(self) -> None:
-        """Ask what Ctrl-C should mean: it can mean several things."""
+        """Ask whether to leave, drain or cancel."""
         if isinstance(self.screen, ChoiceDialog):
             return
         snapshot = self.watched.snapshot
@@ -354,7 +356,7 @@ class Actions(App[None]):
         text = "l  leave: the run continues without you" if is_open else "l  leave"
         if is_open and self.replay is None:
             title = "Leave, drain or cancel?"
-            text += "\nd  drain: running agents finish, then the run stops\nc  cancel: running agents are stopped now"
+            text += "\nd  drain: running agents finish, then the run stops\nc  cancel: stop running agents now"
             choices |= {"d": "drain", "c": "cancel"}
         actions = {"l": self.exit, "d": self.action_drain, "c": self.action_cancel}
         self._open(ChoiceDialog(title, text, choices, no="stay"), lambda key: actions[key]())
@@ -362,7 +364,7 @@ class Actions(App[None]):
     def action_workers(self) -> None:
         snapshot = self._snapshot()
         if snapshot is not None:
-            text, value = "If you lower it, running agents finish.", str(snapshot.figures.workers)
+            text, value = "If you lower the limit, running agents finish.", str(snapshot.figures.workers)
             self._ask_limit("Maximum number of agents (1 to 1000)", text, value, "workers", int)
 
     def action_budget(self) -> None:
@@ -389,7 +391,7 @@ class Actions(App[None]):
         if snapshot is None:
             return
         if self.watched.alive:
-            self._note("the run is running already")
+            self._note("the run is already running")
             return
         if snapshot.figures.is_paused:
             self.ask(f.Unpaused(at=self.clock(), by=self.user), "unpaused")
@@ -400,18 +402,18 @@ class Actions(App[None]):
             self._note("resumed in the background")
 
     def action_take(self) -> None:
-        """Run `fleet merge` in the repository, after a confirmation; it says what it does on the terminal."""
+        """Run `fleet merge` in the repository after a confirmation. It prints to the terminal."""
         snapshot = self._snapshot()
         if snapshot is None:
             return
         figures = snapshot.figures
         if not figures.is_published:
-            self._note("nothing has landed that could be taken")
+            self._note("nothing to merge yet")
             return
         command, folder = [*WAITING, *self.fleet_command, "merge", snapshot.run], Path(figures.repository)
-        into = f"It takes what landed into the branch that is checked out in {safe(figures.repository)}."
+        into = f"Merges the landed work into the branch that is checked out in {safe(figures.repository)}."
         text = f"fleet merge {safe(snapshot.run)}\n{into}"
-        dialog = ChoiceDialog("Take the result?", text, {"y": "yes"})
+        dialog = ChoiceDialog("Merge the result?", text, {"y": "yes"})
 
         def take(_: str) -> None:
             self.outside(command, folder)
@@ -421,18 +423,18 @@ class Actions(App[None]):
     # ---- other programs
 
     def outside(self, command: Sequence[str], folder: Path | None) -> bool:
-        """Give the terminal to a program until it ends; return False, with a notice, if that fails."""
+        """Run a program in the foreground. Show a notice and return False if that fails."""
         try:
             with self.suspend():
                 code = self.program(command, folder)
         except SuspendNotSupported:
-            self._warn("this terminal can't run another program")
+            self._warn("can't run another program in this terminal")
             return False
         except OSError as error:
-            self._warn(f"{command[0]}: {error.strerror}; set EDITOR or SHELL")
+            self._warn(f"{command[0]}: {error.strerror} (set EDITOR or SHELL)")
             return False
         if code:
-            self._note(f"{safe(command[0])} ended with exit code {code}")
+            self._note(f"{safe(command[0])} exited with code {code}")
         return True
 
 
@@ -441,16 +443,16 @@ def _for(part: tuple[SubtaskId, ...] | None) -> str:
 
 
 def subtasks_named(ids: Sequence[SubtaskId]) -> str:
-    """One subtask by its name, several as a number."""
+    """The name of one subtask, or the number of several."""
     return safe(ids[0], limit=60) if len(ids) == 1 else f"{len(ids)} subtasks"
 
 
 # ---- subtask actions -------------------------------------------------------------------------------------------------
-# What a person can do to subtasks: the one under the cursor, or all that are marked.
+# The actions on subtasks: the selected one, or all marked ones.
 
 
 INTERRUPT = "!"
-"""In front of what an agent is told: the command that it runs is stopped."""
+"""The prefix of an instruction that also stops the running command."""
 NAMED = 12  # subtasks in a dialog
 
 
@@ -460,14 +462,14 @@ class SubtaskActions(Actions):
     # ---- marks
 
     def action_mark(self) -> None:
-        """Mark the subtask under the cursor, or unmark it, and go on to the next row."""
+        """Mark or unmark the selected subtask, then move to the next row."""
         screen, id_ = self.screen, SubtaskId(self._current("s"))
         if isinstance(screen, BaseScreen) and screen.marks_rows and id_:
             self.mark(self.marked ^ {id_})
             screen.listing.action_move(1)
 
     def action_mark_all(self) -> None:
-        """Mark all subtasks that the page lists; if they are, unmark them."""
+        """Mark all subtasks on the page, or unmark them if all are marked."""
         screen = self.screen
         if self.replay is None and isinstance(screen, BaseScreen) and screen.marks_rows:
             listed = frozenset(filter(None, map(subtask_of, screen.listing.keys)))
@@ -481,27 +483,27 @@ class SubtaskActions(Actions):
     # ---- requests
 
     def _about(self, snapshot: RunSnapshot) -> Sequence[SubtaskId]:
-        """The marked subtasks, or the one under the cursor; none, with a notice, if there is none."""
+        """The marked subtasks, or the selected one. Empty if there is none, with a notice."""
         if self.marked:
             return [id_ for id_ in snapshot.plan.ids if id_ in self.marked]
         question = snapshot.questions.get(QuestionId(self._current("q")))
         id_ = SubtaskId(self._current("s")) or (question.about if question is not None else None)
         if not id_:
-            self._warn("first select a subtask")
+            self._warn("select a subtask first")
         return [id_] if id_ else []
 
     def _possible(
         self, snapshot: RunSnapshot, ids: Sequence[SubtaskId], make: Callable[[SubtaskId], Request]
     ) -> Sequence[SubtaskId]:
-        """Those that may be asked for now, with a notice about the others."""
+        """The subtasks for which the request is valid now. Shows a notice about the others."""
         problems = {id_: snapshot.problem_of(make(id_)) for id_ in ids}
         refused = [problem for problem in problems.values() if problem is not None]
         if refused:
-            self._warn(refused[0] if len(ids) == 1 else f"{len(refused)} of {len(ids)} left out: {refused[0]}")
+            self._warn(refused[0] if len(ids) == 1 else f"{len(refused)} of {len(ids)} skipped: {refused[0]}")
         return [id_ for id_, problem in problems.items() if problem is None]
 
     def _ask_for_each(self, ids: Sequence[SubtaskId], make: Callable[[SubtaskId], Request], done: str) -> None:
-        """Send a request for each that may still have it. The marks are used up."""
+        """Send a request for each subtask for which it is still valid, then clear the marks."""
         snapshot = self._snapshot()
         if snapshot is not None:
             for id_ in self._possible(snapshot, ids, make):
@@ -510,7 +512,7 @@ class SubtaskActions(Actions):
 
     def _sent(self, done: str) -> None:
         self.mark(frozenset())
-        self._note(done if self.watched.alive else f"{done}; no process is running it: R resumes it")
+        self._note(done if self.watched.alive else f"{done} (not running: press R to resume)")
 
     def action_retry(self) -> None:
         snapshot = self._snapshot()
@@ -549,12 +551,11 @@ class SubtaskActions(Actions):
             one = snapshot.when_read(ids[0], interrupt=is_interrupt)
             self._ask_for_each(ids, lambda id_: instruct(id_, entered), one if len(ids) == 1 else "instructions sent")
 
-        text = f"{when}.\n{INTERRUPT} in front of it stops the command that runs."
-        whom = "the agent at" if len(ids) == 1 else "the agents at"
-        self._open(InputDialog(f"Tell {whom} {subtasks_named(ids)}", safe_block(text)), tell)
+        text = f"{when}.\nStart with {INTERRUPT} to stop the running command."
+        self._open(InputDialog(f"Instruction for {subtasks_named(ids)}", safe_block(text)), tell)
 
     def action_drop(self) -> None:
-        """Give subtasks up, with a reason: one change of the plan, however many they are."""
+        """Drop subtasks with a reason, in a single change of the plan."""
         snapshot = self._snapshot()
         if snapshot is None:
             return
@@ -577,7 +578,7 @@ class SubtaskActions(Actions):
                 self.watched.feed.ask(request)
                 self._sent(f"{subtasks_named(ids)} dropped")
 
-        text = f"{_listed(ids)}.\nWhat depends on it can't be done then. The reason is recorded in the plan."
+        text = f"{_listed(ids)}.\nSubtasks that depend on it can't start then. The reason is recorded in the plan."
         self._open(InputDialog(f"Drop {subtasks_named(ids)}: why?", safe_block(text)), send)
 
 

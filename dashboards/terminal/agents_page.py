@@ -1,4 +1,4 @@
-"""The table of agents: each with its subtask and what it is doing now."""
+"""The table of agents, with their subtasks and current activity."""
 
 from collections.abc import Sequence
 
@@ -34,12 +34,12 @@ NODE = Column("node", 8, spare=2)
 
 
 def columns_of(snapshot: RunSnapshot) -> tuple[Column, ...]:
-    """Where a run has nodes, with the one of each attempt."""
+    """The columns of the table. Includes the node if the run has nodes."""
     return (*COLUMNS[:2], NODE, *COLUMNS[2:]) if snapshot.figures.has_nodes else COLUMNS
 
 
 def agents(snapshot: RunSnapshot, options: PageOptions) -> list[AgentRow]:
-    """The planner first, then the attempts under way in the wanted order."""
+    """The planner, then the running attempts in the chosen order."""
     rows = snapshot.agents(options.order, is_reversed=options.is_reversed)
     return [row for row in rows if matches(options.needle, *_words(row))] if options.needle else [*rows]
 
@@ -99,20 +99,20 @@ def _doing(row: AgentRow) -> str:
     if row.is_called:
         return activity_of(row) or f"waiting for model ({row.call_why})"
     if row.is_area:
-        return "its subtasks are under way"
+        return "its subtasks are running"
     if row.phase in {"landing", "checking"}:
         return "waiting to land" if row.phase == "landing" else "running its checks"
     return activity_of(row) or ("waiting for model" if row.phase == "working" else "preparing worktree")
 
 
 # ---- nodes -----------------------------------------------------------------------------------------------------------
-# The machines beside this one: what each works on, and what is wrong with it; and the subtasks that wait for one.
+# The nodes of a run with their work and problems, and the subtasks that wait for one.
 
 
 NODES_COLUMNS = (
     Column("state", 11),
     Column("node", 12, grows=2),
-    Column("at work", 9, to_right=True),
+    Column("busy", 9, to_right=True),
     Column("attempts", 8, spare=2, to_right=True),
     Column("lost", 4, spare=3, to_right=True),
     Column("host", 12, spare=4, grows=1),
@@ -126,7 +126,7 @@ MARKS: dict[NodeStatus, Span] = {
     "out": ("✘ out", "bad"),
     "banned": ("✘ banned", "bad"),
 }
-NONE = "No nodes: `fleet nodes add NAME` lets a machine of [nodes.NAME] join."
+NONE = "No nodes. Add one configured in [nodes.NAME] with `fleet nodes add NAME`."
 
 
 def nodes_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
@@ -166,4 +166,4 @@ def _waiting(snapshot: RunSnapshot, options: PageOptions) -> Rows:
         for id_, why in snapshot.waiting_for_machines.items()
         if matches(options.needle, id_, why)
     ]
-    return [BLANK, ("", heading(f"WAITING {len(rows)}", "for a machine with their labels")), *rows] if rows else []
+    return [BLANK, ("", heading(f"WAITING {len(rows)}", "for a machine with matching labels")), *rows] if rows else []

@@ -1,4 +1,4 @@
-"""The terminal UI as a whole: runs, the screens over them, one clock. It reads journals and sends requests."""
+"""The application of the terminal UI: runs, screens and a clock. It reads journals and sends requests."""
 
 import subprocess
 import textwrap
@@ -30,59 +30,59 @@ from fleet.read.follow import FollowedRun, FollowedRuns, Library
 
 
 ACTIONS: Mapping[str, tuple[str, str]] = {
-    "a": ("answer", "answer the question under the cursor, or the first open one"),
-    "A": ("approve", "approve what waits for you: all of it, the marked subtasks, or the one under the cursor"),
-    "X": ("reject", "reject it with a reason; the planner revises it"),
-    "E": ("edit", "edit the plan in $EDITOR; the result is validated before anything changes"),
-    "r": ("retry", "retry the marked subtasks, or the one under the cursor, with your guidance"),
-    "T": ("tell", "tell the agents at the marked subtasks, or the one under the cursor, what to do while they work"),
-    "x": ("drop", "drop the marked subtasks, or the one under the cursor, with a reason"),
-    "P": ("pause", "start no new agents; press again to unpause"),
+    "a": ("answer", "answer the selected question, or the first open one"),
+    "A": ("approve", "approve everything that is waiting, the marked subtasks, or the selected one"),
+    "X": ("reject", "reject with a reason, so that the planner revises the plan"),
+    "E": ("edit", "edit the plan in $EDITOR; fleet validates the result before applying it"),
+    "r": ("retry", "retry the marked subtasks, or the selected one, with your guidance"),
+    "T": ("tell", "send an instruction to the agents of the marked subtasks, or of the selected one"),
+    "x": ("drop", "drop the marked subtasks, or the selected one, with a reason"),
+    "P": ("pause", "start no new agents (press again to unpause)"),
     "W": ("workers", "set the maximum number of agents"),
     "B": ("budget", "set the maximum cost of the run in USD"),
     "R": ("resume", "resume an interrupted run"),
-    "C": ("cancel", "cancel the run and stop its agents; asks for confirmation"),
-    "m": ("take", "take the result of an ended run into the branch that is checked out: `fleet merge`"),
-    "D": ("drain", "let running agents finish, then stop; asks for confirmation"),
+    "C": ("cancel", "cancel the run and stop its agents (asks first)"),
+    "m": ("take", "merge the result of an ended run into your current branch (`fleet merge`)"),
+    "D": ("drain", "let running agents finish, then stop (asks first)"),
 }
 """Keys that send requests, each with the name of its action."""
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "Moving": {
-        "↑↓ jk": "the row above, the row below",
-        "PgUp PgDn": "a page up or down; Ctrl-U and Ctrl-D do the same",
-        "g G": "the first row, the last row; at its end, a page follows new rows",
-        "Enter": "open the row: a subtask, a question, a run, a version of the plan",
-        "Esc": "back; on a page: clear the filter or the marks",
-        "Tab": "the next page; Shift-Tab: the previous one",
+        "↑↓ jk": "previous / next row",
+        "PgUp PgDn": "page up / page down, also Ctrl-U and Ctrl-D",
+        "g G": "first row / last row (at the bottom, the list follows new rows)",
+        "Enter": "open the selected subtask, question, run or plan version",
+        "Esc": "go back, or clear the filter or the marks",
+        "Tab": "next page (Shift-Tab: previous page)",
         "0 … 8": "runs, overview, agents, plan, landing, incidents, events, cost, nodes",
-        "/": "show only rows with these words; Enter keeps the filter, Esc clears it. In a text: find them",
-        "n N": "in a text: the next line with these words, the previous one",
-        "y": "copy the name under the cursor, the commit of an attempt, or the command that takes a result",
-        "o O": "agents: change the order, or reverse it: busy ones first, or by a column; or click on a title",
-        "Space *": "mark the subtask under the cursor, or all in the list; again: unmark. Actions are about all marked",
-        "Backspace": "the page that was shown before this one",
+        "/": "filter rows by words, or search in a text (Enter keeps the filter, Esc clears it)",
+        "n N": "next / previous match in a text",
+        "y": "copy the selected name, commit or merge command",
+        "o O": "agents: change the sort order (o) or reverse it (O), or click a column header",
+        "Space *": "mark or unmark the selected subtask (Space) or all in the list (*) for actions",
+        "Backspace": "previous page",
     },
-    "Actions: each sends a request to the run's inbox, which it reads now or when it resumes": {
+    "Actions (queued; a stopped run applies them when it resumes)": {
         key: meaning for key, (_, meaning) in ACTIONS.items()
     },
-    "A subtask": {
-        "1 … 4": "its story, its conversation, its diff, its checks with their logs",
-        "[ ]": "the previous attempt, the next one",
-        "f": "conversation: fold the messages to a line each, or unfold them",
-        "d": "diff: the old and the new side by side, or one below the other",
+    "Subtask": {
+        "1 … 4": "story, conversation, diff, checks with logs",
+        "[ ]": "previous / next attempt",
+        "f": "conversation: fold messages to one line each, or unfold them",
+        "d": "diff: switch between side by side and unified",
         "s": "open a shell in a copy of the attempt's commit",
-        "e": "open $EDITOR in such a copy",
+        "e": "open $EDITOR in a copy of the attempt's commit",
     },
-    "A replay": {
+    "Replay": {
         "Space": "pause or play",
-        ".": "to the next fact",
-        "+ -": "twice as fast, half as fast",
-        "< >": "ten seconds back, ten seconds forward",
-        "{ }": "to the failure before, to the next one; a click on the bar goes there",
+        ".": "next fact",
+        "+ -": "double / halve the speed",
+        "< >": "back / forward ten seconds",
+        "{ }": "previous / next failure (or click the bar to jump)",
     },
-    "The screen": {
-        "q": "leave; the run continues without you",
-        "Ctrl-C": "leave, drain or cancel: asks which",
+    "General": {
+        "q": "leave (the run continues without you)",
+        "Ctrl-C": "leave, drain or cancel (asks first)",
         "t": "switch between light and dark",
         "Ctrl-P": "find any command by name",
         "?": "show this help",
@@ -90,13 +90,13 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-TWO_COLUMNS = 96  # cells: from this width on the help has two columns
+TWO_COLUMNS = 96  # cells: minimum width for two columns of help
 KEYS = 11  # cells of the column of keys
 GAP = "   "
 
 
 def help_text(width: int = 80) -> str:
-    """All keys, in two columns where there is room."""
+    """All keys, in two columns if the width allows."""
     if width < TWO_COLUMNS:
         return "\n".join(_column(GROUPS, width)).strip()
     size = (width - len(GAP)) // 2
@@ -132,33 +132,33 @@ def _column(groups: Mapping[str, Mapping[str, str]], width: int) -> list[str]:
 TICK_S = 0.1
 READ_S = 0.03  # of each tick, at most, for reading
 LOAD_S = 0.15  # of each slice while the journal is read for the first time
-OTHERS_S = 0.02  # of each look, at most, for the other runs
-LOOK_S = 1.0  # how often ages are drawn again, and engines and other runs are looked for
+OTHERS_S = 0.02  # of each look, at most, for other runs
+LOOK_S = 1.0  # interval for redrawing ages and for checking engines and other runs
 Colours = Literal["true", "16", "none"]
-"""How many colours a terminal has: 16 of its own, or many more."""
+"""The number of colors of a terminal."""
 LOOKS_OF = {"true": (DARK, LIGHT), "16": (DARK_16, LIGHT_16), "none": (PLAIN, PLAIN)}
 
 
 def run_program(command: Sequence[str], folder: Path | None) -> int:
-    """Run a program that has the terminal until it ends; return its exit code."""
+    """Run a program in the foreground. Return its exit code."""
     return subprocess.run(command, cwd=folder, check=False).returncode
 
 
 def attention_signs(needed: int, *, is_new: bool) -> str:
-    """The terminal's title, and a notification of the desktop by those terminals that know OSC 9; others ignore it."""
+    """Escape sequences for the terminal title and a desktop notification (OSC 9), which other terminals ignore."""
     title = f"\x1b]0;{f'(!{needed}) ' if needed else ''}fleet\x07"
     return f"{title}\x1b]9;fleet needs you\x07" if is_new else title
 
 
 class FleetApp(SubtaskActions):
-    """`fleet watch`, and what `fleet run` opens on a terminal."""
+    """The full screen of `fleet watch` and `fleet run`."""
 
     TITLE = "fleet"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "quit", "Leave; the run continues", show=False),
+        Binding("q", "quit", "Leave (the run continues)", show=False),
         Binding("ctrl+c", "stop", "Leave, drain or cancel", show=False, priority=True),
         Binding("question_mark", "help", "Help", show=False),
-        Binding("t", "light", "Light or dark", show=False),
+        Binding("t", "light", "Switch theme", show=False),
         *(Binding(key, name, meaning, show=False) for key, (name, meaning) in ACTIONS.items()),
         Binding("space", "space", "Pause a replay, or mark a subtask", show=False),
         Binding("asterisk", "mark_all", "Mark all subtasks", show=False),
@@ -167,7 +167,7 @@ class FleetApp(SubtaskActions):
         Binding("minus", "speed(0.5)", "Slower", show=False),
         Binding("less_than_sign", "jump(-10)", "Ten seconds back", show=False),
         Binding("greater_than_sign", "jump(10)", "Ten seconds forward", show=False),
-        Binding("left_curly_bracket", "failure(-1)", "Failure before", show=False),
+        Binding("left_curly_bracket", "failure(-1)", "Previous failure", show=False),
         Binding("right_curly_bracket", "failure(1)", "Next failure", show=False),
     ]
 
@@ -199,7 +199,7 @@ class FleetApp(SubtaskActions):
         self._others = FollowedRuns(library, clock)
         self.marked = frozenset()
         self.in_need: Sequence[str] = ()
-        """Other runs that need a person; none in a replay, which shows another time."""
+        """Other runs that need a person. Empty in a replay, which shows another time."""
         self._looked_at = 0.0
         self._needed = 0
 
@@ -214,11 +214,11 @@ class FleetApp(SubtaskActions):
         before.feed.close()
 
     def all_runs(self) -> list[FollowedRun]:
-        """The current run, and then the latest others."""
+        """The current run, then the other latest runs."""
         return [self.watched, *self._others.readable()]
 
     def switch(self, run: str) -> None:
-        """Show another run, as it is now."""
+        """Show another run."""
         if run != self.watched.feed.run:
             self.replay = None
             self.marked = frozenset()
@@ -237,7 +237,7 @@ class FleetApp(SubtaskActions):
         self.set_interval(TICK_S, self._tick)
 
     def _load(self) -> None:
-        """Read the journal slice by slice, so that keys work in between."""
+        """Read the journal in slices, so that keys keep working."""
         if not self.watched.loaded:
             self.watched.catch_up(LOAD_S)
             self._refresh()
@@ -254,7 +254,7 @@ class FleetApp(SubtaskActions):
             self._refresh()
 
     def _look(self) -> None:
-        """See whether the current run has an engine, and read on in the other runs."""
+        """Check whether the current run has an engine, and continue reading the other runs."""
         self._looked_at = self.clock()
         self.watched.look()
         is_listing_runs = isinstance(self._view, MainScreen) and self._view.number == RUNS
@@ -264,7 +264,7 @@ class FleetApp(SubtaskActions):
         self._call_for_attention()
 
     def _call_for_attention(self) -> None:
-        """Ring once when something begins to need a person, and say in the terminal's title how much does."""
+        """Ring once for each new need, and show their number in the terminal title."""
         needed = len(self.in_need)
         if self.replay is None and self.watched.loaded:
             needed += len(needs(self.watched))
@@ -278,14 +278,14 @@ class FleetApp(SubtaskActions):
 
     @property
     def _view(self) -> BaseScreen | None:
-        """The topmost full screen, which may be below a dialog."""
+        """The topmost full screen, possibly below a dialog."""
         return next((screen for screen in reversed(self.screen_stack) if isinstance(screen, BaseScreen)), None)
 
     def _refresh(self) -> None:
         if self._view is not None:
             self._view.refresh_view()
 
-    # ---- colours
+    # ---- colors
 
     def _change_palette(self) -> None:
         dark, light = self._looks
@@ -306,7 +306,7 @@ class FleetApp(SubtaskActions):
             self.push_screen(SubtaskScreen(SubtaskId(id_)))
 
     def open_incident(self, number: int) -> None:
-        """Show its story."""
+        """Show the story of an incident."""
         snapshot = self.watched.snapshot
         if snapshot is not None:
             self.push_screen(TextDialog(*story_text(snapshot, number)))
@@ -316,14 +316,14 @@ class FleetApp(SubtaskActions):
             self.push_screen(TextDialog("Keys", help_text(text_width(self.size.width))))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The command palette: pages, what the keys do, runs and subtasks, by name."""
+        """The entries of the command palette: pages, keys, runs and subtasks."""
         del screen
         for number, title in TITLES.items():
-            yield SystemCommand(f"Page: {title}", f"{number}: open it", partial(self._open_page, number))
+            yield SystemCommand(f"Page: {title}", f"open it (key {number})", partial(self._open_page, number))
         for key, (name, meaning) in ACTIONS.items():
             yield SystemCommand(name.capitalize(), f"{key}: {meaning}", getattr(self, f"action_{name}"))
-        yield SystemCommand("Help", "Every key", self.action_help)
-        yield SystemCommand("Light or dark", "Change the colours", self.action_light)
+        yield SystemCommand("Help", "Show all keys", self.action_help)
+        yield SystemCommand("Switch theme", "Switch between light and dark", self.action_light)
         yield SystemCommand("Leave", "The run continues", self.exit)
         for run in self.all_runs()[1:]:
             yield SystemCommand(f"Run: {run.feed.run}", "show it", partial(self._open_run, run.feed.run))
@@ -367,14 +367,14 @@ class FleetApp(SubtaskActions):
     def action_jump(self, seconds: float) -> None:
         self._steer(lambda replay: replay.jump(seconds))
         if self.replay is not None and seconds < 0:
-            self._rewatch(self.watched.feed.run)  # reads the facts from the beginning again
+            self._rewatch(self.watched.feed.run)  # reads the facts again from the start
 
     def action_failure(self, by: int) -> None:
-        """To the failure before, or the next one."""
+        """Jump to the previous or the next failure."""
         if self.replay is not None:
             self.seek(self.replay.next_failure(by))
 
     def seek(self, position: float) -> None:
-        """To a position of the replay."""
+        """Jump to a position of the replay."""
         if self.replay is not None:
             self.action_jump(position - self.replay.position)

@@ -1,4 +1,4 @@
-"""What every full screen of the terminal UI has: a header, tabs, a list, the filter and a footer of keys."""
+"""The base of all full screens: a header, tabs, a list, the filter and a footer of keys."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 HEADER = 4  # lines
-BAR = 1  # the line of the header that is the bar of a replay
-PARTS = 4  # widgets that are drawn: header, tabs, list, keys
+BAR = 1  # the line of the header with the bar of a replay
+PARTS = 4  # drawn widgets: header, tabs, list, keys
 END = 10**9  # a cursor at the end of any page
 KEY_NAMES = {
     "?": "question_mark",
@@ -48,17 +48,17 @@ KEY_NAMES = {
     "[": "left_square_bracket",
     "]": "right_square_bracket",
 }
-"""What Textual calls the keys of buttons, if not by their label."""
+"""Textual's names of button keys, if they differ from the label."""
 
 
 def subtask_of(key: str) -> SubtaskId:
-    """The subtask that a row is about, or whose incident it is; empty for other rows."""
+    """The subtask of a row, or of the incident in a row. Empty for other rows."""
     kind, _, rest = key.partition(":")
     return SubtaskId(rest if kind == "s" or kind.startswith("i") else "")
 
 
 class BaseScreen(Screen[None]):
-    """A full screen over the current run. It has pages, numbered as their keys."""
+    """A full screen of the current run. Its pages have the numbers of their keys."""
 
     DEFAULT_CSS = """
     BaseScreen { layout: vertical; }
@@ -73,14 +73,14 @@ class BaseScreen(Screen[None]):
         Binding("shift+tab", "turn(-1)", "Previous page", show=False, priority=True),
         Binding("slash", "filter", "Filter", show=False),
         Binding("y", "copy", "Copy", show=False),
-        Binding("n", "find(1)", "Find the next", show=False),
-        Binding("N", "find(-1)", "Find the previous", show=False),
+        Binding("n", "find(1)", "Next match", show=False),
+        Binding("N", "find(-1)", "Previous match", show=False),
         Binding("escape", "back", "Back", show=False),
-        Binding("backspace", "previous", "The page before", show=False),
+        Binding("backspace", "previous", "Previous page", show=False),
     ]
 
     def __init__(self, numbers: Sequence[int]) -> None:
-        """`numbers` are those of its pages, in the order of the tabs."""
+        """`numbers` are the numbers of the pages, in the order of the tabs."""
         super().__init__()
         self.numbers = numbers
         self.number = 1
@@ -94,7 +94,7 @@ class BaseScreen(Screen[None]):
         yield Header(HEADER, id="header")
         yield Buttons(id="tabs")
         yield Listing(id="list")
-        yield Input(placeholder="show only rows with these words", id="filter")
+        yield Input(placeholder="filter rows by words", id="filter")
         yield Buttons(id="keys")
 
     def on_mount(self) -> None:
@@ -112,11 +112,11 @@ class BaseScreen(Screen[None]):
         return self.query_one("#list", Listing)
 
     def current_key(self) -> str:
-        """The key of the row that an action concerns: for an event or an incident, its subtask."""
+        """The key of the selected row. For an event or an incident, the key of its subtask."""
         kind, colon, rest = self.listing.key.partition(":")
         return f"s{colon}{rest}" if kind[:1] in {"e", "i"} else self.listing.key
 
-    # ---- what each screen defines
+    # ---- for subclasses
 
     def tabs(self, snapshot: RunSnapshot) -> Sequence[Button]:
         raise NotImplementedError
@@ -132,7 +132,7 @@ class BaseScreen(Screen[None]):
         return False
 
     def leave(self) -> None:
-        """Called by Esc where there is no filter."""
+        """Called for Esc without a filter."""
         raise NotImplementedError
 
     marks_rows: ClassVar[bool] = False
@@ -143,13 +143,13 @@ class BaseScreen(Screen[None]):
         return self.marks_rows and subtask_of(key) in self.fleet.marked
 
     def action_previous(self) -> None:
-        """To what was shown before."""
+        """Go back to the previous view."""
         self.leave()
 
     # ---- drawing
 
     def refresh_view(self, *, cursor: int | None = None) -> None:
-        """Draw the current state; only what changed is repainted."""
+        """Draw the current state. Repaints only changed parts."""
         if not self.size.width or len(self.query(Painted)) < PARTS:
             return  # not mounted yet, or unmounting
         run, width = self.fleet.watched, max(20, self.size.width - 2)
@@ -174,7 +174,7 @@ class BaseScreen(Screen[None]):
             self.refresh_view(cursor=self.first_row(number))
 
     def first_row(self, number: int) -> int:
-        """Where the cursor is when a page opens."""
+        """The initial row of the cursor on a page."""
         del number
         return 0
 
@@ -184,20 +184,20 @@ class BaseScreen(Screen[None]):
             self.action_page(self.numbers[place % len(self.numbers)])
 
     def tab(self, number: int, title: str) -> Button:
-        """The label of a page; the current one is in brackets, because colour alone does not show it."""
+        """The label of a page. The current one is in brackets, so that color is not the only cue."""
         is_current = number == self.number
         return Button(str(number), f"[{title}]" if is_current else title, "bold" if is_current else "")
 
     # ---- copying
 
     def text_to_copy(self) -> str:
-        """What `y` copies: the name under the cursor; empty if there is none."""
+        """The text that `y` copies: the selected name. Empty if there is none."""
         return self.current_key().partition(":")[2]
 
     def action_copy(self) -> None:
         text = self.text_to_copy()
         if not text:
-            self.notify("there is no name under the cursor", markup=False)
+            self.notify("nothing to copy here", markup=False)
             return
         self.app.copy_to_clipboard(text)
         self.notify(f"copied: {safe(text, limit=80)}", markup=False)
@@ -228,13 +228,13 @@ class BaseScreen(Screen[None]):
         self.refresh_view()
 
     def action_find(self, by: int) -> None:
-        """In a text, go to the next line with the words of the filter."""
+        """In a text, jump to the next line that matches the filter."""
         if self.listing.is_text:
             self._find(by)
 
     def _find(self, by: int, *, here: bool = False) -> None:
         if self.needle and not self.listing.find(self.needle, by, here=here):
-            self.notify("not found", markup=False)
+            self.notify("no match", markup=False)
 
     def action_back(self) -> None:
         if self.needle or self.has_class("filtering"):
@@ -247,34 +247,34 @@ class BaseScreen(Screen[None]):
     # ---- the mouse
 
     def on_header_pressed(self, message: Header.Pressed) -> None:
-        """Seek in a replay where its bar was clicked."""
+        """Jump to the clicked position of a replay."""
         message.stop()
         replay = self.fleet.replay
         if replay is not None and message.y == BAR:
             self.fleet.seek(max(0.0, min(1.0, message.share)) * replay.length)
 
     def on_buttons_pressed(self, message: Buttons.Pressed) -> None:
-        """Do what the key of the clicked label does."""
+        """Press the key of the clicked label."""
         message.stop()
         key = KEY_NAMES.get(message.key, message.key)
         self.app.call_later(self.app.simulate_key, key)  # as the application, not as this screen
 
 
 # ---- header ----------------------------------------------------------------------------------------------------------
-# The lines above every page: the state, the goal, progress, cost, and what needs you.
+# The lines above every page: state, goal, progress, cost and pending requests.
 
 
 BINS = 16
-LEAST = 16  # cells kept for this run's own needs
+LEAST = 16  # cells reserved for the needs of this run
 NARROWEST_NAME = 12
 QUIET_S = 60.0
-CLOCKS_S = 10.0  # the time at work and the time since the start may differ so much
+CLOCKS_S = 10.0  # maximum difference between active time and time since the start
 
 
 def header_lines(
     run: FollowedRun, snapshot: RunSnapshot, width: int, *, others: Sequence[str] = (), replay: Replay | None = None
 ) -> list[Line]:
-    """Four lines of at most `width` cells. `others` are the other runs that need a person. A replay has a bar."""
+    """Four lines of at most `width` cells. `others` are other runs that need a person. A replay has a bar."""
     note = "" if replay is None else str(replay)
     return [
         _first(snapshot, width, note),
@@ -285,7 +285,7 @@ def header_lines(
 
 
 def scrub_bar(replay: Replay, width: int) -> Line:
-    """The time of a replay from end to end: what was played, with a mark at each failure and each landing."""
+    """The timeline of a replay, with a mark at each failure and each landing."""
     length = replay.length or 1.0
     cells: list[Span] = [("─", "dim")] * width
 
@@ -303,12 +303,12 @@ def scrub_bar(replay: Replay, width: int) -> Line:
 
 
 def _first(snapshot: RunSnapshot, width: int, note: str) -> Line:
-    """The name and the state at the left, marks at the right. A long name is cut before a mark is left out."""
+    """Name and state on the left, marks on the right. Cuts a long name before leaving out a mark."""
     figures, status = snapshot.figures, [marked(snapshot.word)]
     quiet = snapshot.now - snapshot.last_at
     if snapshot.alive and quiet > QUIET_S and not figures.is_over and not note:
         status.append((f"  quiet for {age(quiet)}", "bold"))
-    marks: list[Line] = [((age(figures.seconds), ""),)]  # the most important one first
+    marks: list[Line] = [((age(figures.seconds), ""),)]  # most important first
     if figures.sandbox == "none":
         marks.append((("NO SANDBOX", "bad"),))
     if note:
@@ -332,7 +332,7 @@ def _progress(run: FollowedRun, snapshot: RunSnapshot, width: int) -> Line:
     landed, incidents = figures.landed, figures.recovered
     size = 24 if width >= 120 else 12 if width >= 100 else 6  # noqa: PLR2004 - sizes of terminals
     soon = f" ~{age(left.seconds)} left" if left is not None else ""
-    whole = f" ~{money(left.dollars)} in all" if left is not None and left.dollars is not None else ""
+    whole = f" ~{money(left.dollars)} total" if left is not None and left.dollars is not None else ""
     recovered: Line = (("recovered ", "dim"), (rate(incidents.recovered, incidents.closed), "bold"))
     parts: list[Line] = [
         (
@@ -362,7 +362,7 @@ def _money(figures: RunFigures) -> str:
 
 
 def _needs(needed: Sequence[Need], width: int) -> Line:
-    """What is needed first, as a bar over the whole line."""
+    """The most urgent need, as a bar across the full line."""
     if not needed:
         return (("nothing needs you", "dim"),)
     first = needed[0]
@@ -374,7 +374,7 @@ def _needs(needed: Sequence[Need], width: int) -> Line:
 
 
 def _with_others(line: Line, others: Sequence[str], width: int) -> Line:
-    """Add other runs that need a person at the right."""
+    """Add other runs that need a person on the right."""
     if not others:
         return line
     text = f"{safe(others[0], limit=24)} needs you" if len(others) == 1 else f"{len(others)} other runs need you"
@@ -384,7 +384,7 @@ def _with_others(line: Line, others: Sequence[str], width: int) -> Line:
 
 
 # ---- banner ----------------------------------------------------------------------------------------------------------
-# A few lines that stay in place: the header, the tabs, the keys. Only changed lines are repainted.
+# Fixed lines: the header, the tabs, the keys. Repaints only changed lines.
 
 
 class Banner(Painted):
@@ -409,7 +409,7 @@ class Banner(Painted):
 
 
 class Header(Banner):
-    """Lines that say where they were clicked."""
+    """The header lines. Reports the position of clicks."""
 
     @dataclass
     class Pressed(Message):
@@ -417,7 +417,7 @@ class Header(Banner):
 
         y: int
         share: float
-        """How far to the right, from 0 to 1."""
+        """The horizontal position, from 0 to 1."""
 
     def on_click(self, event: events.Click) -> None:
         self.post_message(self.Pressed(event.y, (event.x - 1) / max(1, self.size.width)))
@@ -425,7 +425,7 @@ class Header(Banner):
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """A label that can be clicked, and the key that does the same, which is shown before it."""
+    """A clickable label with its key."""
 
     key: str
     label: str
@@ -433,7 +433,7 @@ class Button:
 
 
 class Buttons(Banner):
-    """One line of labels that can be clicked instead of pressing their keys."""
+    """A line of clickable labels with their keys."""
 
     @dataclass
     class Pressed(Message):
@@ -446,7 +446,7 @@ class Buttons(Banner):
         self._places: list[tuple[int, int, str]] = []
 
     def show_buttons(self, buttons: Sequence[Button]) -> None:
-        """Show as many as there is room for, the first ones first."""
+        """Show as many buttons as fit, in order."""
         line: list[tuple[str, str]] = []
         self._places, at = [], 0
         for button in buttons:

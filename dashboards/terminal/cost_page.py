@@ -1,4 +1,4 @@
-"""What the run costs: by role, by model, what failed attempts cost, and which subtasks cost the most."""
+"""The cost of a run: by role, by model, of failed attempts, and of the most expensive subtasks."""
 
 from collections.abc import Iterable
 from operator import itemgetter
@@ -50,9 +50,9 @@ def cost_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> 
     if models:
         rows += [BLANK, *_table("BY MODEL, WORKERS", models, whole, width)]
     if costs.costliest:
-        rows += [BLANK, ("", heading("THE MOST EXPENSIVE SUBTASKS", "Enter opens one"))]
+        rows += [BLANK, ("", heading("MOST EXPENSIVE SUBTASKS", "press Enter to open one"))]
         rows += [(f"s:{id_}", _costly(snapshot, id_)) for id_ in costs.costliest]
-    return page_of(rows, empty="No model was called yet.")
+    return page_of(rows, empty="No model calls yet.")
 
 
 def _costly(snapshot: RunSnapshot, id_: SubtaskId) -> Line:
@@ -64,9 +64,9 @@ def _totals(snapshot: RunSnapshot, costs: AttemptCosts) -> list[Line]:
     spent, left, landed = snapshot.figures.spent, snapshot.remaining, snapshot.result.commits
     lines: list[Line] = [(("spent      ", "dim"), (money(spent.dollars), "bold"))]
     if left is not None and left.dollars is not None:
-        lines[0] += (("   in all, as it goes, about ", "dim"), (money(left.dollars), "bold"))
+        lines[0] += (("   projected total about ", "dim"), (money(left.dollars), "bold"))
     if landed and spent.dollars is not None:
-        lines[0] += (("   for each landed subtask ", "dim"), (money(spent.dollars / landed), "bold"))
+        lines[0] += (("   per landed subtask ", "dim"), (money(spent.dollars / landed), "bold"))
     for budget in snapshot.budgets:
         used = budget.used / budget.limit if budget.limit else 1.0
         share = (f"{used:.0%} of {budget.limit:,.10g} {budget.unit}", "bad" if used >= 1 else "bold")
@@ -74,7 +74,7 @@ def _totals(snapshot: RunSnapshot, costs: AttemptCosts) -> list[Line]:
     if costs.failures:
         failed = costs.failed.priced_dollars
         share_of = f" ({failed / spent.priced_dollars:.0%})" if spent.priced_dollars else ""
-        text = f"{money(failed)}{share_of} for {counted(costs.failures, 'attempt')} that failed"
+        text = f"{money(failed)}{share_of} for {counted(costs.failures, 'failed attempt')}"
         lines.append((("failures   ", "dim"), (text, "")))
     if (doubt := snapshot.in_doubt).calls:
         text = f"up to {money(doubt.dollars)} more for {counted(doubt.calls, 'interrupted call')}"
@@ -82,7 +82,7 @@ def _totals(snapshot: RunSnapshot, costs: AttemptCosts) -> list[Line]:
     if estimates := snapshot.estimates:
         lines += [(("estimate   ", "dim"), (row, "")) for row in estimate_rows(estimates)]
     if snapshot.figures.simulated:
-        lines.append((("simulated model: priced as if it were real", "dim"),))
+        lines.append((("simulated model: priced as if real", "dim"),))
     return lines
 
 

@@ -1,4 +1,4 @@
-"""The merge queue: what waits, what is being tested, the suspects of a red batch, and past batches."""
+"""The merge queue: queued subtasks, running batches, the suspects of a red batch, and past batches."""
 
 from collections.abc import Sequence
 
@@ -30,16 +30,16 @@ NAMES = 6
 def landing_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
     queue = snapshot.queue
     rows: list[tuple[str, Line]] = [("", _summary(snapshot.result)), BLANK]
-    rows.append(("", heading(f"TESTING {len(queue.testing)}", "merged onto the tip of the branch, all checks")))
+    rows.append(("", heading(f"TESTING {len(queue.testing)}", "merged onto the branch tip, with all checks")))
     rows += [("", _batch(batch, snapshot.now)) for batch in queue.testing] or [("", (("  nothing", "dim"),))]
     if queue.suspects:
         suspects = f"{counted(len(queue.suspects), 'suspect')}: {_names(queue.suspects)}"
         rows += [BLANK, ("", heading("BISECTING"))]
-        rows.append(("", ((f"  ✘ a merged tree is red; {suspects}", "bad"),)))
+        rows.append(("", ((f"  ✘ a merged tree is red: {suspects}", "bad"),)))
         rows += [("", ((f"      {safe(command, limit=120)}", "dim"),)) for command in queue.red_checks]
     rows += [BLANK, ("", heading(f"QUEUE {len(queue.entries)}", "verified, in landing order"))]
     rows += [(f"s:{entry.subtask}", _entry(place, entry)) for place, entry in enumerate(queue.entries, 1)]
-    rows += [BLANK, ("", heading("BATCHES", f"{queue.batches} formed, {queue.red} red; latest first"))]
+    rows += [BLANK, ("", heading("BATCHES", f"{queue.batches} formed, {queue.red} red, latest first"))]
     past = list(reversed(run.batches))
     if options.needle:
         rows += [(_key(batch), _past_batch(snapshot, batch)) for batch in past]
@@ -52,14 +52,14 @@ def landing_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) 
 
 
 def _key(batch: PastBatch) -> str:
-    """The subtask that opens on Enter: the first one sent back, or else the first one landed."""
+    """The subtask that Enter opens: the first one sent back, or else the first one landed."""
     return f"s:{batch.subtasks[0]}" if batch.subtasks else ""
 
 
 def _summary(result: ResultBranch) -> Line:
     branch = safe(result.branch)
     published = f"{branch} is at {safe(result.published)[:7]}" if result.published else f"{branch} does not exist yet"
-    behind = ", to be updated" if result.is_behind else ""
+    behind = " (update pending)" if result.is_behind else ""
     return ((f"{result.commits} landed{untested(result.commits, result.tested)}; {published}{behind}", ""),)
 
 
@@ -101,7 +101,7 @@ def _past_batch(snapshot: RunSnapshot, batch: PastBatch) -> Line:
 
 
 # ---- incidents -------------------------------------------------------------------------------------------------------
-# Incidents: open ones first, each with its failure and how it recovered.
+# Incidents with their failure and outcome, open ones first.
 
 
 COLUMNS = (
@@ -132,7 +132,7 @@ def incidents_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions
 
 
 def _rates(snapshot: RunSnapshot, width: int) -> Rows:
-    """The share that recovered, by class and by remedy, the lowest first, each with the number of closed incidents."""
+    """Recovery rates by class and by remedy, lowest first, with the number of closed incidents."""
     counts = snapshot.incident_counts()
     by_class: dict[str, RateCounts] = {kind: row for kind, row in counts.by_class.items() if row.closed}
     by_remedy = {STRATEGIES[name]: row for name, row in counts.by_strategy.items()}
@@ -150,7 +150,7 @@ def _rates(snapshot: RunSnapshot, width: int) -> Rows:
 def _cells(snapshot: RunSnapshot, incident: IncidentRow) -> Sequence[Span]:
     summaries = summaries_of(incident)
     earlier = len(summaries) - 1
-    more = f" (+{earlier} before)" if earlier else ""
+    more = f" (+{earlier} earlier)" if earlier else ""
     if incident.closed_at is None:
         mark, how = ("✘ open", "bad"), f"now {snapshot.status_of(incident.subtask)}"
     else:
@@ -168,6 +168,6 @@ def _cells(snapshot: RunSnapshot, incident: IncidentRow) -> Sequence[Span]:
 
 
 def story_text(snapshot: RunSnapshot, number: int) -> tuple[str, str]:
-    """The story of an incident: its title and its text."""
+    """The title and the text of the story of an incident."""
     title, *lines = story_lines(snapshot.incident(number))
     return title, "\n".join(lines)

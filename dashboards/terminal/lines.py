@@ -1,6 +1,6 @@
-"""Lines as plain data: pieces of text with a tone each, columns that fit a width, and pages of such lines.
+"""Lines as plain data: text spans with tones, columns that fit a width, and pages of lines.
 
-Knows neither Textual nor markup of any kind; text from outside was made safe before it gets here.
+Uses neither Textual nor markup. Callers make untrusted text safe first.
 """
 
 import textwrap
@@ -23,7 +23,7 @@ from fleet.read.run import RunSnapshot
 
 Line = tuple[Span, ...]
 Rows = Sequence[tuple[str, Line]]
-"""Lines with their keys; a line whose key is empty can't be selected."""
+"""Lines with their keys. A line with an empty key can't be selected."""
 BLANK: tuple[str, Line] = ("", ())
 
 BLOCKS = "▏▎▍▌▋▊▉█"
@@ -49,7 +49,7 @@ def line_width(line: Line) -> int:
 
 
 def bar(done: int, total: int, width: int) -> str:
-    """A bar of `width` cells, filled as far as the work is done."""
+    """A progress bar of `width` cells."""
     eighths = round(width * 8 * done / total) if total else 0
     full, rest = divmod(min(eighths, width * 8), 8)
     part = BLOCKS[rest - 1] if rest else ""
@@ -57,7 +57,7 @@ def bar(done: int, total: int, width: int) -> str:
 
 
 def joined(parts: Iterable[Line], width: int, gap: str = "   ") -> Line:
-    """As many of `parts` as fit, the first ones first."""
+    """Join as many of `parts` as fit, in order."""
     line: list[Span] = []
     used = 0
     for part in parts:
@@ -70,7 +70,7 @@ def joined(parts: Iterable[Line], width: int, gap: str = "   ") -> Line:
 
 
 def flowed(parts: Iterable[Line], width: int, gap: str = "   ") -> list[Line]:
-    """All of `parts`, in as many lines as they take."""
+    """Join all of `parts` in as many lines as needed."""
     lines: list[Line] = []
     for part in parts:
         if lines and line_width(lines[-1]) + len(gap) + line_width(part) <= width:
@@ -93,7 +93,7 @@ def clipped(line: Line, width: int) -> Line:
 
 
 def split_at(line: Line, width: int) -> tuple[Line, Line]:
-    """The spans that begin before a cell, and the others."""
+    """Split the spans at a cell."""
     used, place = 0, 0
     for place, (text, _) in enumerate(line):
         if used >= width:
@@ -103,26 +103,26 @@ def split_at(line: Line, width: int) -> tuple[Line, Line]:
 
 
 def wrapped(line: str, width: int) -> list[str]:
-    """A line of text in several; the continuation lines are indented a little more than the first one."""
+    """Wrap a line of text. Continuation lines have additional indentation."""
     indent = line[: len(line) - len(line.lstrip())]
     return textwrap.wrap(line, max(20, width), subsequent_indent=f"{indent}  ", break_long_words=False) or [""]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. Where there is no room, the columns with the highest `spare` are left out first."""
+    """A column of a table. In a narrow table, the columns with the highest `spare` are left out first."""
 
     title: str
     width: int
-    """The smallest width at which it makes sense."""
+    """The minimum width."""
     spare: int = 0
     grows: int = 0
-    """Its share of the room that remains, beside other growing columns."""
+    """Its share of the remaining width, relative to other growing columns."""
     to_right: bool = False
 
 
 def widths(columns: Sequence[Column], total: int) -> list[int]:
-    """The width of each column, 0 for one that is left out."""
+    """The width of each column. 0 means that the column is left out."""
     sizes = {index: column.width for index, column in enumerate(columns)}
     while len(sizes) > 1 and sum(sizes.values()) + len(sizes) - 1 > total:
         victim = max(sizes, key=lambda index: (columns[index].spare, index))
@@ -140,7 +140,7 @@ def widths(columns: Sequence[Column], total: int) -> list[int]:
 
 
 def table_row(columns: Sequence[Column], width: int, cells: Sequence[Span]) -> Line:
-    """One row of a table, in at most `width` cells of the screen."""
+    """A row of a table in at most `width` cells."""
     sizes = widths(columns, width)
     visible = [cell for cell in zip(columns, sizes, cells, strict=True) if cell[1]]
     return tuple(
@@ -150,7 +150,7 @@ def table_row(columns: Sequence[Column], width: int, cells: Sequence[Span]) -> L
 
 
 def column_at(columns: Sequence[Column], width: int, x: int) -> str:
-    """The title of the column at a cell of a row; empty where there is none."""
+    """The title of the column at a cell of a row. Empty if there is none."""
     end = 0
     for column, size in zip(columns, widths(columns, width), strict=True):
         end += size + 1 if size else 0
@@ -177,47 +177,47 @@ def heading(text: str, more: str = "") -> Line:
 
 @dataclass(frozen=True, slots=True)
 class PageOptions:
-    """How the person wants to see a page, and how much room there is."""
+    """The view options of a page, and its size."""
 
     needle: str = ""
-    """Only rows with these words are shown."""
+    """The words of the filter."""
     order: AgentOrder = "busy"
     is_reversed: bool = False
     height: int = 24
     width: int = 80
     opened: frozenset[str] = frozenset()
-    """The keys of rows that are shown in full."""
+    """The keys of rows shown in full."""
 
     def no_rows(self, reason: str) -> str:
-        """What to show instead of rows."""
+        """The text to show instead of rows."""
         return "No matches." if self.needle else reason
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a list shows: a key for each row, and a function that draws a row once it is in sight."""
+    """The contents of a list: a key for each row, and a function that draws visible rows."""
 
     keys: Sequence[str]
     draw: Callable[[int, int], Line]
-    """Takes the index of a row and a width."""
+    """Draw the row with an index, at a width."""
     head: Callable[[int], Line] | None = None
-    """The line that stays above the rows, for a width."""
+    """Draw the fixed line above the rows, at a width."""
     empty: str = ""
-    """Shown when there are no rows."""
+    """Shown instead of rows on an empty page."""
     tail: bool = False
-    """Whether the page follows its end while the cursor is there, as logs do."""
+    """Whether the page follows new rows while the cursor is at the end."""
     beside: int | None = None
-    """The cell from which on a row shows something else: the cursor's bar and clicks end there."""
+    """The first cell of a second column of content, which is not part of the selectable row."""
     is_text: bool = False
-    """Whether keys scroll the page as text; it has no cursor then."""
+    """Whether keys scroll the page as text, without a cursor."""
     plain: Callable[[int], str] | None = None
-    """The words of a line, to find it by."""
+    """The plain text of a line, for searches."""
     columns: Sequence[Column] = ()
-    """Those of the head, if it is that of a table."""
+    """The columns of the head, for a table."""
 
 
 def page_of(rows: Rows, empty: str = "", *, beside: int | None = None) -> Page:
-    """A page of lines that are drawn already."""
+    """A page of lines that are already drawn."""
     return Page(keys=[key for key, _ in rows], draw=lambda index, _: rows[index][1], empty=empty, beside=beside)
 
 
@@ -238,7 +238,7 @@ def table_page(
     is_reversed: bool = False,
     empty: str = "",
 ) -> Page:
-    """A table whose rows are drawn once they are in sight, with lines above and below them."""
+    """A table that draws only visible rows, with lines above and below them."""
 
     def draw(index: int, width: int) -> Line:
         if index < len(above):
@@ -258,26 +258,25 @@ def table_page(
 
 
 # ---- themes ----------------------------------------------------------------------------------------------------------
-# Our themes: light and dark in true colour, and in the 16 colours that a terminal names itself.
+# The themes: light and dark in true color, and in the 16 colors of the terminal.
 #
-# One colour, `attention`, means that a person must act; nothing else has it. Every text has a contrast of 4.5 at
-# least.
+# The color `attention` is reserved for requests to a person. Every text has a contrast of at least 4.5.
 
 
 Tone = str
-"""What a piece of text is about: `busy`, `good`, `attention`; never a colour."""
+"""The meaning of a span of text: `busy`, `good`, `attention`. Never a color."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A theme, and the style of each tone in Rich's words."""
+    """A theme, with the Rich style of each tone."""
 
     theme: Theme
     tones: Mapping[Tone, str]
     cursor: str
-    """The style of the row under the cursor."""
+    """The style of the selected row."""
     keeps_tones: bool = True
-    """Whether that row keeps the colours of its text."""
+    """Whether the selected row keeps the colors of its text."""
 
 
 def _look(
@@ -368,8 +367,8 @@ LIGHT = _look(
 
 
 def _named(name: str, *, dark: bool, tones: Mapping[Tone, str]) -> Look:
-    """A theme in the colours of the terminal. A row under the cursor is reversed, in one colour."""
-    # a light terminal's yellow, green and cyan can't be read as text: bold stands for them there
+    """A theme in the colors of the terminal. The selected row is reversed, in one color."""
+    # yellow, green and cyan are not legible on light terminals, which use bold instead
     theme = Theme(
         name,
         primary="ansi_bright_cyan" if dark else "ansi_blue",
@@ -445,12 +444,12 @@ PLAIN = Look(
     "reverse",
     keeps_tones=False,
 )
-"""Without colours (`NO_COLOR`): bold, dim, underlined and reversed."""
+"""The theme without colors (`NO_COLOR`): bold, dim, underlined and reversed."""
 LOOKS: Mapping[str, Look] = {look.theme.name: look for look in (DARK, LIGHT, DARK_16, LIGHT_16)}
 
 
 # ---- palette ---------------------------------------------------------------------------------------------------------
-# The style of each tone in the current theme, and what draws with it.
+# The style of each tone in the current theme, and the widgets that use it.
 
 
 class Palette:
@@ -462,13 +461,13 @@ class Palette:
         self._combined: dict[Style, dict[str, Style]] = {}
 
     def strip(self, line: Line, width: int, base: Style) -> Strip:
-        """A line on the screen, in exactly `width` cells."""
+        """Render a line in exactly `width` cells."""
         return Strip(self.segments(line, width, base), width)
 
     def segments(
         self, line: Line, width: int, base: Style, *, selected: bool = False, until: int | None = None
     ) -> list[Segment]:
-        """The pieces of a line, in exactly `width` cells together. Only the cells before `until` are selected."""
+        """The segments of a line in exactly `width` cells. Only the cells before `until` are selected."""
         if selected and until is not None and until < width:
             left, right = split_at(line, until)
             return [*self.segments(left, until, base, selected=True), *self.segments(right, width - until, base)]
@@ -484,42 +483,42 @@ class Palette:
         return [*segments, Segment(" " * (width - taken), base)] if taken < width else segments
 
     def _styles_on(self, base: Style) -> dict[str, Style]:
-        """The style of each tone above another style. There are few of those, and thousands of pieces in a second."""
+        """The style of each tone on a base style. Cached: there are few base styles and thousands of segments."""
         if base not in self._combined:
             self._combined[base] = {tone: base + style for tone, style in self._styles.items()}
         return self._combined[base]
 
 
 class HasPalette(Protocol):
-    """The application: it changes its palette with the theme."""
+    """The application, which changes its palette with the theme."""
 
     palette: Palette
 
 
 class Painted(Widget):
-    """A widget that is drawn in the colours of the application's palette."""
+    """A widget drawn in the colors of the application's palette."""
 
     @property
     def palette(self) -> Palette:
         return cast("HasPalette", self.app).palette
 
     def repaint(self) -> None:
-        """Draw all of it again, in other colours."""
+        """Redraw everything after a change of colors."""
         self.refresh()
 
 
 # ---- events ----------------------------------------------------------------------------------------------------------
-# What happened, a line for each event.
+# One line per event.
 
 
 def event_line(run: RunSnapshot, event: Event, *, more: bool = False) -> Line:
-    """An event; with `more`, how many lines of it are left out."""
+    """The line of an event. `more` adds the number of omitted lines."""
     rest: Line = ((f"  (+{counted(event.more, 'line')}: press 6)", "dim"),) if more and event.more else ()
     return ((f"{clock_in(run, event.at)}  ", "dim"), (event.text, event.tone), *rest)
 
 
 def events_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
-    """All events, the newest at the end."""
+    """All events, newest last."""
     events = list(run.events)
     if options.needle:
         events = [event for event in events if matches(options.needle, event.text)]

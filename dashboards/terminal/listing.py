@@ -1,4 +1,4 @@
-"""A list that draws only the rows in sight, however many there are, and repaints only those that changed."""
+"""A list that draws only visible rows, and repaints only changed ones."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from textual.strip import Strip
 from dashboards.terminal.lines import Line, Page, Painted, column_at, matches, page_of
 
 GUTTER = 2
-MARK = "◆"  # of a row that is marked
+MARK = "◆"  # prefix of marked rows
 WHEEL_ROWS = 3
 
 
 class Listing(Painted, can_focus=True):
-    """Shows a page. Its cursor stays on the same row when rows above it appear or disappear."""
+    """Shows a page. The cursor stays on the same row when rows above it appear or disappear."""
 
     DEFAULT_CSS = "Listing { height: 1fr; width: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -54,15 +54,15 @@ class Listing(Painted, can_focus=True):
         self._was_moved = False
         self._base = Style.null()
         self._found: int | None = None
-        """The line of a text that was found last."""
+        """The line of the last match in a text."""
         self._painted: list[tuple[Line, bool]] = []
         """The lines on the screen, and whether each is selected."""
 
-    # ---- what is shown
+    # ---- contents
 
     @property
     def key(self) -> str:
-        """The key of the row under the cursor."""
+        """The key of the selected row."""
         keys = self._page.keys
         return keys[self.cursor] if self.cursor < len(keys) else ""
 
@@ -78,7 +78,7 @@ class Listing(Painted, can_focus=True):
     def show(
         self, page: Page, *, cursor: int | None = None, is_marked: Callable[[str], bool] = lambda _: False
     ) -> None:
-        """Show `page`, with the cursor at row `cursor`, or else on the row it is on now."""
+        """Show `page`, with the cursor at row `cursor`, or on the currently selected row."""
         key, self._page, self._is_marked = self.key, page, is_marked
         if cursor is not None:
             self._found = None
@@ -98,7 +98,7 @@ class Listing(Painted, can_focus=True):
         self._paint()
 
     def _paint(self) -> None:
-        """Bring the cursor into sight, and repaint the rows that changed."""
+        """Scroll to the cursor, and repaint changed rows."""
         height, width = self.size.height, self.size.width
         if not height or not width:
             return
@@ -128,7 +128,7 @@ class Listing(Painted, can_focus=True):
         return ((mark, "accent"), *page.draw(index, room)), is_selected
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        self._base = self.rich_style  # the same for all of them, and made of the styles of all widgets around this one
+        self._base = self.rich_style  # computed once: it depends on the styles of all parent widgets
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
@@ -142,7 +142,7 @@ class Listing(Painted, can_focus=True):
         return Strip([*segments, *self.palette.segments(((self._thumb(y), "dim"),), 1, base)], width)
 
     def _thumb(self, y: int) -> str:
-        """The scroll bar beside line `y`."""
+        """The scroll bar at line `y`."""
         total, room = len(self._page.keys), self._room
         y -= self._head_lines
         if total <= room or y < 0:
@@ -168,12 +168,12 @@ class Listing(Painted, can_focus=True):
 
     @property
     def _room(self) -> int:
-        """How many rows are in sight."""
+        """The number of visible rows."""
         return max(1, self.size.height - self._head_lines)
 
     @property
     def _last(self) -> int:
-        """The last row for the cursor. In a text, the cursor is the first line in sight."""
+        """The last row for the cursor. In a text, the cursor is the first visible line."""
         return max(0, len(self._page.keys) - (self._room if self._page.is_text else 1))
 
     def action_move(self, by: int) -> None:
@@ -193,7 +193,7 @@ class Listing(Painted, can_focus=True):
             self.post_message(self.Chosen(self.key))
 
     def find(self, words: str, by: int, *, here: bool = False) -> bool:
-        """Go to the next line of a text that has these words, around its end; False if no line has them."""
+        """Jump to the next line of a text with these words, wrapping around. Return False if there is none."""
         count, plain = len(self._page.keys), self._page.plain
         start = self.cursor if self._found is None or here else self._found
         for step in range(0 if here else 1, count + 1):
@@ -211,7 +211,7 @@ class Listing(Painted, can_focus=True):
         self._paint()
 
     def _nearest_row(self, at: int, direction: int) -> int:
-        """The nearest row that can be selected, preferably in the direction of the move; headings can't be."""
+        """The nearest selectable row, preferably in the direction of the move. Headings are not selectable."""
         keys = self._page.keys
         down, up = range(at, len(keys)), range(min(at, len(keys) - 1), -1, -1)
         candidates = chain(down, up) if direction > 0 else chain(up, down)
@@ -222,7 +222,7 @@ class Listing(Painted, can_focus=True):
         if self._page.is_text:
             self.cursor = self._top = max(0, min(self.cursor, self._last))
             return
-        above = self.cursor  # with the headings right above it
+        above = self.cursor  # including the headings directly above it
         while above > 0 and self.cursor - above < room // 3 and not keys[above - 1]:
             above -= 1
         if above < self._top:

@@ -1,4 +1,4 @@
-"""The main screen: the pages over one run, and the list of all runs."""
+"""The main screen: the pages of a run, and the list of all runs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,8 +18,8 @@ from fleet.read.agent_rows import ORDERS, AgentOrder
 from fleet.read.follow import FollowedRun
 from fleet.read.run import RunSnapshot
 
-MOST_VISITED = 100  # pages that Backspace leads back to
-ROOMY = 100  # cells: from this width on the tabs have numbers
+MOST_VISITED = 100  # pages in the history of Backspace
+ROOMY = 100  # cells: minimum width for numbers in the tabs
 RUNS, OVERVIEW, AGENTS, PLAN, LANDING, INCIDENTS, EVENTS, COST, NODES = range(9)
 PAGES: dict[int, Callable[[FollowedRun, RunSnapshot, PageOptions], Page]] = {
     OVERVIEW: overview_page,
@@ -47,7 +47,7 @@ TITLES = {
 
 
 class MainScreen(BaseScreen):
-    """The pages. Each keeps its own cursor."""
+    """The pages of a run. Each keeps its own cursor."""
 
     marks_rows: ClassVar[bool] = True
 
@@ -61,7 +61,7 @@ class MainScreen(BaseScreen):
         self._order: AgentOrder = "busy"
         self._is_reversed = False
         self._visited: list[tuple[str, int]] = []
-        """The runs and pages that were shown before, the last one last."""
+        """The history of runs and pages, latest last."""
         self._cursors: dict[int, int] = {}
         self._opened: frozenset[str] = frozenset()
 
@@ -103,7 +103,7 @@ class MainScreen(BaseScreen):
                 Button("E", "edit plan", "attention"),
             ]
         if figures.is_over and figures.is_published and self.fleet.replay is None:
-            buttons.append(Button("m", "take the result", "bold"))
+            buttons.append(Button("m", "merge the result", "bold"))
         if "resume" in needed and self.fleet.watched.loaded:
             buttons.append(Button("R", "resume", "attention"))
         buttons += [Button("?", "help"), Button("q", "leave"), Button("Enter", "open"), Button("/", "filter")]
@@ -134,7 +134,7 @@ class MainScreen(BaseScreen):
 
     def action_previous(self) -> None:
         if not self._visited:
-            self.notify("this is the first page", markup=False)
+            self.notify("no previous page", markup=False)
             return
         run, number = self._visited.pop()
         if run != self.fleet.watched.feed.run:
@@ -160,7 +160,7 @@ class MainScreen(BaseScreen):
         self.refresh_view(cursor=0)
 
     def on_listing_head_pressed(self, message: Listing.HeadPressed) -> None:
-        """Order the agents by the column that was clicked; a second click reverses the order."""
+        """Sort the agents by the clicked column. A second click reverses the order."""
         order = next((name for name in ORDERS if name == message.title), None)
         if self.number == AGENTS and order is not None:
             self._is_reversed = order == self._order and not self._is_reversed

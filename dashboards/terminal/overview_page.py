@@ -1,4 +1,4 @@
-"""The overview: what needs you, the agents, the merge queue, the latest events. And the page of all runs."""
+"""The overview: pending requests, agents, the merge queue and recent events. Also the list of all runs."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
@@ -34,7 +34,7 @@ from fleet.read.run import RunSnapshot
 from fleet.read.run_view import RunEnding
 
 LEAST = 3  # agents, and events
-WIDE = 150  # cells: from this width on, agents and events are side by side
+WIDE = 150  # cells: minimum width for agents and events side by side
 
 
 def overview_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page:
@@ -63,7 +63,7 @@ def overview_page(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions)
 def _side_by_side(
     run: FollowedRun, snapshot: RunSnapshot, options: PageOptions, height: int, events: Sequence[Event]
 ) -> Rows:
-    """On a wide screen: agents at the left, events at the right."""
+    """The layout of a wide screen: agents on the left, events on the right."""
     height, width = max(2 * LEAST, height), options.width * 3 // 5
     left = list(_agents(run, snapshot, options, height - 4, width))
     left += [BLANK] * (height - 1 - len(left)) + [("", _landing(snapshot.queue))]
@@ -77,7 +77,7 @@ def _side_by_side(
 
 def _agents(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions, most: int, width: int) -> Rows:
     busy, figures = agents(snapshot, options), snapshot.figures
-    more = f"{len(busy) - most} more rows: press 2" if len(busy) > most else ""
+    more = f"{len(busy) - most} more: press 2" if len(busy) > most else ""
     title = ("", heading(f"AGENTS {figures.working} of {figures.workers}", more))
     if not busy:
         return [title, ("", ((f"  {_idle(run, snapshot)}", "dim"),))]
@@ -87,11 +87,11 @@ def _agents(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions, most:
 
 
 def _idle(run: FollowedRun, snapshot: RunSnapshot) -> str:
-    """Why no agent is at work, and what to do about it."""
+    """Why no agent is running, with the next action."""
     if snapshot.ending is not None:
         return "The run has ended."
     if needed := needs_at(run, snapshot):
-        return f"No agents running. {needed[0].how}."
+        return f"No agents running: {needed[0].how}."
     waiting = snapshot.waiting_for_machines
     if waiting:
         id_, why = next(iter(waiting.items()))
@@ -103,7 +103,7 @@ def _idle(run: FollowedRun, snapshot: RunSnapshot) -> str:
 def _landing(landing: MergeQueue) -> Line:
     parts = [f"{len(landing.entries)} queued", f"testing {counted(len(landing.testing), 'batch')}"]
     if landing.is_full:
-        parts.append("full: no new attempt starts before some have landed")
+        parts.append("queue full: new attempts wait until some have landed")
     if landing.suspects:
         parts.append(f"red: {counted(len(landing.suspects), 'suspect')}")
     return (
@@ -119,7 +119,7 @@ def _events(snapshot: RunSnapshot, events: Sequence[Event], most: int) -> Rows:
 
 
 # ---- ending ----------------------------------------------------------------------------------------------------------
-# The overview of a run that has ended: how, its figures, and how to take the result.
+# The overview of an ended run: its outcome, its figures, and how to merge the result.
 
 
 def ending_rows(snapshot: RunSnapshot, ending: RunEnding, width: int) -> Rows:
@@ -131,19 +131,19 @@ def ending_rows(snapshot: RunSnapshot, ending: RunEnding, width: int) -> Rows:
         return rows + [("", ((part, ""),)) for line in lines for part in wrapped(safe(line, limit=600), width - 4)]
     commands = next_commands(snapshot)
     longest = max(len(command) for command, _ in commands)
-    take = " (m does it)" if snapshot.figures.is_published else ""
-    rows += [BLANK, ("", heading("NEXT STEPS", f"take the result{take}" if take else ""))]
+    take = " (press m)" if snapshot.figures.is_published else ""
+    rows += [BLANK, ("", heading("NEXT STEPS", f"merge the result{take}" if take else ""))]
     rows += [("", ((f"  {command:<{longest}}  ", "bold"), (purpose, "dim"))) for command, purpose in commands]
-    rows += [BLANK, ("", heading("TOTALS", "7 shows the costs, 5 the failures"))]
+    rows += [BLANK, ("", heading("TOTALS", "press 7 for costs, 5 for incidents"))]
     return rows + [("", ((line, ""),)) for line in total_lines(snapshot)]
 
 
 # ---- subtasks --------------------------------------------------------------------------------------------------------
-# The map of all subtasks: one sign each, or one for several where there are too many.
+# The map of all subtasks: one symbol each, or one for several in a large plan.
 
 
-LOW = 12  # rows: below this height there is no room for it
-HIGH = 34  # rows: from this height on, the map may take more lines
+LOW = 12  # rows: minimum height for the map
+HIGH = 34  # rows: minimum height for a larger map
 LINES, MORE_LINES = 2, 5
 WORDS = {"asks": "waiting for you", "gone": "split or dropped"}
 
@@ -154,7 +154,7 @@ def map_rows(snapshot: RunSnapshot, options: PageOptions) -> Rows:
     width = max(20, options.width - 2)
     room = width * (MORE_LINES if options.height >= HIGH else LINES)
     shown = snapshot.subtask_map(room)
-    each = f"  (each sign: {counted(shown.each, 'subtask')}, the most urgent state)" if shown.each > 1 else ""
+    each = f"  (each symbol: {counted(shown.each, 'subtask')}, with the most urgent state)" if shown.each > 1 else ""
     title: Line = (("SUBTASKS", "head"), (" ", ""), (count(snapshot.figures.subtasks), "bold"), (each, "dim"))
     rows = [("", line) for line in flowed([title, *_legend(shown)], options.width, "  ")]
     for first in range(0, len(shown.cells), width):
@@ -173,7 +173,7 @@ def _legend(shown: SubtaskMap) -> Iterator[Line]:
 
 
 # ---- runs ------------------------------------------------------------------------------------------------------------
-# All runs: the state of each, and how many things it needs from a person.
+# All runs, with their state and the number of pending requests.
 
 
 COLUMNS = (

@@ -1,4 +1,4 @@
-"""The plan as a graph: each subtask below a dependency, with its status; and the versions with their reasons."""
+"""The plan as a graph of subtasks with their status, and its versions with their reasons."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,13 +24,13 @@ from fleet.read.follow import FollowedRun
 from fleet.read.plan_graph import Node, PlanVersion, Standing, Waiting
 from fleet.read.run import RunSnapshot
 
-TITLE, LONGEST = "subtask", 0.4  # of the width, for the names of subtasks with the strokes before them
+TITLE, LONGEST = "subtask", 0.4  # of the width, for names with the strokes before them
 COLUMNS = (
     Column("state", 11),
     Column(TITLE, 24),
     Column("title", 12, spare=2, grows=4),
     Column("also needs", 10, spare=5, grows=2),
-    Column("holds up", 10, spare=4),
+    Column("blocks", 10, spare=4),
     Column("attempts", 8, spare=1, to_right=True),
     Column("commit", 8, spare=3),
 )
@@ -39,11 +39,11 @@ NAMES = 4
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A subtask in the graph, as it is drawn."""
+    """A drawn subtask in the graph."""
 
     node: Node
     strokes: str
-    """The lines that lead to it."""
+    """The lines before its name."""
     key: str
 
 
@@ -96,7 +96,7 @@ def _cells(row: Drawn, standing: Standing, held: Waiting) -> Sequence[Span]:
 
 
 def _versions(run: FollowedRun, snapshot: RunSnapshot, options: PageOptions) -> Page | None:
-    """The versions of the plan, the latest first; an opened one shows its whole reason."""
+    """The versions of the plan, latest first. An opened version shows its full reason."""
     versions = run.derive("versions", snapshot.versions_key, snapshot.versions)
     if not versions:
         return None
@@ -125,12 +125,12 @@ def _version(snapshot: RunSnapshot, version: PlanVersion) -> Line:
 
 
 def _changes(version: PlanVersion) -> str:
-    """What a version adds and changes, in numbers."""
+    """The numbers of added and changed subtasks in a version."""
     if version.is_first:
         return counted(version.subtasks, "subtask")
     both = (("added", version.added), ("changed", version.changed))
     parts = [f"{len(specs)} {word} ({_names(specs)})" for word, specs in both if specs]
-    return ", ".join(parts) or "no new subtasks; some retried or dropped"
+    return ", ".join(parts) or "no new subtasks, only retries or drops"
 
 
 def _names(specs: Sequence[Subtask]) -> str:

@@ -1,4 +1,4 @@
-"""The screen of one subtask: its story, its conversation, its diff, its checks. The planner has the first two."""
+"""The screen of a subtask: story, conversation, diff and checks. The planner has the first two."""
 
 import re
 from collections import deque
@@ -31,7 +31,7 @@ from fleet.read.subtask_view import AttemptView
 
 STORY, CONVERSATION, DIFF, CHECKS = range(1, 5)
 MISSING = "The commit is no longer in the store."
-TWO_COLUMNS = 100  # cells: from this width on both sides of a diff fit beside each other
+TWO_COLUMNS = 100  # cells: minimum width for a side-by-side diff
 TITLES = {STORY: "Story", CONVERSATION: "Conversation", DIFF: "Diff", CHECKS: "Checks"}
 
 
@@ -53,19 +53,19 @@ class SubtaskScreen(BaseScreen):
         super().__init__((STORY, CONVERSATION) if self.is_planner else tuple(TITLES))
         self.subtask = id_
         self._chosen: int | None = None
-        """The attempt that is shown; None: the last one."""
+        """The shown attempt. None means the last one."""
         self._conversation: tuple[int, Conversation] | None = None
         self._patch: tuple[str, str | None] | None = None
-        """The commit whose patch is shown, and the patch once it was read."""
+        """The shown commit, and its patch once it was read."""
         self._diff: tuple[tuple[str, bool], Page] | None = None
-        """What is shown of it: the commit, and whether both sides stand beside each other."""
+        """The drawn page: the commit, and whether it is side by side."""
         self._folded = self._side_by_side = False
 
     def current_key(self) -> str:
         return f"s:{self.subtask}"
 
     def text_to_copy(self) -> str:
-        """The commit of the attempt that is shown, or the name of the subtask."""
+        """The commit of the shown attempt, or the name of the subtask."""
         snapshot = self.fleet.watched.snapshot
         attempt = self._attempt(snapshot) if snapshot is not None else None
         commit = (attempt.landed or attempt.commit) if attempt is not None else None
@@ -93,7 +93,7 @@ class SubtaskScreen(BaseScreen):
             return self._diff_page(run, attempt, options)
         if self.number == CHECKS:
             checks = check_lines(run, attempt.checks) if attempt is not None else []
-            return text_page(checks, empty="No check has run yet.")
+            return text_page(checks, empty="No checks have run yet.")
         lines = planner_lines(snapshot) if self.is_planner else story_lines(run, snapshot, self.subtask)
         return text_page(lines)
 
@@ -153,7 +153,7 @@ class SubtaskScreen(BaseScreen):
         if self.number == CONVERSATION:
             buttons.append(Button("f", "unfold" if self._folded else "fold"))
         if self.number == DIFF and self.size.width >= TWO_COLUMNS:
-            buttons.append(Button("d", "one below the other" if self._side_by_side else "side by side"))
+            buttons.append(Button("d", "unified" if self._side_by_side else "side by side"))
         if not self.is_planner:
             buttons += [Button("s", "shell"), Button("e", "editor")]
         return [*buttons, Button("?", "help")]
@@ -192,11 +192,11 @@ class SubtaskScreen(BaseScreen):
 
     @work(exclusive=True, group="copy")
     async def _open_copy(self, command: Sequence[str]) -> None:
-        """Run a program in a copy of what the attempt committed."""
+        """Run a program in a copy of the attempt's commit."""
         snapshot = self.fleet.watched.snapshot
         attempt = self._attempt(snapshot) if snapshot is not None else None
         if attempt is None or attempt.commit is None:
-            self.notify("no commit yet; a running sandbox can't be entered from outside", markup=False)
+            self.notify("no commit yet, and you can't open a shell in a running sandbox", markup=False)
             return
         with TemporaryDirectory(prefix=f"fleet-{self.subtask[:40]}-") as folder:
             problem = await self.fleet.watched.feed.copy(attempt.commit, Path(folder))
@@ -207,14 +207,14 @@ class SubtaskScreen(BaseScreen):
 
 
 # ---- story page ------------------------------------------------------------------------------------------------------
-# One subtask in lines: its goal, its attempts, the output of its checks. And the planner: its versions of the plan.
+# A subtask in lines: its goal, attempts and check output. For the planner: its versions of the plan.
 
 
 LOG_LINES = 400
 
 
 def story_lines(run: FollowedRun, snapshot: RunSnapshot, id_: SubtaskId) -> list[Line]:
-    """The subtask, every attempt with its checks, its incidents, and its events."""
+    """The subtask with its attempts, checks, incidents and events."""
     view, question = snapshot.subtask(id_), snapshot.question_about(id_)
     lines: list[Line] = [(marked(view.status),)]
     if question is not None:
@@ -227,7 +227,7 @@ def story_lines(run: FollowedRun, snapshot: RunSnapshot, id_: SubtaskId) -> list
 
 
 def planner_lines(snapshot: RunSnapshot) -> list[Line]:
-    """Every version of the plan with its reason, the latest first."""
+    """Every version of the plan with its reason, latest first."""
     lines: list[Line] = [heading("PLANNER", counted(snapshot.planner_calls, "call"))]
     for version in reversed(snapshot.versions()):
         size = f"{counted(version.subtasks, 'subtask')}, by {safe(version.by, limit=40)}"
@@ -245,7 +245,7 @@ def _tone(line: str) -> str:
 
 
 def check_lines(run: FollowedRun, checks: Sequence[CheckRun]) -> list[Line]:
-    """Each check with its output: its log, or the end of the output where no log was kept."""
+    """The checks with their output: the log, or the end of the output if no log was kept."""
     lines: list[Line] = []
     for check in checks:
         title = (f"{safe(check.command)}", "bold"), (f"  {check.seconds:.1f} s{_exit(check)}", "dim")
@@ -272,18 +272,18 @@ def _exit(check: CheckRun) -> str:
 
 
 LINES = 20_000  # kept in memory
-BEGINS = ("── ", "   → ", "   ← ", "   thinks")  # what a part of a conversation begins with
+BEGINS = ("── ", "   → ", "   ← ", "   thinking")  # prefixes of the first line of each part of a conversation
 
 
 class Conversation:
-    """The lines of one conversation, as it grows."""
+    """The lines of a conversation as it grows."""
 
     def __init__(self, path: Path) -> None:
         self._tail = TranscriptTail(path)
         self._lines: deque[Line] = deque(maxlen=LINES)
 
     def catch_up(self) -> bool:
-        """Read what is new; return whether there was anything."""
+        """Read new lines. Return whether there were any."""
         has_news = False
         for entry in self._tail.new():
             has_news = True
@@ -291,13 +291,13 @@ class Conversation:
         return has_news
 
     def page(self, *, folded: bool = False) -> Page:
-        """The lines; folded, those that begin a message, a call or a result, with the first line of each."""
+        """All lines or, if folded, one line for each message, call and result."""
         lines = list(_folded(self._lines)) if folded else list(self._lines)
         return text_page(lines, empty="No messages yet.", tail=True)
 
 
 def _folded(lines: Iterable[Line]) -> Iterator[Line]:
-    """One line for each part of a conversation: how it begins, and the first words of it."""
+    """One line for each part of a conversation, with its first words."""
     begun: Line = ()
     for line in lines:
         if any(line[0][0].startswith(mark) for mark in BEGINS):
@@ -320,10 +320,10 @@ def _conversation_tone(text: str) -> str:
 
 
 # ---- patch -----------------------------------------------------------------------------------------------------------
-# A patch as coloured lines. A line is coloured only once it is in sight, so that a long patch opens at once.
+# A patch as colored lines. Only visible lines are colored, so that a long patch opens immediately.
 
 
-LONGEST = 400  # characters of a line that are coloured; the rest stays plain
+LONGEST = 400  # characters of a line that are colored
 PATCH_LINES = 50_000
 TONES = {
     "Keyword": "keyword",
@@ -333,11 +333,11 @@ TONES = {
     "Function": "name",
     "Class": "name",
 }
-"""The tone of a token, by the last part of its name that is listed here."""
+"""The tone of a token, by the last part of its name listed here."""
 
 
 class Tones(SyntaxTheme):
-    """Marks tokens with our tones instead of colours: which colours those are depends on the screen."""
+    """Maps tokens to tones instead of colors. The palette of the screen maps tones to colors."""
 
     @classmethod
     def get_style_for_token(cls, token_type: Sequence[str]) -> Style:
@@ -350,7 +350,7 @@ class Tones(SyntaxTheme):
 
 
 def patch_page(patch: str, *, is_split: bool = False) -> Page:
-    """A page of a unified diff, or of both sides beside each other. All of it is untrusted text."""
+    """A page of a diff, unified or side by side. Its text is untrusted."""
     lines = safe_block(patch, lines=PATCH_LINES).split("\n")
     files = _files(lines)
     coloured = _colouring()
@@ -366,7 +366,7 @@ def patch_page(patch: str, *, is_split: bool = False) -> Page:
 
 
 def _files(lines: Sequence[str]) -> list[str]:
-    """The file that each line belongs to; empty for the lines above a file's first hunk."""
+    """The file of each line. Empty for lines above the first hunk of a file."""
     names, name, in_hunk = [], "", False
     for line in lines:
         if line.startswith("diff --git "):
@@ -410,13 +410,13 @@ def _tokens(code: str, file: str, *, removed: bool) -> Line:
 
 @lru_cache(maxsize=256)
 def _syntax(name: str) -> Syntax | None:
-    """The highlighter for a file of this name; None for an unknown kind of file."""
+    """The highlighter for a file name. None for an unknown type."""
     lexer = Syntax.guess_lexer(name)
     return None if lexer == "default" else Syntax("", lexer, theme=Tones(), tab_size=4)
 
 
 # ---- sbs -------------------------------------------------------------------------------------------------------------
-# A patch in two columns: the old lines with their numbers beside the new ones.
+# A patch in two columns: numbered old lines next to the new ones.
 
 
 HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)")
@@ -426,7 +426,7 @@ MIDDLE = " │ "
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A line of one side: its number, and the line with its sign."""
+    """A line of one side: its number, and its text with the sign."""
 
     number: int
     text: str
@@ -434,7 +434,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Two lines beside each other; what belongs to both is `whole`."""
+    """Two lines side by side. `whole` is a line that belongs to both."""
 
     file: str
     whole: str | None = None
@@ -443,7 +443,7 @@ class Row:
 
 
 def side_by_side_page(lines: Sequence[str], files: Sequence[str], coloured: Callable[[str, str], Line]) -> Page:
-    """A page of the lines of a unified diff. `coloured` gives the colours of a line with its sign."""
+    """A side-by-side page of a unified diff. `coloured` colors a line with its sign."""
     rows = list(_rows(lines, files))
 
     def draw(index: int, width: int) -> Line:

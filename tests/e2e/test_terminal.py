@@ -47,7 +47,7 @@ def test_a_plan_is_approved_on_the_screen_and_leaving_it_does_not_affect_the_run
     stage: Stage, repository: Path, order: tuple[str, ...]
 ) -> None:
     with at_a_terminal(stage, *order) as terminal:
-        terminal.shows("A approves")
+        terminal.shows("press A to approve")
         terminal.types("A")
         terminal.shows("Approve plan version")
         terminal.types("y")
@@ -129,7 +129,7 @@ def test_a_killed_run_is_resumed_from_the_screen_with_the_same_service(
         stage.wait(stage.run_name, lambda state: state.attempts >= STARTED, going)
         going.kill()
     with at_a_terminal(stage, "watch", stage.run_name) as terminal:
-        terminal.shows("R resumes it")
+        terminal.shows("press R to resume")
         terminal.types("R")
         stage.wait(stage.run_name, lambda state: state.commits > 0)
         holder = stage.folder(stage.run_name).holder

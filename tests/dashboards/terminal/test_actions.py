@@ -146,7 +146,7 @@ async def test_a_plan_is_edited_and_checked_on_return(edit: object, wanted: str)
 
     app = app_of(feed, program=program)
     async with app.run_test(size=(120, 40)) as pilot:
-        assert "A approves, X rejects, E edits" in screen(app)
+        assert "press A to approve, X to reject, E to edit" in screen(app)
         await pilot.press("E")
         await pilot.pause()
         assert ("Plan not changed" in screen(app)) == (wanted == "refused")
@@ -278,7 +278,7 @@ async def test_marked_subtasks_are_retried_together(wide: MemoryFeed) -> None:
         await pilot.press("r")
         await pilot.pause()
         assert "Retry 2 subtasks" in screen(app), "what has landed can't be retried"
-        assert [note.message.partition(":")[0] for note in app._notifications] == ["1 of 3 left out"]
+        assert [note.message.partition(":")[0] for note in app._notifications] == ["1 of 3 skipped"]
         await pilot.press(*"go", "enter")
         asked = [(r.subtask, r.guidance) for r in wide.requests if isinstance(r, f.RetryRequested)]
         assert asked == [("api", "go"), ("docs", "go")]

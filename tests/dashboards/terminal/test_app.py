@@ -134,7 +134,7 @@ async def test_a_subtask_shows_its_story_conversation_diff_and_checks(feed: Memo
         await pilot.pause(0.2)
         assert 'return "yes"  # now' in screen(app)
         await pilot.press("4")
-        assert "No check has run yet." in screen(app)
+        assert "No checks have run yet." in screen(app)
         assert problems(rows(app)) == []
         await pilot.press("escape")
         assert isinstance(app.screen, MainScreen)
@@ -165,7 +165,7 @@ async def test_an_incident_opens_as_its_story_and_r_is_still_about_its_subtask(f
     app = app_of(feed)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5", "enter")
-        for wanted in ("Incident 1  docs  check", "red, it says", "a human was asked (q1"):
+        for wanted in ("Incident 1  docs  check", "red, it says", "fleet asked a human (q1"):
             assert wanted in screen(app), screen(app)
         await pilot.press("escape", "r")
         assert "Retry docs" in screen(app)
@@ -308,7 +308,7 @@ async def test_backspace_leads_back_through_pages_and_runs(feed: MemoryFeed) -> 
     app = app_of(feed, other)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("backspace")
-        assert [note.message for note in app._notifications] == ["this is the first page"]
+        assert [note.message for note in app._notifications] == ["no previous page"]
         await pilot.press("3", "5", "5", "0", "G", "enter")
         assert app.watched.feed.run == "other"
         await pilot.press("3", "enter")

@@ -62,7 +62,7 @@ async def test_words_are_found_in_a_text_from_line_to_line(feed: MemoryFeed, tmp
         assert "line 45 WANTED" in found
         await pilot.press("escape", "slash", *"absent", "enter")
         await pilot.pause()
-        assert "not found" in "\n".join(str(each.message) for each in app._notifications)
+        assert "no match" in "\n".join(str(each.message) for each in app._notifications)
 
 
 async def test_a_conversation_is_folded_to_a_line_each(feed: MemoryFeed, tmp_path: Path) -> None:
