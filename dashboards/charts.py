@@ -1,6 +1,6 @@
-"""The pictures of pages and reports: lines and bars over time, and the plan as a graph. No script draws them.
+"""Charts for pages and reports, as SVG without scripts: lines and bars over time, and the plan as a graph.
 
-Each is SVG in the colours of the page, with a sentence for readers who can't see it. Texts are escaped as they go in.
+Each uses the colors of the page and has a text alternative. All texts are escaped.
 """
 
 from collections import Counter
@@ -27,22 +27,22 @@ MOST_TICKS = 8
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What the macro `figure` draws."""
+    """A chart for the macro `figure`."""
 
     title: str
     summary: str
-    """What there is to see, in a sentence for readers who can't see it."""
+    """The text alternative."""
     width: int
     height: int
     drawn: Markup
     key: Sequence[tuple[str, str]] = ()
-    """The class of a line or a colour, and what it is."""
+    """The legend: the class of a line or color, with its label."""
     note: str = ""
     has_links: bool = False
 
 
 def _svg(text: str, *values: object) -> Markup:
-    """A part of a picture; values are escaped."""
+    """Format a part of a chart. Values are escaped."""
     return Markup(text).format(*values)  # noqa: S704 - a constant
 
 
@@ -62,7 +62,7 @@ def chart(
     dollars: bool = False,
     marks: Sequence[float] = (),
 ) -> Picture:
-    """Lines as steps: a value holds until the next one. Marks show when the run was resumed."""
+    """Draw step lines: a value holds until the next one. Marks show when the run was resumed."""
     end = max(seconds, *(at for points in lines.values() for at, _ in points[-1:]), 1.0)
     top = _axis_end(max((value for points in lines.values() for _, value in points), default=0.0))
     scale_x, scale_y = (WIDTH - LEFT - RIGHT) / end, (HEIGHT - TOP - BOTTOM) / top
@@ -81,7 +81,7 @@ def chart(
 
 
 def thinned(points: Sequence[Point], seconds: float) -> Sequence[Point]:
-    """Few enough points for a chart: the highest and the last one of each column."""
+    """Reduce the points for a chart to the highest and the last one of each column."""
     if len(points) <= MOST_POINTS:
         return points
     groups: dict[int, list[Point]] = {}
@@ -125,7 +125,7 @@ def _x_axis(seconds: float, left: int, scale: float, height: int) -> Markup:
 
 
 def _axis_end(value: float) -> float:
-    """A round number that is not below `value`."""
+    """A round number of at least `value`."""
     if value <= 0:
         return 1.0
     size = 10.0 ** len(str(int(value))) / 10 if value >= 1 else 0.0001
@@ -156,7 +156,7 @@ def spans(
     key: Sequence[tuple[str, str]] = (),
     note: str = "",
 ) -> Picture:
-    """Rows of bars, each with its label."""
+    """Draw rows of labeled bars."""
     end = max(seconds, *(span.to_s or 0.0 for _, row in rows for span in row), 1.0)
     height, scale = TOP + ROW * len(rows) + BOTTOM, (WIDTH - LABEL - RIGHT) / end
     parts = [_x_axis(end, LABEL, scale, height)]
@@ -175,15 +175,15 @@ def _bar(span: Span, y: int, scale: float, end: float) -> Markup:
 
 
 # ---- the plan --------------------------------------------------------------------------------------------------------
-# Waves from left to right, subtasks in the colour of their status, lines to what they need.
+# Waves from left to right, subtasks in the color of their status, lines to their dependencies.
 
 
-LABELLED = 60  # nodes with labels and lines; of a larger plan, areas stand for their subtasks
-DRAWN = 1_000  # nodes that are drawn at all; of a larger plan the graph shows how far each wave is
+LABELLED = 60  # nodes with labels and lines (in a larger plan, each area is a single node)
+DRAWN = 1_000  # nodes drawn at all (for a larger plan, the graph shows the progress of each wave)
 WAVES = 40  # rows for the waves of such a plan
 NODE, GAP = 150, 46  # widths of a node, and of the space for lines
 GRAPH_ROW, GRAPH_TOP = 26, 10
-SQUARE, SQUARES = 14, 12  # the size of one, and how many are in a column at least
+SQUARE, SQUARES = 14, 12  # size of a square, and minimum number in a column
 GRAPH_LABEL, BAR = 130, 480  # widths of a label, and of the longest bar
 TONES: dict[SubtaskStatus, str] = {
     "merged": "good",
@@ -194,21 +194,21 @@ TONES: dict[SubtaskStatus, str] = {
     "verifying": "busy",
     "landing": "busy",
 }
-"""How the status of a subtask looks in the graph; all others are `rest`."""
-GRAPH_TONES = {"good": "landed", "busy": "at work", "open": "waiting for a person", "bad": "failed", "rest": "to come"}
-"""In the order in which they stand in a bar."""
+"""The tone of each status of a subtask. All others are `rest`."""
+GRAPH_TONES = {"good": "landed", "busy": "running", "open": "waiting for a person", "bad": "failed", "rest": "to come"}
+"""The labels of the tones, in their order in a bar."""
 Link = Callable[[SubtaskId], str]
 
 
 def plan_graph(plan: Sequence[Sequence[PlanNode]], link: Link | None = None) -> Picture:
-    """The waves of a plan as a picture that stays readable, and light, whatever their size."""
+    """Draw the waves of a plan in a form that suits their size."""
     total = sum(map(len, plan))
     summary = _summary(total, len(plan))
     notes: dict[SubtaskId, str] = {}
     if total > LABELLED and any(node.area is not None for node in chain(*plan)):
         notes = _areas(plan)
         plan = [outer for wave in plan if (outer := [node for node in wave if node.area is None])]
-        summary += f" {counted(len(notes), 'area')} with how many of their subtasks landed."
+        summary += f" {counted(len(notes), 'area')}, with the number of landed subtasks in each."
     drawn = sum(map(len, plan))
     if drawn > DRAWN:
         return _wave_bars(summary, [Counter(_tone(node) for node in wave) for wave in plan])
@@ -216,7 +216,7 @@ def plan_graph(plan: Sequence[Sequence[PlanNode]], link: Link | None = None) -> 
 
 
 def wave_graph(counts: Sequence[Counter[str]]) -> Picture:
-    """The same of a plan that is too large to be drawn, from how many subtasks of each wave have each tone."""
+    """Draw a plan that is too large for nodes, from the counts of subtasks by wave and tone."""
     return _wave_bars(_summary(sum(each.total() for each in counts), len(counts)), counts)
 
 
@@ -225,7 +225,7 @@ def _tone(node: PlanNode) -> str:
 
 
 def _areas(plan: Sequence[Sequence[PlanNode]]) -> dict[SubtaskId, str]:
-    """For each area of the run's own planner, how many of all subtasks below it landed."""
+    """The number of landed subtasks in each area of the run's planner."""
     area = {node.id: node.area for node in chain(*plan)}
     done, total = Counter[SubtaskId](), Counter[SubtaskId]()
     for node in chain(*plan):
@@ -239,7 +239,9 @@ def _areas(plan: Sequence[Sequence[PlanNode]]) -> dict[SubtaskId, str]:
 
 
 def _summary(subtasks: int, number: int) -> str:
-    return f"{counted(subtasks, 'subtask')} in {counted(number, 'wave')}: each needs only those of earlier waves."
+    return (
+        f"{counted(subtasks, 'subtask')} in {counted(number, 'wave')}. Each depends only on subtasks in earlier waves."
+    )
 
 
 def _boxes(
@@ -279,7 +281,7 @@ def _edge(x: int, y: int, to_x: int, to_y: int) -> Markup:
 
 
 def _squares(summary: str, plan: Sequence[Sequence[PlanNode]]) -> Picture:
-    """Too many for labels: how much of each wave is done. One path for each tone keeps it light."""
+    """Draw a square for each subtask, without labels. One path per tone keeps the file small."""
     rows = max(SQUARES, isqrt(sum(map(len, plan)) // 3))
     paths: dict[str, list[str]] = {}
     parts, x = list[Markup](), 1
@@ -296,7 +298,7 @@ def _squares(summary: str, plan: Sequence[Sequence[PlanNode]]) -> Picture:
 
 
 def _wave_bars(summary: str, counts: Sequence[Counter[str]]) -> Picture:
-    """Too many even for squares: a bar for each wave, or for a few, with how much of it is done."""
+    """Draw a bar for each wave, or for several, with the progress in each."""
     each = -(-len(counts) // WAVES)
     groups = [(first, counts[first : first + each]) for first in range(0, len(counts), each)]
     tallies = [sum(group, Counter[str]()) for _, group in groups]

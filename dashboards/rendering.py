@@ -1,6 +1,6 @@
-"""Templates: everything is escaped and made safe to show unless a template wrote it itself.
+"""Templates. All values are escaped and made safe to show. Only the templates themselves can add markup.
 
-Pages are HTML, and a report can be Markdown, too. What the faces share is in `dashboards/templates`; each has its own.
+Pages are HTML. Reports are HTML or Markdown. Shared templates are in `dashboards/templates`.
 """
 
 from collections.abc import Iterable
@@ -14,16 +14,16 @@ from dashboards.text.formats import clock_in, count, counted, duration, moment, 
 from dashboards.text.safe import markdown_code, markdown_text, safe, safe_block, safe_goal
 
 SHARED = Path(__file__).parent / "templates"
-LONGEST = 4_000  # characters of one text; conversations, logs and diffs come as lines
+LONGEST = 4_000  # characters of one text (conversations, logs and diffs are lists of lines)
 
 
 def _shown(value: object) -> object:
-    """What a template prints for a value: text of others loses what could act on a reader's screen."""
+    """Return a value for a template. Untrusted text loses control characters."""
     return safe(value, limit=LONGEST) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _lines(text: str, lines: int = 400) -> Markup:
-    """A text of several lines, for a `pre`."""
+    """Text of several lines, for a `pre`."""
     return Markup("\n").join(safe_block(text, lines=lines).split("\n"))
 
 
@@ -37,7 +37,7 @@ def _goal(text: str, limit: int) -> str:
 
 
 def environment(folder: Path) -> Environment:
-    """The templates of a folder, and the shared ones."""
+    """The templates of a folder, and the shared templates."""
     made = Environment(
         loader=FileSystemLoader((folder, SHARED)),
         autoescape=True,
@@ -65,7 +65,7 @@ def environment(folder: Path) -> Environment:
 
 
 def markdown_environment(folder: Path) -> Environment:
-    """The same, where texts are escaped for Markdown."""
+    """The same, with texts escaped for Markdown."""
     made = environment(folder).overlay(finalize=_shown_in_markdown)
     made.filters |= {"log": _fenced, "code": lambda text: Markup(markdown_code(text))}  # noqa: S704 - escaped for Markdown
     return made
@@ -78,5 +78,5 @@ def _shown_in_markdown(value: object) -> object:
 
 
 def _fenced(lines: Iterable[str]) -> Markup:
-    """Lines between fences. None of them can close the fence."""
+    """Lines for a fenced block. None of them can close the fence."""
     return Markup("".join(f"{safe_block(line)}\n".replace("`", "'") for line in lines))  # noqa: S704 - escaped for Markdown

@@ -1,1 +1,1 @@
-"""The fleet in a browser: pages rendered here, live by server-sent events, and decisions as requests to runs."""
+"""The web UI: server-rendered pages, live updates by server-sent events, and decisions as requests to runs."""

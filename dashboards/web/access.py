@@ -1,8 +1,8 @@
-"""Who may open the pages: links that work once, and the sessions that they start.
+"""Access to the pages: single-use sign-in links, and the sessions that they start.
 
-A session is a random secret in a cookie of the browser, or in the configuration of a scraper of metrics. Only its
-digest is kept, in a file of the state directory, so that a restart of the server signs nobody out and the file lets
-nobody in. All servers of a state directory share the file: a session that one of them ends is over for all.
+A session is a random secret in a browser cookie, or in the configuration of a metrics scraper. The state directory
+keeps only its digest, so that sessions survive a restart and a copy of the file does not grant access. All servers of
+a state directory share the file. A session that one of them ends is over for all.
 """
 
 import fcntl
@@ -26,28 +26,28 @@ from fleet.core.base.output import parse_json
 from fleet.errors import FleetError
 
 Role = Literal["decide", "read", "scrape"]
-"""`decide`: may also make requests to runs. `scrape`: gets metrics and nothing else."""
+"""`read`: may open pages. `decide`: may also send requests to runs. `scrape`: may only read metrics."""
 
-LINK_S = 600.0  # a link works this long, and once
+LINK_S = 600.0  # lifetime of a single-use link
 SESSION_S = 30 * 86_400.0
-MOST_SESSIONS = 100  # the oldest one makes room
+MOST_SESSIONS = 100  # the oldest one is removed
 SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A browser that may open the pages, or a scraper."""
+    """The session of a browser or a scraper."""
 
     id: str
-    """A name for people; it opens nothing."""
+    """A display name. It does not grant access."""
     role: Role
     since: float
     digest: str
-    """Of its secret."""
+    """The digest of its secret."""
 
 
 class Access:
-    """The links that were given out, and the sessions."""
+    """The valid links and sessions."""
 
     def __init__(self, file: Path, clock: Callable[[], float]) -> None:
         """Raises `FleetError` if the file can't be read."""
@@ -57,18 +57,18 @@ class Access:
         self._sessions = _read(file)
 
     def new_link(self, role: Role, page: str = "/") -> str:
-        """The token of a new link that leads to a page."""
+        """Create a link to a page, and return its token."""
         token = secrets.token_urlsafe(SECRET_BYTES)
         self._links[_digest(token)] = role, page, self._clock() + LINK_S
         return token
 
     def start_session(self, token: str) -> tuple[str, str] | None:
-        """Exchange a link's token for a session's secret and a page; None if the link is unknown, used or too old."""
+        """Exchange the token of a link for a session secret and a page. None for an unknown, used or expired link."""
         role, page, until = self._links.pop(_digest(token), (None, "", 0.0))
         return None if role is None or self._clock() > until else (self.new_secret(role), page)
 
     def new_secret(self, role: Role) -> str:
-        """The secret of a new session."""
+        """Start a session, and return its secret."""
         secret = secrets.token_urlsafe(SECRET_BYTES)
         with self._changing():
             session = Session(secrets.token_hex(4), role, self._clock(), _digest(secret))
@@ -81,12 +81,12 @@ class Access:
         return found if found is not None and self._is_valid(found) else None
 
     def sessions(self) -> Sequence[Session]:
-        """The sessions that are valid, the oldest first."""
+        """The valid sessions, oldest first."""
         self._refresh()
         return [each for each in self._sessions.values() if self._is_valid(each)]
 
     def revoke(self, id_: str) -> bool:
-        """End a session; return whether there was one with this id."""
+        """End a session. Return False for an unknown id."""
         with self._changing():
             before = self.sessions()
             left = [each for each in before if each.id != id_]
@@ -97,7 +97,7 @@ class Access:
         return session.role == "scrape" or self._clock() - session.since <= SESSION_S
 
     def _refresh(self) -> None:
-        """Read the file again if another process has changed it. A file that is damaged meanwhile changes nothing."""
+        """Read the file again if another process changed it. A damaged file is ignored."""
         if (version := _version(self._file)) != self._seen:
             self._seen = version
             with suppress(FleetError):
@@ -105,7 +105,7 @@ class Access:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """One process at a time reads and replaces the file."""
+        """Lock the file while it is read and replaced."""
         with ExitStack() as stack:
             with suppress(OSError):  # a full disk
                 self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ class Access:
         self._sessions = {each.digest: each for each in sessions}
         text = json.dumps([asdict(each) for each in sessions])
         beside = self._file.with_name(f"{self._file.name}.new")
-        with suppress(OSError):  # a full disk: they are valid until this server ends
+        with suppress(OSError):  # a full disk: the sessions are valid until this server stops
             with open(beside, "w", encoding="utf-8", opener=_private) as file:
                 file.write(text)
             beside.replace(self._file)
@@ -125,7 +125,7 @@ class Access:
 
 
 def _version(file: Path) -> tuple[int, int] | None:
-    """What changes whenever the file is replaced; None if there is none."""
+    """A value that changes whenever the file is replaced. None without a file."""
     try:
         status = file.stat()
     except OSError:
@@ -148,15 +148,17 @@ def _read(file: Path) -> dict[str, Session]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FleetError(f"{file} can't be read: {error}", hint="remove it; browsers then need a new link") from error
+        raise FleetError(
+            f"{file} can't be read: {error}", hint="remove the file; browsers then need a new link"
+        ) from error
     return {each.digest: each for each in sessions if each.role in get_args(Role)}
 
 
 # ---- guard -----------------------------------------------------------------------------------------------------------
-# What every request has to pass before a page sees it, and the headers that every answer carries.
+# The checks of every request, and the headers of every response.
 #
-# A page elsewhere can make a browser send requests here. It can't know a session's cookie, the browser doesn't send
-# that cookie along (`SameSite=Strict`), and nothing is changed by a request that a form or an image could make.
+# Another site can make a browser send requests to this server. It can't read the session cookie, the browser does not
+# send that cookie along (`SameSite=Strict`), and requests from forms or images can't change anything.
 
 
 HEADERS: Mapping[str, str] = {
@@ -173,7 +175,7 @@ HEADERS: Mapping[str, str] = {
     "Server": "fleet",
 }
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
-MARK = "X-Fleet-Request"  # a header that no form can send
+MARK = "X-Fleet-Request"  # a header that forms can't send
 SIGN_IN, METRICS = "/sign-in", "/metrics"
 SESSION: web.RequestKey[Session] = web.RequestKey("session", Session)
 
@@ -190,10 +192,12 @@ class Guard:
             answer = self._refusal(request) or await handler(request)
         except web.HTTPException as error:
             answer = error
-        except Exception as bug:  # noqa: BLE001 - the edge: what one request breaks concerns no other
+        except Exception as bug:  # noqa: BLE001 - the edge: an error in one request must not affect others
             note_bug(bug)
-            answer = refusal(500, "This page can't be drawn: a bug of fleet. What it was is where `fleet web` prints.")
-        if not answer.prepared:  # an event stream has sent its headers
+            answer = refusal(
+                500, "Internal error: this page could not be rendered. Details are in the output of `fleet web`."
+            )
+        if not answer.prepared:  # an event stream has already sent its headers
             answer.headers.update({name: text for name, text in HEADERS.items() if name not in answer.headers})
         if isinstance(answer, web.HTTPException):
             raise answer
@@ -201,21 +205,24 @@ class Guard:
 
     def _refusal(self, request: web.Request) -> web.Response | None:
         if not self._hosts.allows(request.headers.get("Host", "")):
-            return refusal(403, "Requests for this host are not answered; `fleet web --allow-host NAME` allows it.")
+            return refusal(403, "Unknown host. To allow it, start `fleet web --allow-host NAME`.")
         if request.method not in {"GET", "HEAD", "POST"}:
-            return refusal(405, "Only GET, HEAD and POST are answered.")
+            return refusal(405, "Only GET, HEAD and POST are allowed.")
         if request.path == SIGN_IN:
             return None
         session = self.access.session(self._secret(request))
         if session is None:
-            return refusal(401, "Open the link that `fleet web` printed. It works once; start it again for another.")
+            return refusal(
+                401,
+                "Open the sign-in link that `fleet web` printed. It works once. For a new one, restart `fleet web`.",
+            )
         if session.role == "scrape" and (request.path != METRICS or request.method == "POST"):
-            return refusal(403, "This token is for metrics.")
+            return refusal(403, "This token only grants access to /metrics.")
         request[SESSION] = session
         return _refused_change(request, session) if request.method == "POST" else None
 
     def _secret(self, request: web.Request) -> str:
-        """What a request shows of its session: a browser a cookie, a scraper of metrics a token."""
+        """The session secret of a request: the cookie of a browser, or the token of a scraper."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         is_scraper = request.path == METRICS and scheme.lower() == "bearer"
         return token.strip() if is_scraper else request.cookies.get(self.cookie, "")
@@ -227,15 +234,15 @@ def note_bug(bug: Exception) -> None:
 
 def _refused_change(request: web.Request, session: Session) -> web.Response | None:
     if session.role != "decide":
-        return refusal(403, "This browser may only read.")
+        return refusal(403, "This session is read-only.")
     if request.content_type != "application/json" or request.headers.get(MARK) != "1":
-        return refusal(415, f"Changes are JSON, with the header {MARK}.")
+        return refusal(415, f"Changes must be JSON and have the header {MARK}.")
     site = request.headers.get("Sec-Fetch-Site")
     if site is not None and site not in {"same-origin", "none"}:
-        return refusal(403, "Requests of other sites are not answered.")
+        return refusal(403, "Cross-site requests are rejected.")
     origin = request.headers.get("Origin")
     if origin is not None and origin.partition("://")[2] != request.headers.get("Host"):
-        return refusal(403, "Requests of other origins are not answered.")
+        return refusal(403, "Cross-origin requests are rejected.")
     return None
 
 

@@ -1,8 +1,8 @@
 "use strict";
-// Keeps the page up to date and sends decisions. Reading needs none of it.
+// Updates the page and sends decisions. Pages are readable without it.
 (() => {
   const body = document.body, connection = document.getElementById("connection");
-  const held = new Map(); // parts that wait until a person has finished typing in them
+  const held = new Map(); // parts that are updated after the user finishes typing in them
 
   // ---- theme
   const theme = document.getElementById("theme"), root = document.documentElement;
@@ -46,14 +46,14 @@
   document.addEventListener("focusout", () => setTimeout(() => {
     for (const [id, [version, html]] of held) if (!isTyping(document.getElementById(id))) { held.delete(id); put(id, version, html); }
   }));
-  let over = false; // whether the server has said that it stops
+  let over = false; // whether the server announced that it stops
   const follow = () => {
     const source = new EventSource(body.dataset.live);
     source.onopen = () => { over = false; connection.textContent = ""; };
     source.addEventListener("over", () => { over = true; });
     source.onerror = () => {
-      connection.textContent = over ? "The server has stopped; `fleet web` shows this page again" : "Not connected; trying again";
-      if (source.readyState === EventSource.CLOSED) setTimeout(follow, 3000); // a browser gives up after an answer that is an error
+      connection.textContent = over ? "The server has stopped. Run `fleet web` to start it again." : "Not connected. Retrying…";
+      if (source.readyState === EventSource.CLOSED) setTimeout(follow, 3000); // browsers do not retry after an error response
     };
     source.onmessage = event => {
       const { title, waiting, parts } = JSON.parse(event.data);
@@ -64,12 +64,12 @@
   };
   if (body.dataset.live) follow();
 
-  // ---- replay: the parts of another moment, in place
+  // ---- replay: update the parts in place
   const slider = document.getElementById("at"), player = document.getElementById("play");
   const moment = place => `${location.pathname}?at=${Math.min(Number(slider.max), Math.max(1, Math.round(place)))}`;
   let shown = Promise.resolve(), wanted = "", playing = false, speed = 1;
   const draw = async url => {
-    if (url !== wanted) return; // a later one was asked for meanwhile
+    if (url !== wanted) return; // superseded by a later request
     const answer = await fetch(url);
     if (!answer.ok) throw new Error(answer.status);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html"), key = document.activeElement?.dataset?.key;
@@ -83,7 +83,7 @@
   };
   const travel = url => {
     wanted = url;
-    shown = shown.then(() => draw(url)).catch(() => { playing = false; connection.textContent = "Not connected; try again"; });
+    shown = shown.then(() => draw(url)).catch(() => { playing = false; connection.textContent = "Not connected. Try again."; });
     return shown;
   };
   const play = async () => {
@@ -144,7 +144,7 @@
       output.textContent = result.message;
       if (result.ok) { form.querySelector(".collected")?.replaceChildren(); form.reset(); }
     } catch {
-      output.textContent = "Not sent: the server does not answer.";
+      output.textContent = "Not sent: no response from the server.";
     }
   });
 
@@ -166,7 +166,7 @@
     form.querySelector(".collected").append(item);
   });
 
-  // ---- keys, as in the terminal where they make sense
+  // ---- keys, as in the terminal UI
   const links = () => [...document.querySelectorAll("main a[href], main button, main summary")].filter(each => each.offsetParent !== null);
   const step = by => {
     const all = links(), at = all.indexOf(document.activeElement);

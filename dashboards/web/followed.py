@@ -1,4 +1,4 @@
-"""The runs as all pages see them: each journal is read once, however many browsers look at it."""
+"""The runs for all pages. Each journal is read once, regardless of the number of browsers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,13 +15,13 @@ from dashboards.web.access import note_bug
 from fleet.core.base.ids import Sha
 from fleet.read.follow import FollowedRun, FollowedRuns, Library
 
-DIFFS = 32  # that are kept
-PASTS = 4  # runs whose replays are kept
-SLICE_S = 0.05  # of reading, before a request may be answered
+DIFFS = 32  # cached diffs
+PASTS = 4  # cached replays
+SLICE_S = 0.05  # of reading, before other requests get a turn
 
 
 class WebRuns(FollowedRuns):
-    """Runs of a state directory. Those with a page of their own also keep their events."""
+    """The runs of a state directory. Runs with an open page also keep their events."""
 
     def __init__(self, library: Library, clock: Callable[[], float]) -> None:
         super().__init__(library, clock, note_bug=note_bug)
@@ -29,7 +29,7 @@ class WebRuns(FollowedRuns):
         self._pasts: dict[str, Past] = {}
 
     def watched(self, name: str) -> FollowedRun | None:
-        """A run with its events; None if there is none with this name that can be read."""
+        """A run with its events. None if it does not exist or can't be read."""
         return self.told(name, events_of)
 
     def _forget(self, name: str) -> None:
@@ -37,7 +37,7 @@ class WebRuns(FollowedRuns):
         super()._forget(name)
 
     async def load(self, run: FollowedRun, seconds: float) -> None:
-        """Read a run to its end, if that takes no longer than so long."""
+        """Read a run for at most `seconds`, or to its end."""
         until = perf_counter() + seconds
         run.look()
         while not run.loaded and perf_counter() < until:
@@ -45,7 +45,7 @@ class WebRuns(FollowedRuns):
             await lowlevel.checkpoint()
 
     def past(self, run: FollowedRun) -> Past:
-        """The run at each of its moments, as far as that was read; the latest that were asked for are kept."""
+        """The run at each of its moments, as far as it was read. Cached for recently used runs."""
         name = run.feed.run
         self._pasts[name] = past = self._pasts.pop(name, None) or Past(run.feed)
         while len(self._pasts) > PASTS:
@@ -53,7 +53,7 @@ class WebRuns(FollowedRuns):
         return past
 
     async def read_past(self, past: Past, seconds: float) -> None:
-        """Read it to its end, if that takes no longer than so long."""
+        """Read a replay for at most `seconds`, or to its end."""
         until = perf_counter() + seconds
         past.read(SLICE_S)
         while not past.loaded and perf_counter() < until:
@@ -61,7 +61,7 @@ class WebRuns(FollowedRuns):
             past.read(SLICE_S)
 
     async def diff(self, run: FollowedRun, base: Sha, commit: Sha) -> str | None:
-        """The patch between two commits of a run; None if they are no longer in the store. It never changes."""
+        """The patch between two commits of a run, cached. None if they are no longer in the store."""
         key = run.feed.run, base, commit
         if key not in self._diffs:
             patch = await run.feed.diff(base, commit)
@@ -74,50 +74,50 @@ class WebRuns(FollowedRuns):
 
 
 # ---- page ------------------------------------------------------------------------------------------------------------
-# What a page is made of, and what all pages know.
+# The parts of a page, and the values that all pages share.
 
 
 class NoSuchPageError(Exception):
-    """There is no page at this address; the message says what is missing."""
+    """No page exists at this address. The message names the missing item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A page as it is now."""
+    """A rendered page."""
 
     title: str
     parts: Mapping[str, Markup]
-    """By the id of the element that holds it."""
+    """By the id of their element."""
     is_live: bool = True
-    """Whether it changes by itself, with time or with the run."""
+    """Whether the page is updated while it is open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What pages are made from, for one reader."""
+    """The values for rendering pages, for one reader."""
 
     runs: WebRuns
     templates: Environment
     may_decide: bool
     query: Mapping[str, str]
     pages: Sequence[str] = ()
-    """What features add to the pages of a run."""
+    """The pages that features add to a run."""
     at: int | None = None
-    """The place of the fact at which a run is shown; None: as it is now."""
+    """The fact at which a run is shown. None means now."""
 
     @property
     def then(self) -> str:
-        """What links to other pages of the run end with, so that they show the same moment."""
+        """The suffix of links to other pages of the run, so that they show the same moment."""
         return f"?at={self.at}" if self.at is not None else ""
 
     def part(self, name: str, **values: object) -> Markup:
-        """The part that a template draws."""
+        """Render the template of a part."""
         template = self.templates.get_template(f"parts/{name}.html")
         moment = {"then": self.then, "and_then": self.then.replace("?", "&")}
         return Markup(template.render(may_decide=self.may_decide, **moment, **values))  # noqa: S704 - it escapes
 
     def waiting(self) -> int:
-        """How many things wait for a person, in all runs."""
+        """The number of pending requests to a person, over all runs."""
         return sum(len(needs(run)) for run in self.runs.latest())
 
 
@@ -126,25 +126,25 @@ def repository_name(run: FollowedRun) -> str:
 
 
 # ---- opening ---------------------------------------------------------------------------------------------------------
-# The run that a page is about: as it is now, or as it was at one of its facts.
+# The run of a page: now, or at one of its facts.
 
 
-LOAD_S = 3.0  # a longer journal goes on loading while its page is open
-PAST_S = 1.0  # a longer journal is read further each time that a page of its past is asked for
+LOAD_S = 3.0  # a longer journal continues to load while its page is open
+PAST_S = 1.0  # a longer journal is read further at each request for a page of its past
 NUMBER = 9  # digits
 
 
 async def opened(reader: Reader, name: str) -> FollowedRun:
-    """The run with a name, as far as it can be read at once. Raises `NoSuchPageError`."""
+    """The run with a name, as far as it can be read in `LOAD_S`. Raises `NoSuchPageError`."""
     run = reader.runs.watched(name)
     if run is None:
-        raise NoSuchPageError(f"There is no run {name}.")
+        raise NoSuchPageError(f"Run {name} not found.")
     await reader.runs.load(run, LOAD_S)
     return run
 
 
 async def opened_then(reader: Reader, name: str) -> tuple[Reader, FollowedRun]:
-    """The run at the fact `at` of the query, and a reader whose links stay there and who decides nothing."""
+    """The run at the fact `at` of the query, and a read-only reader whose links keep that moment."""
     run = await opened(reader, name)
     if "at" not in reader.query:
         return reader, run
@@ -162,6 +162,6 @@ async def read_past(reader: Reader, run: FollowedRun) -> Past:
 
 
 def place(text: str, past: Past) -> int:
-    """The fact that is asked for; the last one unless the text says otherwise."""
+    """The requested fact. Defaults to the last one."""
     number = int(text) if text.isdecimal() and len(text) <= NUMBER else len(past)
     return min(max(1, number), len(past))

@@ -1,4 +1,4 @@
-"""Everything that waits for a person, over all runs, with what it takes to answer. And what was answered."""
+"""The inbox: pending requests to a person over all runs, and answered questions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,14 +34,14 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something that waits, with what a person has to know to decide it."""
+    """A pending request, with the details for a decision."""
 
     run: str
     repository: str
     need: Need
     question: QuestionView | None
     asked_s: float
-    """How long ago it was asked."""
+    """Seconds since it was asked."""
     version: int
     approvals: Sequence[Approval]
     more_approvals: int
@@ -62,7 +62,7 @@ async def inbox_page(reader: Reader) -> Shown:
         for question in snapshot.answered_questions()
     ]
     parts = {
-        "inbox": reader.part("needs", items=items, with_run=True, empty="Nothing waits for you."),
+        "inbox": reader.part("needs", items=items, with_run=True, empty="Nothing needs you."),
         "answered": reader.part("answered", answered=answered[-ANSWERED:]),
     }
     return Shown("Inbox", parts)
@@ -85,7 +85,7 @@ def _item(run: FollowedRun, snapshot: RunSnapshot, need: Need) -> Item:
 
 
 # ---- board -----------------------------------------------------------------------------------------------------------
-# All runs in four lanes, with what waits for a person. Which lane a run is in follows from its state.
+# All runs in four lanes, with their pending requests. The lane follows from the state of the run.
 
 
 Lane = Literal["needs", "working", "landing", "done"]
@@ -141,7 +141,7 @@ def _lane(snapshot: RunSnapshot, waiting: list[Need]) -> Lane:
 
 
 # ---- decisions -------------------------------------------------------------------------------------------------------
-# What a person decides in the browser, as a request to the run: what the command line can do, and no more.
+# Decisions in the browser, as requests to the run. All of them are also available on the command line.
 
 
 FIELDS: Mapping[str, frozenset[str]] = {
@@ -156,7 +156,7 @@ FIELDS: Mapping[str, frozenset[str]] = {
     "cancel_requested": frozenset(),
     "limits_changed": frozenset({"workers", "budget_dollars", "budget_minutes", "budget_tokens", "budget_attempts"}),
 }
-"""The requests that a browser may send, and what of each it may say. When and who is said here."""
+"""The requests that a browser may send, with the fields that it may set. The server adds time and user."""
 MOST_COMMENTS, LONGEST_COMMENT = 200, 4_000
 
 
@@ -170,7 +170,7 @@ class Comment(BaseModel):
 
 
 class Comments(BaseModel):
-    """Comments on the change of one attempt, sent at once."""
+    """Comments on the change of an attempt, sent together."""
 
     attempt: int = Field(ge=1)
     comments: tuple[Comment, ...] = Field(max_length=MOST_COMMENTS)
@@ -178,15 +178,15 @@ class Comments(BaseModel):
 
 
 def decide(run: FollowedRun, snapshot: RunSnapshot, kind: str, given: Mapping[str, Any], by: str) -> str | None:
-    """Make a request of what a browser sent, and send it; return what is wrong with it."""
+    """Send a request from a browser to the run. Return an error message if it is not valid."""
     if kind == "resume":
-        return "the run is running already" if run.alive else run.feed.resume()
+        return "the run is already running" if run.alive else run.feed.resume()
     if kind == "drop":
         return _drop(run, snapshot, SubtaskId(str(given.get("subtask", ""))), str(given.get("why", "")), by)
     if kind == "plan":
         return _edit(run, snapshot, str(given.get("plan", "")), given.get("version"), by)
     if kind not in FIELDS:
-        return f"there is no request {kind!r}"
+        return f"unknown request {kind!r}"
     said = {name: value for name, value in given.items() if name in FIELDS[kind] and value not in ("", None, [])}
     if isinstance(said.get("subtasks"), str):
         said["subtasks"] = [said["subtasks"]]
@@ -200,7 +200,7 @@ def decide(run: FollowedRun, snapshot: RunSnapshot, kind: str, given: Mapping[st
 
 
 def comment(run: FollowedRun, snapshot: RunSnapshot, subtask: SubtaskId, given: Any, by: str) -> str | None:
-    """Send comments on lines: to the attempt under way, or with another one; return what is wrong with them."""
+    """Send line comments to the running attempt, or retry with them. Return an error message if that is not valid."""
     try:
         sent = Comments.model_validate(given)
     except ValidationError as error:
@@ -209,9 +209,9 @@ def comment(run: FollowedRun, snapshot: RunSnapshot, subtask: SubtaskId, given: 
     if sent.attempt > (snapshot.attempts_at(subtask) if snapshot.has_subtask(subtask) else 0):
         return f"{subtask} has no attempt {sent.attempt}"
     if not sent.comments and not sent.text.strip():
-        return "there is no comment yet"
+        return "no comments to send"
     commit = snapshot.attempt(subtask, sent.attempt).commit or ""
-    lines = [f"Comments of a reviewer on attempt {sent.attempt}{f', commit {commit[:12]}' if commit else ''}:"]
+    lines = [f"Review comments on attempt {sent.attempt}{f', commit {commit[:12]}' if commit else ''}:"]
     lines += [sent.text.strip()] if sent.text.strip() else []
     lines += [f"- {each.path}:{each.line} ({each.side} side): {each.text.strip()}" for each in sent.comments]
     said = "\n".join(lines)
@@ -230,14 +230,14 @@ def _send(run: FollowedRun, snapshot: RunSnapshot, request: Request) -> str | No
 
 def _drop(run: FollowedRun, snapshot: RunSnapshot, subtask: SubtaskId, why: str, by: str) -> str | None:
     if not why.strip():
-        return "give a reason: it is recorded in the plan"
+        return "a reason is required"
     revision = Revision(assessment=f"dropped by {by}: {why.strip()}", drop=(Drop(id=subtask, why=why.strip()),))
     return _send(run, snapshot, f.PlanRevised(at=run.clock(), call=None, by=by, revision=revision))
 
 
 def _edit(run: FollowedRun, snapshot: RunSnapshot, text: str, version: object, by: str) -> str | None:
     if str(version) != str(snapshot.plan.version):
-        return f"the plan is at version {snapshot.plan.version} now, not {version}; your text is based on an older one"
+        return f"the plan has changed since you opened it: it is at version {snapshot.plan.version}, not {version}"
     with TemporaryDirectory(prefix="fleet-plan-") as folder:
         path = Path(folder) / "plan.toml"
         path.write_text(text.replace("\r\n", "\n"), encoding="utf-8")
@@ -253,7 +253,7 @@ def _edit(run: FollowedRun, snapshot: RunSnapshot, text: str, version: object, b
 
 
 def plan_text(run: FollowedRun, snapshot: RunSnapshot) -> str:
-    """The plan as its file."""
+    """The text of the plan file."""
     with TemporaryDirectory(prefix="fleet-plan-") as folder:
         path = Path(folder) / "plan.toml"
         run.feed.write_plan(snapshot.plan, path)

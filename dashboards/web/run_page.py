@@ -1,4 +1,4 @@
-"""One run: its figures, what waits for a person, a map of its subtasks, who is at work, what lands, what happened."""
+"""The pages of a run: overview, subtasks, replay, and a single subtask."""
 
 import re
 from collections import Counter
@@ -35,10 +35,10 @@ from fleet.read.run import RunSnapshot
 from fleet.read.run_view import SubtaskStatus
 from fleet.read.subtask_view import AttemptView
 
-MOST_CELLS = 400  # of the map, each a link; of a larger run it shows signs
-MOST_SIGNS = 1_500  # of which each stands for as many subtasks as it takes
+MOST_CELLS = 400  # linked cells of the map (a larger run shows plain symbols)
+MOST_SIGNS = 1_500  # symbols of the map (in a larger run, each represents several subtasks)
 AGENTS, EVENTS, INCIDENTS, QUEUE, ROWS = 50, 60, 20, 20, 200
-BINS = 40  # of the chart of landings
+BINS = 40  # in the chart of landings
 
 
 TONE_OF_STATES: Mapping[str, tuple[State, ...]] = {
@@ -48,7 +48,7 @@ TONE_OF_STATES: Mapping[str, tuple[State, ...]] = {
     "bad": ("failed",),
     "rest": ("ready", "waiting", "gone"),
 }
-"""How the states of the map look in the graph of a wide run."""
+"""The tones of map states in the graph of a wide run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ async def run_page(reader: Reader, name: str) -> Shown:
 
 
 def numbers_of(run: FollowedRun, snapshot: RunSnapshot) -> dict[str, object]:
-    """What the figures of a run are drawn from."""
+    """The values for the figures of a run."""
     view, shown = snapshot.status, snapshot.shown("web")
     return {
         "view": view,
@@ -81,7 +81,7 @@ def numbers_of(run: FollowedRun, snapshot: RunSnapshot) -> dict[str, object]:
 
 
 def run_parts(reader: Reader, run: FollowedRun, snapshot: RunSnapshot) -> Iterator[tuple[str, Markup]]:
-    """The parts of the page, also of a run as it was."""
+    """The parts of the page of a run, now or at a past moment."""
     name, now, view = run.feed.run, snapshot.now, snapshot.status
     head = {
         "view": view,
@@ -109,25 +109,25 @@ def run_parts(reader: Reader, run: FollowedRun, snapshot: RunSnapshot) -> Iterat
 
 
 def _bars(counts: Sequence[int]) -> list[tuple[int, int]]:
-    """The place and the height, out of 24, of each bar."""
+    """The position and the height (of 24) of each bar."""
     top = max(counts, default=0)
     return [(place, round(count / top * 24)) for place, count in enumerate(counts)] if top else []
 
 
 def _is_wide(snapshot: RunSnapshot) -> bool:
-    """Whether there are so many subtasks that none is shown by itself. Then sets say what is to be said of them."""
+    """Whether there are too many subtasks to show each of them. The page is then drawn from sets."""
     return snapshot.figures.subtasks > DRAWN and not snapshot.has_areas
 
 
 def _wave_counts(run: FollowedRun, snapshot: RunSnapshot) -> list[Counter[str]]:
-    """How many subtasks of each wave have each tone, without a look at any of them."""
+    """The number of subtasks by wave and tone, computed from sets."""
     order, sets = run.derive("sets", snapshot.plan, snapshot.wave_sets), snapshot.state_sets
     tones = {tone: reduce(or_, (sets[name] for name in names)) for tone, names in TONE_OF_STATES.items()}
     return [Counter({tone: (wave & chosen).bit_count() for tone, chosen in tones.items()}) for wave in order]
 
 
 def graph_part(reader: Reader, run: FollowedRun, snapshot: RunSnapshot) -> Markup:
-    """The plan as a graph; nothing where no subtask needs another."""
+    """The plan as a graph. Empty for a plan without dependencies."""
     if _is_wide(snapshot):
         return reader.part("graph", graph=wave_graph(_wave_counts(run, snapshot)), run=run.feed.run)
     name, order = run.feed.run, run.derive("waves", snapshot.plan, snapshot.wave_parts)
@@ -153,7 +153,7 @@ def _ordered(counts: Mapping[SubtaskStatus, int]) -> dict[SubtaskStatus, int]:
 
 
 async def subtasks_page(reader: Reader, name: str) -> Shown:
-    """The list of subtasks, by status and words, in pages."""
+    """The paged list of subtasks, filtered by status and words."""
     reader, run = await opened_then(reader, name)
     snapshot = run.snapshot
     if snapshot is None:
@@ -183,7 +183,7 @@ async def subtasks_page(reader: Reader, name: str) -> Shown:
 
 
 # ---- replay page -----------------------------------------------------------------------------------------------------
-# A run as it was at one of its facts, with a slider over all of them. Links lead there without scripts, too.
+# A run at one of its facts, with a slider over all facts. The links also work without JavaScript.
 
 
 JUMP_S = 10.0
@@ -194,7 +194,7 @@ class Step:
     """A link to another moment."""
 
     key: str
-    """As in the terminal's replay, where it has one."""
+    """The key of the same step in the terminal's replay."""
     text: str
     place: int
 
@@ -209,7 +209,7 @@ async def replay_page(reader: Reader, name: str) -> Shown:
     then = past.at(at)
     snapshot = then.snapshot
     if snapshot is None:
-        raise ValueError(f"{name} has no state after its fact {at}")
+        raise ValueError(f"{name} has no state after fact {at}")
     common = {"run": name, "at": at, "last": len(past), "loaded": past.loaded, "stride": max(1, len(past) // 150)}
     parts = {
         "head": reader.part("replay_head", view=snapshot.status, **common),
@@ -225,7 +225,7 @@ def _steps(past: Past, at: int) -> list[Step]:
     return [
         Step("Home", "Start", 1),
         Step("<", f"{JUMP_S:.0f} s back", min(at, past.place_at(seconds - JUMP_S))),
-        Step(",", "Event before", past.event_before(at)),
+        Step(",", "Previous event", past.event_before(at)),
         Step(".", "Next event", past.event_after(at)),
         Step(">", f"{JUMP_S:.0f} s on", max(at, past.place_at(seconds + JUMP_S))),
         Step("End", "End", len(past)),
@@ -233,7 +233,7 @@ def _steps(past: Past, at: int) -> list[Step]:
 
 
 # ---- subtask page ----------------------------------------------------------------------------------------------------
-# One subtask: its attempts side by side, the conversation, the checks with their output, the diff with its lines.
+# A subtask: its attempts side by side, the conversation, the checks with their output, and the diff.
 
 
 TAIL_BYTES, TAIL_LINES = 400_000, 600  # of a conversation
@@ -244,8 +244,8 @@ async def subtask_page(reader: Reader, name: str, id_: str) -> Shown:
     snapshot = run.snapshot
     if snapshot is None or not snapshot.has_subtask(id_):
         if reader.at is not None:
-            raise NoSuchPageError(f"{name} had no subtask {id_} at its fact {reader.at}.")
-        raise NoSuchPageError(f"{name} has no subtask {id_}.")
+            raise NoSuchPageError(f"Run {name} had no subtask {id_} at fact {reader.at}.")
+        raise NoSuchPageError(f"Subtask {id_} not found in run {name}.")
     view, question = snapshot.subtask(SubtaskId(id_)), snapshot.question_about(SubtaskId(id_))
     attempt = _attempt(view.attempts, reader.query.get("attempt", ""))
     checks = attempt.checks if attempt is not None else ()
@@ -262,7 +262,7 @@ async def subtask_page(reader: Reader, name: str, id_: str) -> Shown:
 
 
 def _attempt(attempts: Sequence[AttemptView], number: str) -> AttemptView | None:
-    """The attempt that is asked for, or else the last one."""
+    """The requested attempt, or else the last one."""
     chosen = [attempt for attempt in attempts if str(attempt.number) == number]
     return chosen[0] if chosen else attempts[-1] if attempts else None
 
@@ -285,12 +285,12 @@ async def _diff(reader: Reader, run: FollowedRun, attempt: AttemptView | None, c
 
 
 # ---- diff lines ------------------------------------------------------------------------------------------------------
-# A patch as files with numbered lines, so that a line can be commented on.
+# A patch as files with numbered lines, for line comments.
 
 
 Kind = Literal["same", "add", "remove", "hunk", "note"]
 HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
-MOST_LINES = 5_000  # of one patch; the rest is read with `fleet diff`
+MOST_LINES = 5_000  # of one patch; `fleet diff` prints the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,7 @@ class DiffFile:
 
 
 def diff_files(patch: str) -> tuple[Sequence[DiffFile], int]:
-    """The files of a patch, and how many lines were left out at its end."""
+    """The files of a patch, and the number of lines left out at its end."""
     files: list[DiffFile] = []
     old = new = 0
     in_hunk = False
@@ -347,5 +347,5 @@ def diff_files(patch: str) -> tuple[Sequence[DiffFile], int]:
 
 
 def _says_something(row: str) -> bool:
-    """Whether a line of a file's head says more than that the file changed."""
+    """Whether a line of a file header describes more than a change of content."""
     return row.startswith(("new file", "deleted file", "old mode", "new mode", "rename ", "Binary "))

@@ -1,4 +1,4 @@
-"""What the server answers: pages and their events, decisions, and who may look."""
+"""The HTTP handlers: pages and their events, decisions, and access."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
@@ -47,19 +47,19 @@ from fleet.read.run import RunSnapshot
 LARGEST_BODY = 4 * 1024 * 1024  # a plan of 10,000 subtasks fits
 HERE = Path(__file__).parent
 STATIC = {"style.css": (SHARED / "style.css", "text/css"), "fleet.js": (HERE / "fleet.js", "text/javascript")}
-LOAD_S = 1.0  # of reading, before a decision may be too early
+LOAD_S = 1.0  # of reading the journal before a decision
 SESSION_DAYS = 30
 FACTS_AT_ONCE = 1_000
 ENTER = (
     '<!doctype html><meta http-equiv="refresh" content="0;url={page}"><title>fleet</title><a href="{page}">Continue</a>'
 )
-"""A page, and not a redirect: where a page elsewhere held the link, a browser would redirect without the new cookie."""
+"""A page instead of a redirect: after a link on another site, browsers follow redirects without the new cookie."""
 Change = Callable[[FollowedRun, RunSnapshot, str], str | None]
-"""Sends a request to a run, or returns what is wrong with it."""
+"""Sends a request to a run, or returns an error message."""
 Scrape = Callable[[str], tuple[bytes, str]]
-"""The metrics in the format that an Accept header asks for, and its content type. It reads journals, and blocks."""
+"""Returns metrics and their content type for an Accept header. Reads journals, and blocks."""
 RunPage = Callable[..., str | None]
-"""A page of a run that a feature adds: see `Feature.pages`. It may take seconds."""
+"""A page that a feature adds to a run: see `Feature.pages`. It may take seconds."""
 Page = Callable[[Reader, Mapping[str, str]], Awaitable[Shown]]
 PAGES: Mapping[str, Page] = {
     "/": lambda reader, _: board_page(reader),
@@ -125,20 +125,20 @@ class Site:
         return self._html(request, shown)
 
     async def _missing(self, request: web.Request) -> web.Response:
-        return self._not_found(request, "There is no such page.")
+        return self._not_found(request, "Page not found.")
 
     def _not_found(self, request: web.Request, text: str) -> web.Response:
         part = self._reader(request, request.query).part("text", text=text)
         return self._html(request, Shown("Not found", {"text": part}, is_live=False), web.HTTPNotFound.status_code)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        """The events of a page: `/live?page=/runs/R`."""
+        """Stream the events of a page: `/live?page=/runs/R`."""
         if self.live.streams >= MOST_STREAMS:
-            return refusal(503, "Too many pages are open.")
+            return refusal(503, "Too many open pages.")
         address = urlsplit(request.query.get("page", "/"))
         found = _match(address.path)
         if found is None:
-            return refusal(404, "There is no such page.")
+            return refusal(404, "Page not found.")
         page, at = found
         session = request[SESSION]
         reader = self._reader(request, dict(parse_qsl(address.query)))
@@ -153,20 +153,20 @@ class Site:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         if self._scrape is None:
-            return self._not_found(request, "There are no metrics here.")
+            return self._not_found(request, "This server does not serve metrics.")
         page, content_type = await to_thread.run_sync(self._scrape, request.headers.get("Accept", ""))
         return web.Response(body=page, headers={"Content-Type": content_type})
 
     async def _static(self, request: web.Request) -> web.Response:
         if request.match_info["name"] not in STATIC:
-            return refusal(404, "There is no such file.")
+            return refusal(404, "File not found.")
         path, content_type = STATIC[request.match_info["name"]]
         return web.Response(body=path.read_bytes(), content_type=content_type, charset="utf-8")
 
     async def _feature_page(self, draw: RunPage, request: web.Request) -> web.Response:
         run = self._runs.watched(request.match_info["run"])
         if run is None:
-            return self._not_found(request, "There is no such run.")
+            return self._not_found(request, "Run not found.")
         facts, after = [], 0
         while more := run.feed.facts(after, FACTS_AT_ONCE):
             facts += [fact for _, fact in more]
@@ -176,12 +176,12 @@ class Site:
         drawn = partial(draw, iter(facts), now, alive=alive, back=back)
         text = await to_thread.run_sync(drawn, limiter=self._one_report)  # seconds for a wide run
         if text is None:
-            return self._not_found(request, "The run is empty: it was stopped before it started.")
+            return self._not_found(request, "The run is empty: it stopped before it started.")
         headers = {"Content-Security-Policy": REPORT_POLICY}
         return web.Response(text=text, content_type="text/html", headers=headers)
 
     async def _plan(self, request: web.Request) -> web.Response:
-        """The plan as its file, to be read or edited."""
+        """The plan file, to read or to edit."""
         reader = self._reader(request, request.query)
         try:
             run = await opened(reader, request.match_info["run"])
@@ -210,23 +210,23 @@ class Site:
     async def _change(self, request: web.Request, change: Change) -> web.Response:
         run = self._runs.watched(request.match_info["run"])
         if run is None:
-            return refusal(404, "There is no such run.")
+            return refusal(404, "Run not found.")
         await self._runs.load(run, LOAD_S)
         if run.loaded:
             run.catch_up(LOAD_S)
         snapshot = run.snapshot
         if snapshot is None or not run.loaded:
-            return _result("the run is still being read; try again in a moment")
+            return _result("Still reading the journal. Try again in a moment.")
         return _result(change(run, snapshot, f"{self._user} via web {request[SESSION].id}"))
 
-    # ---- who may look
+    # ---- access
 
     async def _sign_in(self, request: web.Request) -> web.Response:
-        if request.method == "HEAD":  # a preview; it does not use the link up
+        if request.method == "HEAD":  # a preview does not use up the link
             return web.Response()
         started = self._access.start_session(request.query.get("token", ""))
         if started is None:
-            return refusal(401, "This link is unknown, too old or used. `fleet web` prints another.")
+            return refusal(401, "This link is invalid, expired or already used. Restart `fleet web` for a new one.")
         secret, page = started
         answer = web.Response(text=ENTER.format(page=escape(page)), content_type="text/html")
         answer.set_cookie(
@@ -242,7 +242,7 @@ class Site:
     async def _change_access(self, request: web.Request) -> web.Response:
         given = await _json(request)
         if request.match_info["what"] == "revoke":
-            return _result(None if self._access.revoke(str(given.get("id"))) else "there is no such session")
+            return _result(None if self._access.revoke(str(given.get("id"))) else "session not found")
         if request.match_info["what"] == "link":
             token = self._access.new_link("decide" if given.get("role") == "decide" else "read")
             return web.json_response(
@@ -250,7 +250,7 @@ class Site:
             )
         if request.match_info["what"] == "token":
             return web.json_response({"ok": True, "message": self._access.new_secret("scrape")})
-        return refusal(404, "There is no such change.")
+        return refusal(404, "Unknown request.")
 
     # ---- pages
 
@@ -260,7 +260,7 @@ class Site:
 
     def _html(self, request: web.Request, shown: Shown, status: int = 200) -> web.Response:
         reader = self._reader(request, request.query)
-        parts = [(id_, version_of(text), Markup(text)) for id_, text in shown.parts.items()]  # noqa: S704 - drawn by templates
+        parts = [(id_, version_of(text), Markup(text)) for id_, text in shown.parts.items()]  # noqa: S704 - rendered by templates
         text = self._templates.get_template("page.html").render(
             title=shown.title, parts=parts, waiting=reader.waiting(), may_decide=reader.may_decide, path=request.path,
             live=request.path_qs if shown.is_live and status == 200 else "", mark=MARK,  # noqa: PLR2004 - OK
@@ -269,7 +269,7 @@ class Site:
 
 
 def feature_pages() -> dict[str, RunPage]:
-    """What features add to the pages of a run, by the last step of its address. Loaded at the first one."""
+    """The pages that features add to a run, by the last part of their address. Loaded on first use."""
 
     def lazily(place: str) -> RunPage:
         return lambda *arguments, **options: cast("str | None", load_part(place)(*arguments, **options))
@@ -278,7 +278,7 @@ def feature_pages() -> dict[str, RunPage]:
 
 
 def _match(path: str) -> tuple[Page, dict[str, str]] | None:
-    """The page at a path, and what the path names."""
+    """The page at a path, and the values in the path."""
     steps = path.strip("/").split("/")
     for pattern, page in PAGES.items():
         wanted = pattern.strip("/").split("/")
@@ -288,7 +288,7 @@ def _match(path: str) -> tuple[Page, dict[str, str]] | None:
 
 
 async def _json(request: web.Request) -> dict[str, Any]:
-    """What a browser sent; nothing, if it is no JSON object."""
+    """The JSON object of a request. Empty if the body is not a JSON object."""
     try:
         given = await request.json(loads=parse_json)
     except ValueError:
@@ -298,14 +298,14 @@ async def _json(request: web.Request) -> dict[str, Any]:
 
 def _result(problem: str | None) -> web.Response:
     if problem is None:
-        return web.json_response({"ok": True, "message": "Sent. The run acts on it."})
+        return web.json_response({"ok": True, "message": "Sent. The run will apply it shortly."})
     return web.json_response({"ok": False, "message": problem}, status=409)
 
 
 # ---- server ----------------------------------------------------------------------------------------------------------
-# The server for pages, and where it listens.
+# The server for pages, and its address.
 #
-# It reads journals and puts requests into inboxes, as every other client does. When it ends, no run notices.
+# Like every other client, it reads journals and puts requests into inboxes. Runs do not depend on it.
 
 
 STOP_S = 1.0
@@ -313,13 +313,13 @@ STOP_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WebServer:
-    """A server that listens."""
+    """A listening server."""
 
     address: Address
     access: Access
 
     def link(self, role: Role, page: str = "/") -> str:
-        """A link that signs one browser in, and leads to a page."""
+        """A link that signs in one browser and opens a page."""
         host = "127.0.0.1" if self.address.host in {"0.0.0.0", "::"} else self.address.host  # noqa: S104 - compared, not bound
         return f"http://{Address(host, self.address.port)}{SIGN_IN}?token={self.access.new_link(role, page)}"
 
@@ -337,9 +337,9 @@ async def serving(
     scrape: Scrape | None = None,
     pages: Mapping[str, RunPage] | None = None,
 ) -> AsyncIterator[WebServer]:
-    """Serve the pages, and metrics if there is a `scrape`, while the block lasts; port 0 chooses a free one.
+    """Serve the pages, and metrics if `scrape` is given, inside the block. Port 0 chooses a free port.
 
-    `pages` are those that features add to each run, unless it says otherwise.
+    `pages` replaces the pages that features add to each run.
 
     Raises `FleetError`.
     """
@@ -354,7 +354,7 @@ async def serving(
             await tcp.start()
         except OSError as error:
             raise FleetError(
-                f"can't serve pages on {address}: {error.strerror}", hint="choose another port, or 0 for a free one"
+                f"can't serve pages on {address}: {error.strerror}", hint="choose another port, or 0 for any free port"
             ) from error
         port = runner.addresses[0][1]
         site.guard.cookie = f"fleet-{port}"
@@ -368,42 +368,42 @@ async def serving(
 
 
 def version_of(html: str) -> str:
-    """A short name for what a part of a page shows: it is sent again only if that changes."""
+    """A short digest of a part of a page. The part is sent again only if it changes."""
     return f"{crc32(html.encode('utf-8', 'replace')):08x}"
 
 
 # ---- live ------------------------------------------------------------------------------------------------------------
-# Keeps open pages up to date: reads journals a few times a second, and sends the parts of a page that changed.
+# Updates open pages: reads journals a few times a second, and sends changed parts.
 #
-# A page is drawn once for all browsers that show it. A browser that was away gets every part whose version it lacks.
+# A page is rendered once for all browsers that show it. A reconnected browser gets every part that is out of date.
 
 
 Draw = Callable[[], Awaitable[Shown]]
 TICK_S = 0.25
-READ_S = 0.1  # of each tick at most goes into reading
-AGES_S = 1.0  # how often a page is drawn without news: ages grow
+READ_S = 0.1  # of each tick, at most, for reading
+AGES_S = 1.0  # interval for updating ages on a page without news
 PING_TICKS = 60
-MOST_STREAMS = 64  # in all
+MOST_STREAMS = 64  # over all pages
 
 
 @dataclass(slots=True)
 class OpenPage:
-    """A page that at least one browser shows."""
+    """A page that is open in at least one browser."""
 
     draw: Draw
     count: Callable[[], int]
     readers: int = 0
     parts: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """The version and the text of each part, as last drawn."""
+    """The version and the text of each part."""
     title: str = ""
     waiting: int = 0
-    """How many things wait for a person, in all runs."""
+    """The number of pending requests to a person, over all runs."""
     drawn_at: float = 0.0
     missing: bool = False
 
 
 class Live:
-    """The pages that are open."""
+    """The open pages."""
 
     def __init__(self, runs: WebRuns) -> None:
         self._runs = runs
@@ -416,7 +416,7 @@ class Live:
         return sum(page.readers for page in self._pages.values())
 
     async def keep_up(self) -> None:
-        """Follow the runs while the server works."""
+        """Follow the runs while the server is running."""
         while True:
             news = bool(self._runs.look(READ_S))
             now = anyio.current_time()
@@ -428,14 +428,14 @@ class Live:
             await anyio.sleep(TICK_S)
 
     def end(self) -> None:
-        """Take leave of the browsers, since the server stops."""
+        """Close the event streams, because the server stops."""
         self._is_over = True
         self._drawn.set()
 
     async def stream(
         self, request: web.Request, key: str, draw: Draw, count: Callable[[], int], may_go_on: Callable[[], bool]
     ) -> web.StreamResponse:
-        """Send the parts of a page as they change, until the browser or its session is gone."""
+        """Send changed parts of a page until the browser disconnects or its session ends."""
         page = self._pages.setdefault(key, OpenPage(draw, count))
         page.readers += 1
         try:
@@ -480,7 +480,7 @@ class Live:
         except NoSuchPageError:  # the run was cleaned away
             page.missing = True
             return
-        except Exception as bug:  # noqa: BLE001 - a page that can't be drawn ends alone: other pages, and the server, continue
+        except Exception as bug:  # noqa: BLE001 - an error in one page must not affect other pages or the server
             note_bug(bug)
             page.missing = True
             return

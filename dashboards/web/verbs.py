@@ -1,4 +1,4 @@
-"""The verb that serves the runs to a browser."""
+"""The `web` verb."""
 
 import select
 import signal
@@ -31,27 +31,27 @@ if TYPE_CHECKING:
     from dashboards.web.site import Scrape
 
 # ---- beside ----------------------------------------------------------------------------------------------------------
-# The pages of a run in a browser, beside its engine: a process of its own, so that no run notices when it breaks.
+# The pages of a single run, in a separate process beside its engine, so that an error there can't affect the run.
 #
-#     python -m dashboards.web.verbs RUN-FOLDER     prints the link as its first line; ends with the run
+#     python -m dashboards.web.verbs RUN-FOLDER     prints the link on its first line, and exits after the run
 
 
 LOG = "pages.log"
-START_S = 30.0  # how long the pages, or the engine, may take to begin
+START_S = 30.0  # time limit for the start of the pages or the engine
 SESSIONS = "web-sessions.json"
 POLL_S = 0.25
-LAST_S = 2.0  # so long after its end, open pages have shown how it ended
+LAST_S = 2.0  # delay after the end of the run, so that open pages show its ending
 
 
 def access_of(state_dir: Path) -> "Access":
-    """Who may open the pages: the same browsers whichever process serves them."""
-    from dashboards.web.access import Access  # noqa: PLC0415 - aiohttp is slow to import, and help wants none of it
+    """The access rules, shared by all processes that serve pages."""
+    from dashboards.web.access import Access  # noqa: PLC0415 - aiohttp is slow to import, and help does not need it
 
     return Access(state_dir / SESSIONS, time.time)
 
 
 def scrape_of(state_dir: Path) -> "Scrape | None":
-    """What answers scrapes of all runs: a feature, which is imported at the first one."""
+    """The scrape function for all runs. Metrics are a feature, which is imported at the first scrape."""
     places = [feature.scrape for feature in FEATURES.values() if feature.scrape]
     load = cache(lambda: load_part(places[0])(state_dir))
 
@@ -62,7 +62,7 @@ def scrape_of(state_dir: Path) -> "Scrape | None":
 
 
 def start_pages(folder: RunFolder) -> None:
-    """Serve the pages while a run is at work, and print the link. A run does not stop because they can't be served."""
+    """Serve the pages of a run while it is running, and print the link. A failure does not stop the run."""
     command = [sys.executable, "-P", "-m", "dashboards.web.verbs", str(folder.path)]
     try:
         with (folder.path / LOG).open("wb") as log:
@@ -70,7 +70,7 @@ def start_pages(folder: RunFolder) -> None:
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True, cwd="/"
             )
     except OSError as error:
-        typer.echo(f"{folder.run}: no pages: {error.strerror}", err=True)
+        typer.echo(f"{folder.run}: web UI not started: {error.strerror}", err=True)
         return
     link = ""
     if process.stdout is not None:
@@ -78,10 +78,10 @@ def start_pages(folder: RunFolder) -> None:
             if select.select([out], [], [], START_S)[0]:
                 link = out.readline().decode().strip()
     if link:
-        typer.echo(f"{folder.run}: pages until the run stops, for one browser: {link}", err=True)
+        typer.echo(f"{folder.run}: web UI until the run stops, for one browser: {link}", err=True)
     else:
         why = (folder.path / LOG).read_text(encoding="utf-8", errors="replace").strip()[-500:]
-        typer.echo(f"{folder.run}: no pages: {why or 'they did not start in time'}", err=True)
+        typer.echo(f"{folder.run}: web UI not started: {why or 'timed out'}", err=True)
 
 
 # ---- the process ----------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ async def serve(folder: RunFolder) -> None:
 
 
 async def wait_over(folder: RunFolder, *, start_s: float = START_S, pause: Pause = anyio.sleep) -> None:
-    """Wait until no engine works on a run that one worked on, or should by now."""
+    """Wait until the engine of a run has stopped, or did not start in time."""
     until, was_alive = time.monotonic() + start_s, False
     while (alive := folder.alive) or (not was_alive and time.monotonic() < until):
         was_alive |= alive
@@ -160,8 +160,8 @@ def web(
                 sys.stdout.flush()
             else:
                 typer.echo(f"open {link}")
-            note = "" if address.is_loopback else "; without TLS in front of it, others can read along"
-            show_note(f"runs in {state_dir} at http://{server.address}/; Ctrl-C stops, and no run notices{note}")
+            note = "" if address.is_loopback else ". Without TLS, anyone on the network path can read the traffic"
+            show_note(f"serving runs in {state_dir} at http://{server.address}/ (press Ctrl-C to stop){note}")
             if open_browser:
                 webbrowser.open(link)
             with anyio.open_signal_receiver(*STOPS) as signals:

@@ -35,7 +35,7 @@ async def test_each_decision_becomes_one_request(
 ) -> None:
     feed = MemoryFeed(story().facts)
     assert await sent(tmp_path, feed, f"/runs/r/requests/{kind}", **given) == (
-        200, '{"ok": true, "message": "Sent. The run acts on it."}',
+        200, '{"ok": true, "message": "Sent. The run will apply it shortly."}',
     )  # fmt: skip
     (request,) = feed.requests
     assert isinstance(request, made)
@@ -64,13 +64,13 @@ async def test_a_plan_is_approved_whole_or_in_part(tmp_path: Path, only: object)
         ("/runs/r/requests/question_answered", {"question": "q9", "answer": "x"}, "there is no question"),
         ("/runs/r/requests/limits_changed", {"workers": "many"}, "workers"),
         ("/runs/r/requests/limits_changed", {"workers": "0"}, "1 to 1000"),
-        ("/runs/r/requests/drop", {"subtask": "one"}, "give a reason"),
+        ("/runs/r/requests/drop", {"subtask": "one"}, "a reason is required"),
         ("/runs/r/requests/drop", {"subtask": "nope", "why": "x"}, "not valid"),
-        ("/runs/r/requests/plan_revised", {}, "there is no request"),
-        ("/runs/r/requests/engine_started", {}, "there is no request"),
-        ("/runs/r/requests/resume", {}, "running already"),
+        ("/runs/r/requests/plan_revised", {}, "unknown request"),
+        ("/runs/r/requests/engine_started", {}, "unknown request"),
+        ("/runs/r/requests/resume", {}, "already running"),
         ("/runs/r/requests/plan", {"plan": "[[", "version": 0}, "nowhere"),
-        ("/runs/r/requests/plan", {"plan": "", "version": 7}, "based on an older one"),
+        ("/runs/r/requests/plan", {"plan": "", "version": 7}, "has changed since you opened it"),
         ("/runs/r/subtasks/one/comments", {"attempt": 1, "comments": []}, "has no attempt 1"),
         ("/runs/r/subtasks/one/comments", {"attempt": 0, "comments": []}, "attempt"),
         ("/runs/r/subtasks/nope/comments", {"attempt": 1, "comments": []}, "has no attempt"),
@@ -145,5 +145,5 @@ async def test_comments_on_lines_become_the_guidance_of_the_next_attempt(tmp_pat
     assert isinstance(request, f.RetryRequested)
     assert request.subtask == "docs"
     first, *rest = request.guidance.splitlines()
-    assert first.startswith("Comments of a reviewer on attempt 1")
+    assert first.startswith("Review comments on attempt 1")
     assert rest == ["Nearly.", "- shop/vat.py:2 (new side): use Decimal", "- shop/vat.py:2 (old side): why gone?"]

@@ -168,7 +168,7 @@ async def test_a_scraper_gets_metrics_with_its_token_and_nothing_else(tmp_path: 
         for path in PATHS:
             assert (await scraper.get(path))[0] == 403
         assert (await scraper.decide("/access/link"))[0] == 403
-        assert "scrapes metrics" in (await mine.get("/access"))[2]
+        assert "metrics only" in (await mine.get("/access"))[2]
         assert token not in (await mine.get("/access"))[2]
         (session,) = [each for each in server.access.sessions() if each.role == "scrape"]
         assert (await mine.decide("/access/revoke", id=session.id))[0] == 200

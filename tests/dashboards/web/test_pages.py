@@ -175,7 +175,7 @@ async def test_the_map_of_a_wide_run_has_a_sign_for_a_few_subtasks(tmp_path: Pat
     run.attempt_fails("s0001")
     part = (await page(tmp_path, MemoryFeed(run.facts), "/runs/r")).partition('<section id="map"')[2]
     picture = re.sub(r"<[^>]+>", "", part.partition('aria-hidden="true">')[2].partition("</p>")[0])
-    assert "Each sign stands for 3 subtasks" in part
+    assert "Each symbol represents 3 subtasks" in part
     assert len(picture) == -(-3_100 // 3)
     assert picture.startswith("?○"), "of a few, the one that asks shows"
 
@@ -188,7 +188,7 @@ async def test_the_graph_of_a_wide_run_counts_each_wave(tmp_path: Path) -> None:
     text = await page(tmp_path, MemoryFeed(run.facts), "/runs/r")
     picture = text.partition('<section id="graph"')[2].partition("</section>")[0]
     assert "1,101 subtasks in 2 waves" in picture
-    assert "1 landed, 3 at work, 1 waiting for a person, 1095 to come" in picture
+    assert "1 landed, 3 running, 1 waiting for a person, 1095 to come" in picture
     assert "wave 2" in picture
     assert picture in (await page(tmp_path / "x", MemoryFeed(run.facts), "/runs/r/plan"))
 
@@ -198,7 +198,7 @@ async def test_without_any_run_a_page_says_so(tmp_path: Path, path: str) -> None
     async with site(tmp_path) as server, client(server) as someone:
         status, _, text = await someone.get(path)
         assert status == 200
-        assert "Nothing waits for you." in text
+        assert "Nothing needs you." in text
 
 
 class Unreadable(MemoryFeed):
