@@ -1,6 +1,6 @@
-"""The report of a run: the templates of this folder, drawn as one page that fetches and runs nothing, or as Markdown.
+"""Render the report of a run as a self-contained HTML page without scripts, or as Markdown.
 
-The contents, their order and their texts are the same in both: `blocks.html` and `blocks.md` have the same macros.
+Both have the same contents in the same order: `blocks.html` and `blocks.md` define the same macros.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +16,7 @@ from dashboards.charts import Picture, Span, chart, columns, plan_graph, spans
 from dashboards.rendering import SHARED, environment, markdown_environment
 from dashboards.text.formats import counted, duration, listed, money, sparkline, untested
 from dashboards.text.incident_text import (
+    FINDING_RESULTS,
     PROBLEM,
     STRATEGIES,
     base_lines,
@@ -38,56 +39,56 @@ from fleet.read.run_view import RunStatus
 
 TEMPLATES = Path(__file__).parent / "templates"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""A second defence of a page whose texts are escaped."""
+"""Defense in depth: all texts on the page are escaped as well."""
 SECTIONS: Mapping[str, str] = {
     "outcome": "Goal and outcome",
     "human": "Needs attention",
     "review": "Approvals",
     "timeline": "Timeline",
     "landed": "What landed",
-    "proof": "How it was proven",
+    "proof": "Verification",
     "recovery": "Recovery",
     "reviews": "Reviews by other models",
     "cost": "Cost",
-    "said": "What agents said",
-    "undo": "How to undo it",
+    "said": "Agent summaries",
+    "undo": "How to undo",
 }
 SHORT = 10  # characters of a commit
 LIMITS = {
     "short": SHORT,
-    "named": 12,  # subtasks in a cell; --json has all of them
+    "named": 12,  # subtasks in a cell; `--json` lists all
     "stories": 200,
     "problem": PROBLEM,
-    "open": 15,  # rows of a table that is not folded
-    "shown": 300,  # rows of a long table in its first fold
-    "folded": 1_000,  # and in each of the others
+    "open": 15,  # maximum rows of an unfolded table
+    "shown": 300,  # rows in the first fold of a long table
+    "folded": 1_000,  # rows in each further fold
 }
-"""How much the templates show."""
+"""The limits of the templates."""
 MOST_BARS = 40
 MOST_LANES = 60
-MANY = 2  # roles; the share of one alone says nothing
+MANY = 2  # roles: the share of a single role is not interesting
 LINES = 60  # of a goal
-TEXT = 300  # characters of what an agent said
+TEXT = 300  # characters of an agent summary
 CHART_WIDTH = 48  # characters of a line in Markdown
 REVIEWED: dict[Reviewing | None, str] = {
-    "human": "A person reviewed the first plan; the rules reviewed later changes.",
-    "auto": "The rules approved what they allow; everything else waits for a person.",
+    "human": "A person reviewed the first plan. The review rules decided about later changes.",
+    "auto": "The review rules approved allowed subtasks. All others wait for a person.",
     "none": "No review was requested.",
-    None: "This run is older than the review rules: its first plan waited for a person, or there was no review.",
+    None: "The run started before review rules existed: a person reviewed its first plan, or no one did.",
 }
 UNDERWAY: frozenset[RunStatus] = frozenset({"planning", "running", "draining", "waiting for the planner"})
 STUCK = frozenset({"failed", "blocked", "escalated"})
 
 
 def page(data: ReportData, *, back: str = "") -> str:
-    """The report as one file for a browser, with a link to its run if a server shows it."""
+    """Render the report as a single HTML file. `back` is the address of the run on a server."""
     style = (SHARED / "style.css").read_text(encoding="utf-8")
     parts = {"style": Markup(style), "policy": POLICY, "back": back}  # noqa: S704 - ours
     return _drawn(_templates(), "report.html", data, SECTIONS, title=f"Run {data.run}", lead=_lead(data), **parts)
 
 
 def run_page(facts: Iterable[Fact], now: float, *, alive: bool, back: str) -> str | None:
-    """The page for a server; None for a run that has not started."""
+    """Render the page for a server. Return None for a run that has not started."""
     data = report_data(facts, now, alive=alive)
     return page(data, back=back) if data is not None else None
 
@@ -98,7 +99,7 @@ def markdown(data: ReportData) -> str:
 
 
 def proposal(data: ReportData, *, lead: Sequence[str], first: Sequence[str], parts: Sequence[str]) -> str:
-    """Sections of the report as the Markdown of a pull request, below what its reviewer should look at first."""
+    """Render sections of the report as the description of a pull request, below the notes for its reviewer."""
     chosen = {part: SECTIONS[part] for part in parts}
     return _drawn(_markdown(), "report.md", data, chosen, title=f"fleet: {data.run}", lead=lead, first=first).strip()
 
@@ -122,7 +123,7 @@ def _markdown() -> Environment:
 
 
 def _with_texts(made: Environment, blocks: str) -> Environment:
-    """With what the templates may call."""
+    """Add the functions and values that the templates use."""
     functions = (
         *(base_lines, chart_lines, commands, counted, estimate_rows, headline, instructions, listed, most_expensive),
         *(over_time, plan_and_incidents, question_lines, reviews_line, rows, safe, story_lines, stuck, talk_lines),
@@ -130,6 +131,7 @@ def _with_texts(made: Environment, blocks: str) -> Environment:
     )
     made.globals |= {each.__name__: each for each in functions}
     made.globals |= {"blocks": blocks, "limits": LIMITS, "strategies": STRATEGIES, "reviewed": REVIEWED}
+    made.globals["finding_results"] = FINDING_RESULTS
     made.filters["oneline"] = lambda text: text.replace("\n", "")
     return made
 
@@ -139,10 +141,10 @@ def _with_texts(made: Environment, blocks: str) -> Environment:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How the run went, at one glance."""
+    """The outcome of a run at a glance."""
 
     tone: str
-    """`good`, `bad`, `busy` or `open`: a person is needed."""
+    """`good`, `bad`, `busy`, or `open` if the run needs a person."""
     word: str
     text: str
 
@@ -155,9 +157,9 @@ def _verdict(data: ReportData) -> Verdict:
     recovered = (
         f"{data.recovered} of {data.closed} failures recovered without a human" if data.closed else "no failures"
     )
-    figures = f"{data.progress} subtasks landed, {recovered}; {money(data.dollars)}, {duration(data.seconds)}"
+    figures = f"{data.progress} subtasks landed, {recovered}, {money(data.dollars)}, {duration(data.seconds)}"
     if data.needs:
-        ends = f"; {ends_text(data.ends_in_s)} without it" if data.ends_in_s is not None else ""
+        ends = f"; otherwise {ends_text(data.ends_in_s)}" if data.ends_in_s is not None else ""
         return Verdict("open", f"Needs you: {needs_text(data.needs)}", f"{figures}{ends}")
     tone = "good" if data.state == "landed" else "busy" if data.state in UNDERWAY else "bad"
     return Verdict(tone, data.state.capitalize(), figures)
@@ -168,17 +170,13 @@ def _lead(data: ReportData) -> list[str]:
     base = f"{data.base_name} ({data.base[:SHORT]}) of {data.repository}"
     lead = [f"{data.state.capitalize()}, started {started} on {base}"]
     if data.for_real:
-        lead.append(
-            "A REHEARSAL FOR REAL: workers did commits of history again, each on its parent; nothing was published."
-        )
+        lead.append("REHEARSAL FOR REAL: workers redid past commits, each on its parent. No branch was published.")
     elif data.rehearsal:
-        lead.append(
-            "A REHEARSAL: it replayed commits of history; no model was called, and none of its figures is real work."
-        )
+        lead.append("REHEARSAL: the run replayed past commits without model calls. Its figures are not real work.")
     if data.simulated:
-        lead.append("The model was simulated: answers and prices are scripted, everything else is real.")
+        lead.append("The model was simulated. Its answers and prices are scripted. Everything else is real.")
     if data.sandbox == "none":
-        lead.append("WITHOUT A SANDBOX: commands that a model wrote had all rights of the user who started the run.")
+        lead.append("NO SANDBOX: commands written by a model ran with all permissions of the user who started the run.")
     return lead
 
 
@@ -194,7 +192,7 @@ def when(at: float) -> str:
 
 
 def commands(data: ReportData) -> Iterator[tuple[str, str]]:
-    """What to type, each with its purpose."""
+    """The next commands to run, each with its purpose."""
     if data.state == "refused":
         yield from refusal_commands(data.base_check, data.run)
     yield from ((f"{question.command} --run {data.run}", question.question) for question in data.questions)
@@ -212,26 +210,26 @@ def stuck(data: ReportData) -> list[OpenSubtask]:
 
 
 def instructions(data: ReportData) -> list[tuple[SubtaskId, InstructionView]]:
-    """What people told those who work on a subtask."""
+    """The instructions from people, with their subtasks."""
     return [(id_, each) for id_, told in data.instructions.items() for each in told]
 
 
 def chart_lines(lines: Mapping[str, Sequence[Point]], seconds: float) -> Iterator[str]:
-    """A chart as rows of characters."""
+    """A chart in text form."""
     width = max(map(len, lines), default=0)
     for name, points in lines.items():
         yield f"{safe(name):<{width}}  {sparkline(columns(points, seconds, CHART_WIDTH))}"
 
 
 def over_time(data: ReportData) -> Iterator[tuple[Picture, Mapping[str, Sequence[Point]] | None]]:
-    """Pictures, each with the lines that Markdown shows of it."""
+    """Charts, each with its lines for Markdown."""
     line, seconds, marks = data.timeline, data.seconds, data.timeline.resumed
     peak = max((value for _, value in line.agents), default=0.0)
     peak_at = next((at for at, value in line.agents if value == peak), 0.0)
     were = "was" if peak == 1 else "were"
-    summary = f"At the peak {counted(int(peak), 'agent')} {were} at work, first after {duration(peak_at)}."
+    summary = f"At most {counted(int(peak), 'agent')} {were} running at the same time, first after {duration(peak_at)}."
     lines: dict[str, Sequence[Point]] = {"agents": line.agents}
-    yield chart("Agents at work", summary, lines, seconds, marks=marks), lines
+    yield chart("Running agents", summary, lines, seconds, marks=marks), lines
 
     half_at = next((at for at, value in line.landed if data.landed and value * 2 >= len(data.landed)), None)
     half = f", half of them after {duration(half_at)}" if half_at is not None else ""
@@ -243,7 +241,7 @@ def over_time(data: ReportData) -> Iterator[tuple[Picture, Mapping[str, Sequence
 
     lines = dict(sorted(line.cost.items()))
     each = ", ".join(f"{role} {money(points[-1][1])}" for role, points in lines.items())
-    yield chart("Cost", f"Total cost: {each or 'nothing'}.", lines, seconds, dollars=True, marks=marks), lines
+    yield chart("Cost", f"Total cost: {each or 'none'}.", lines, seconds, dollars=True, marks=marks), lines
 
     if data.spans:
         yield _attempts(data), None
@@ -260,11 +258,11 @@ def _attempts(data: ReportData) -> Picture:
     ]
     again = sum(len(each.attempts) > 1 for each in data.spans)
     summary = (
-        f"{counted(data.attempts, 'attempt')} at {counted(len(data.spans), 'subtask')}, {again} of them tried again."
+        f"{counted(data.attempts, 'attempt')} at {counted(len(data.spans), 'subtask')}, {again} of them more than once."
     )
     more = len(data.spans) - MOST_LANES
-    key = (("good", "landed"), ("bad", "failed"), ("busy", "not ended"))
-    note = f"{more} more subtasks are in the tables." if more > 0 else ""
+    key = (("good", "landed"), ("bad", "failed"), ("busy", "running"))
+    note = f"The tables list {more} more subtasks." if more > 0 else ""
     return spans("Attempts", summary, rows, data.seconds, key=key, note=note)
 
 
@@ -280,21 +278,23 @@ def plan_and_incidents(data: ReportData) -> Iterator[Picture]:
             rows.append((label, [Span(tone, each.from_s, each.to_s)]))
         summary = (
             f"{counted(len(data.incidents), 'incident')}: {data.recovered} recovered without a human, "
-            f"{data.closed - data.recovered} did not, {len(data.incidents) - data.closed} open."
+            f"{data.closed - data.recovered} not recovered, {len(data.incidents) - data.closed} open."
         )
         more = len(data.incidents) - MOST_BARS
-        note = f"{more} more are in the table of incidents." if more > 0 else ""
+        note = f"The table lists {more} more incidents." if more > 0 else ""
         yield spans("Incidents", summary, rows, data.seconds, note=note)
 
 
 def most_expensive(data: ReportData) -> str:
-    """Who spent the most, and how much of what was read came from the cache."""
+    """The role with the highest cost, and its share of cached tokens."""
     total = data.dollars or 0.0
     if not total or len(data.spending) < MANY:
         return ""
     most = max(data.spending, key=lambda row: row.dollars or 0.0)
     cached = (
-        f", with {most.tokens_cached / most.tokens_in:.0%} of what they read from the cache" if most.tokens_in else ""
+        f", with {most.tokens_cached / most.tokens_in:.0%} of their input tokens read from cache"
+        if most.tokens_in
+        else ""
     )
     return (
         f"{most.name.replace('_', ' ').capitalize()} calls are {(most.dollars or 0.0) / total:.0%} of the cost{cached}."
@@ -312,5 +312,5 @@ def talk_title(talk: Talk) -> str:
 
 def talk_lines(talk: Talk) -> Iterator[str]:
     if talk.earlier:
-        yield f"… {talk.earlier} before"
+        yield f"… {talk.earlier} earlier"
     yield from (f"{duration(saying.at_s):>12}  {safe(saying.text, limit=TEXT)}" for saying in talk.sayings)

@@ -1,4 +1,4 @@
-"""The verb that writes the report of a run."""
+"""The `report` verb."""
 
 import json
 from pathlib import Path
@@ -60,7 +60,7 @@ def report(
 
 
 def _report_format(flags: list[str], output: Path | None) -> str:
-    """The format of the one flag, or else of the file's name."""
+    """Return the format from the flag, or else from the file name."""
     if len(flags) > 1:
         raise UsageError(f"--{' and --'.join(flags)} exclude each other", hint="use one of them")
     if flags:

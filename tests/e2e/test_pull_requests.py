@@ -42,7 +42,7 @@ def kept(stage: Stage) -> str:
 
 
 PARTS = (
-    *("Closes #1", "What landed", "How it was proven", "Needs attention", "Cost", "How to undo it"),
+    *("Closes #1", "What landed", "Verification", "Needs attention", "Cost", "How to undo"),
     "one.txt",
 )
 """What the text of a pull request has."""

@@ -100,16 +100,16 @@ async def test_a_screen_reader_gets_all_of_its_content(report: Path, tmp_path: P
         tree = (await page.call("Accessibility.getFullAXTree"))["nodes"]
     nodes = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in tree if not node.get("ignored")]
     pictures = [name for role, name in nodes if role in {"image", "img"}]
-    assert pictures[0] == "Agents at work At the peak 2 agents were at work, first after 0 s."
+    assert pictures[0] == "Running agents At most 2 agents were running at the same time, first after 0 s."
     assert len(pictures) == 6
     assert all(pictures)
     headings = [name for role, name in nodes if role == "heading"]
     assert headings[0] == "Run r"
-    assert "How to undo it" in headings
+    assert "How to undo" in headings
     assert ("main", "") in nodes
     assert ("navigation", "Contents") in nodes
     columns = [name for role, name in nodes if role == "columnheader"]
-    assert "command, on a branch that contains it" in columns
+    assert "command (on a branch that contains it)" in columns
 
 
 async def test_the_charts_show_the_data(report: Path, tmp_path: Path) -> None:

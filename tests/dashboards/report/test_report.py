@@ -58,13 +58,13 @@ def test_a_simulated_model_and_a_missing_sandbox_are_stated_first(story: Story) 
     data = dataclasses.replace(report_of(story), simulated=True, sandbox="none")
     for text in (markdown(data), page(data)):
         assert text.index("simulated") < text.index("Goal and outcome</h2>" if "<h2>" in text else "## Goal")
-        assert "WITHOUT A SANDBOX" in text
+        assert "NO SANDBOX" in text
 
 
 def test_an_estimate_for_what_is_open_is_in_the_report() -> None:
     data = report_of(Story(Policy(review=True), plan_of("a")))
-    assert "Estimate for what is open: not enough past runs" in markdown(data)
-    assert "Estimate for what is open" not in markdown(dataclasses.replace(data, estimates=()))
+    assert "Estimate for open subtasks: too few past runs" in markdown(data)
+    assert "Estimate for open subtasks" not in markdown(dataclasses.replace(data, estimates=()))
 
 
 # ---- hostile text ---------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def test_what_a_worker_and_the_planner_say_is_in_the_report() -> None:
     story.time_passes(90)
     says(story, "The test wants a newline.")
     text = markdown(report_of(story))
-    assert "## What agents said" in text
+    assert "## Agent summaries" in text
     assert "the run: planner, call 1, m" in text
     assert "1 min 30 s  The test wants a newline." in text
     assert "<details" in page(report_of(story))
@@ -42,7 +42,7 @@ def test_only_the_last_of_many_sayings_are_shown_and_the_others_counted() -> Non
     [talk] = report_of(story).talks
     assert [saying.text for saying in talk.sayings] == [f"thought {turn}" for turn in range(3, LAST + 3)]
     assert talk.earlier == 3
-    assert "… 3 before" in markdown(report_of(story))
+    assert "… 3 earlier" in markdown(report_of(story))
 
 
 def test_of_very_many_agents_the_others_are_counted() -> None:
@@ -52,7 +52,7 @@ def test_of_very_many_agents_the_others_are_counted() -> None:
         says(story, "hm, hm", subtask=None, call=call)
     data = report_of(story)
     assert (len(data.talks), data.talks_left_out) == (MOST_AGENTS, 2)
-    assert "2 more agents said something" in markdown(data)
+    assert "2 more agents not shown" in markdown(data)
 
 
 def test_what_is_said_is_text_whatever_it_is() -> None:
@@ -72,7 +72,7 @@ def test_what_is_said_is_text_whatever_it_is() -> None:
 def test_where_no_one_said_anything_there_is_no_such_part() -> None:
     story = Story(plan=plan_of("a"))
     story.model_is_called("a")
-    assert "What agents said" not in markdown(report_of(story))
+    assert "Agent summaries" not in markdown(report_of(story))
 
 
 def test_a_journal_without_facts_has_no_report() -> None:

@@ -29,7 +29,7 @@ def test_in_a_large_plan_an_area_stands_for_its_subtasks() -> None:
     assert picture.count('class="edge"') == 1
     assert 'href="/x?&#34;shop&#34;"' in picture
     assert it.summary.startswith("74 subtasks in 4 waves")
-    assert "1 area with how many of their subtasks landed" in it.summary
+    assert "1 area, with the number of landed subtasks in each" in it.summary
     small = plan_graph([nodes("base", 2), [area], nodes("s", 3, area="shop")])
     assert small.drawn.count('class="box"') == 6
 
