@@ -1,4 +1,4 @@
-"""The text of events: the line a person reads when a fact happens. Knows nothing of terminals."""
+"""The text of events: the lines that the UI shows for a fact. Does not depend on a terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dashboards.text.formats import clock_in, counted, duration, listed, untested
-from dashboards.text.incident_text import PROBLEM, STRATEGIES
+from dashboards.text.incident_text import FINDING_RESULTS, PROBLEM, STRATEGIES
 from dashboards.text.plan_review import estimate_rows, note_lines
 from dashboards.text.safe import safe, safe_block
 from fleet.core.facts import facts as f
@@ -39,19 +39,19 @@ LIMITS = {
 
 
 def event_lines(run: RunSnapshot, fact: f.Fact) -> Iterator[str]:
-    """The text of a fact with the time in the run at which it counted: a request may be older than what precedes it."""
+    """The text of a fact, prefixed with the run time at which it was applied: requests can be older than it."""
     yield from (f"{clock_in(run, run.last_at)}  {line}" for line in (event_text(run, fact) or "").splitlines())
 
 
 def event_text(run: RunSnapshot, fact: f.Fact) -> str | None:
-    """The line of `fact`; None for a fact that would only be noise. `run` is as it is after the fact."""
+    """Return the text of `fact`, or None for facts that are not shown. `run` is the run after the fact."""
     return TEXTS[type(fact)](run, fact) or None
 
 
 def _started(_: RunSnapshot, fact: f.RunStarted) -> str:
     model = " with the simulated model" if fact.simulated else ""
     if fact.rehearsal is not None:
-        real, model = (" for real", model) if fact.rehearsal.for_real else ("", ": no model is called")
+        real, model = (" for real", model) if fact.rehearsal.for_real else ("", ", without model calls")
         return f"rehearsal{real} {safe(fact.run)} started on {safe(fact.base[:12])}{model}"
     return f"run {safe(fact.run)} started on {safe(fact.base_name)} {safe(fact.base[:7])}{model}"
 
@@ -59,26 +59,26 @@ def _started(_: RunSnapshot, fact: f.RunStarted) -> str:
 def _evidence(run: RunSnapshot, fact: f.EvidenceRead) -> str:
     lines = [f"estimate: {row}" for row in estimate_rows(fact.estimates)]
     if run.chooses_rungs:
-        lines.append(f"first rungs are chosen by what {counted(fact.runs, 'past run')} landed and cost")
+        lines.append(f"starting rungs chosen from the results and cost of {counted(fact.runs, 'past run')}")
     return "\n".join(lines)
 
 
 def _gate_tried(_: RunSnapshot, fact: f.GateTried) -> str | None:
     green = sum(trial.passed for trial in fact.trials)
-    return f"the gate passed {green} of {counted(len(fact.trials), 'time')}" if fact.trials else None
+    return f"the gate passed {green} out of {counted(len(fact.trials), 'time')}" if fact.trials else None
 
 
 def _rehearsal(_: RunSnapshot, fact: f.RehearsalNoted) -> str:
     commit, text = safe(fact.subtask or "the base"), safe(fact.text, limit=TEXT)
     match fact.what:
         case "by_hand":
-            return f"{commit}: no worker may make this change, or it comes out different: {text}"
+            return f"{commit}: applied without a worker: {text}"
         case "red":
-            return f"{commit}: the gate is red in history; it lands all the same"
+            return f"{commit}: the gate also fails on the original commit, landing it anyway"
         case "flaky":
             return f"{commit}: the gate is flaky: {text}"
         case "fault":
-            return f"fault mixed in: {safe(fact.subtask or '')} {text}".replace(":  ", ": ")
+            return f"injected fault: {safe(fact.subtask or '')} {text}".replace(":  ", ": ")
 
 
 def _engine(_: RunSnapshot, fact: f.EngineStarted) -> str | None:
@@ -88,8 +88,8 @@ def _engine(_: RunSnapshot, fact: f.EngineStarted) -> str | None:
 
 
 def _told(_: RunSnapshot, fact: f.InstructionGiven) -> str:
-    what = "interrupted and told" if fact.interrupt else "told"
-    return f"{safe(fact.subtask)} {what} by {safe(fact.by)}: {safe(fact.text, limit=200)}"
+    what = "interrupting instruction" if fact.interrupt else "instruction"
+    return f"{what} to {safe(fact.subtask)} from {safe(fact.by)}: {safe(fact.text, limit=200)}"
 
 
 def _limits(_: RunSnapshot, fact: f.LimitsChanged) -> str:
@@ -101,7 +101,7 @@ def _limits(_: RunSnapshot, fact: f.LimitsChanged) -> str:
 def _connected(_: RunSnapshot, fact: f.NodeConnected) -> str:
     labels = f", {', '.join(map(safe, fact.labels))}" if fact.labels else ""
     slots = f"{counted(fact.workers, 'worker')}, {counted(fact.checks, 'check')} at a time"
-    return f"node {safe(fact.node)} is connected: {safe(fact.host, limit=TITLE)}, {slots}{labels}"
+    return f"node {safe(fact.node)} connected: {safe(fact.host, limit=TITLE)}, {slots}{labels}"
 
 
 def _attempt(run: RunSnapshot, fact: f.AttemptStarted) -> str:
@@ -111,7 +111,7 @@ def _attempt(run: RunSnapshot, fact: f.AttemptStarted) -> str:
 
 
 def _verified(run: RunSnapshot, fact: f.AttemptVerified) -> str | None:
-    """Without files to land, verified work is done; a change is reported when it lands."""
+    """Work without files to land is done once it is verified. A change is reported when it lands."""
     summary = run.finished(fact.subtask)
     return f"{safe(fact.subtask)} is done: {safe(summary, limit=TEXT)}" if summary is not None else None
 
@@ -123,12 +123,12 @@ def _failed(_: RunSnapshot, fact: f.AttemptFailed) -> str:
 
 def _service(_: RunSnapshot, fact: f.ServiceChanged) -> str:
     if fact.condition == "up":
-        return f"the models' service{f' for {safe(fact.scope)}' if fact.scope else ''} is back"
-    return f"WAITING: {safe(outage_text(fact.scope, fact), limit=TEXT)}; calls wait, no work is lost"
+        return f"the model service{f' for {safe(fact.scope)}' if fact.scope else ''} is available again"
+    return f"WAITING: {safe(outage_text(fact.scope, fact), limit=TEXT)}. Model calls wait, and no work is lost"
 
 
 def waiting_line(why: str, seconds: float) -> str:
-    """How long calls have been waiting, and why; for a status or a live line."""
+    """The duration and the reason of an outage, for a status or a live line."""
     return f"for {duration(max(0.0, seconds))}: {safe(why, limit=200)}; retrying periodically"
 
 
@@ -146,7 +146,7 @@ def _lost(run: RunSnapshot, fact: f.WorkLost) -> str:
 
 
 def _verdict(run: RunSnapshot, fact: f.PlanApproved | f.PlanRejected) -> str:
-    """Names the subtasks, unless it is a person's verdict on all that were pending."""
+    """Name the subtasks, unless a person decided about everything that was pending."""
     version, by, subtasks = fact.version, safe(fact.by), ""
     automatic = isinstance(fact, f.PlanApproved) and fact.automatic
     if fact.subtasks is not None and (automatic or not set(run.waiting_for_approval) <= set(fact.subtasks)):
@@ -183,7 +183,7 @@ def _revision(run: RunSnapshot, fact: f.PlanRevised) -> str | None:
     area = f"{safe(fact.area)}: " if fact.area is not None else ""
     line = f"{area}plan version {run.plan.version}: {', '.join(parts)} — {safe(revision.assessment, limit=160)}"
     if run.plan.version == 1 and fact.area is None and is_flat(run.plan):
-        line += "; flat: one worker, no decomposition"
+        line += " (flat: one worker, no decomposition)"
     questions = run.question_lines()[-len(revision.ask) :] if revision.ask else ()
     return "\n".join([line, *map(_question, questions)])
 
@@ -194,20 +194,20 @@ def _question(question: QuestionLine) -> str:
 
 
 def _setup(_: RunSnapshot, fact: f.SetupRan) -> str:
-    check, network = fact.setup.check, " with the network" if fact.setup.network else ""
+    check, network = fact.setup.check, " with network access" if fact.setup.network else ""
     network += f" on node {safe(check.node)}" if check.node else ""
     result = f"took {duration(check.seconds)}" if check.passed else f"FAILED: {how(check)}"
     lines = "".join(f"\n  | {safe(line, limit=OUTPUT)}" for line in check.causes)
-    return f"the set-up command{network}, {safe(check.command, limit=100)}, {result}{lines}"
+    return f"setup command{network} ({safe(check.command, limit=100)}) {result}{lines}"
 
 
 def _base(_: RunSnapshot, fact: f.BaseChecked) -> str | None:
     if fact.failure is not None:
-        return f"nothing can be run on the base: {_failure(fact.failure)}"
+        return f"can't run commands on the base: {_failure(fact.failure)}"
     red = [check for check in fact.checks if not check.fine]
     if not red:
         if excused := [check.excused for check in fact.checks if check.excused]:
-            return f"the gate is red on the base; {excused[0]}"
+            return f"the gate is red on the base: {excused[0]}"
         return "the gate is green on the base" if fact.checks else None
     lines = [f"the gate is RED on the base: {', '.join(safe(check.command, limit=100) for check in red)}"]
     for check in red:
@@ -219,14 +219,16 @@ def _base(_: RunSnapshot, fact: f.BaseChecked) -> str | None:
 def _remedy(run: RunSnapshot, fact: f.RemedyChosen) -> str | None:
     match fact.remedy:
         case "retry" if fact.climbs:
-            return f"{safe(fact.subtask)} is tried again on the next rung of its worker's ladder"
+            return f"{safe(fact.subtask)} retries with the next model or effort level"
         case "retry":
             return f"{safe(fact.subtask)} retries in {max(0.0, fact.not_before - fact.at):.1f} s"
         case "resolve":
             is_red = run.latest_failure(fact.subtask) == "integration"
-            return f"{safe(fact.subtask)} {'is red there' if is_red else 'conflicts'}: retrying on the new base"
+            return (
+                f"{safe(fact.subtask)} {'fails after the merge' if is_red else 'conflicts'}: retrying on the new base"
+            )
         case "skip":
-            return f"{safe(fact.subtask)} skipped, as its failure_action says"
+            return f'{safe(fact.subtask)} skipped (failure_action = "skip")'
         case "planner":
             return None
 
@@ -250,14 +252,14 @@ def _batched(_: RunSnapshot, fact: f.ReviewBatched) -> str | None:
     if not fact.batch:
         return None
     many, batch = counted(len(fact.asked), "review"), safe(fact.batch, limit=PROBLEM)
-    return f"{safe(fact.subtask)}: {many} asked for as batch {batch}, at half the price"
+    return f"{safe(fact.subtask)}: requested {many} as batch {batch}, at half price"
 
 
 def _vote(fact: f.ReviewVoted, vote: f.Vote) -> str:
     title = f"{safe(fact.subtask)}: reviewed by {safe(vote.model)} ({safe(vote.criterion, limit=PROBLEM)})"
     dropped = f", {vote.discarded} discarded" if vote.discarded else ""
     if not vote.findings:
-        return f"{title}: no finding{dropped}"
+        return f"{title}: no findings{dropped}"
     lines = [f"{title}: {counted(len(vote.findings), 'finding')}{dropped}"]
     lines += [
         f"  {place_text(finding)}: {safe(finding.problem, limit=PROBLEM)}" for finding in vote.findings[:FINDINGS]
@@ -268,7 +270,7 @@ def _vote(fact: f.ReviewVoted, vote: f.Vote) -> str:
 
 
 def _settled(settled: f.FindingSettled) -> str:
-    return f"{safe(settled.subtask)}: the finding at {place_text(settled.finding)} was {settled.result}"
+    return f"{safe(settled.subtask)}: finding at {place_text(settled.finding)} was {FINDING_RESULTS[settled.result]}"
 
 
 def place_text(finding: f.Finding) -> str:
@@ -276,14 +278,14 @@ def place_text(finding: f.Finding) -> str:
 
 
 def _silent(*_: object) -> None:
-    """A fact that would only be noise."""
+    """Facts that would only be noise have no text."""
 
 
 TEXTS: Mapping[type[f.Fact], Callable[[RunSnapshot, Any], str | None]] = {
     # the run
     f.RunStarted: _started,
     f.EngineStarted: _engine,
-    f.EngineStopped: lambda run, it: f"stopped ({safe(it.why)}); continue with: fleet resume {safe(run.run)}",
+    f.EngineStopped: lambda run, it: f"stopped ({safe(it.why)}). To continue, run: fleet resume {safe(run.run)}",
     f.WarningNoted: lambda _, it: f"note: {safe(it.text)}",
     f.BaseChecked: _base,
     f.EvidenceRead: _evidence,
@@ -291,12 +293,12 @@ TEXTS: Mapping[type[f.Fact], Callable[[RunSnapshot, Any], str | None]] = {
     f.ModelCalled: _silent,
     f.CallsHeld: _silent,
     f.CallLost: _silent,
-    f.CallRefused: lambda _, it: f"no further model call: {safe(it.why)}",
-    f.BudgetRanLow: lambda _, it: f"{safe(it.why)}: the planner is informed",
+    f.CallRefused: lambda _, it: f"no more model calls: {safe(it.why)}",
+    f.BudgetRanLow: lambda _, it: f"{safe(it.why)}: notified the planner",
     f.ServiceChanged: _service,
     f.GateTried: _gate_tried,
     f.RehearsalNoted: _rehearsal,
-    f.ResultScored: lambda _, it: f"{safe(it.subtask)}: history's tests {'pass' if it.passed else 'do NOT pass'}",
+    f.ResultScored: lambda _, it: f"{safe(it.subtask)}: the original tests {'pass' if it.passed else 'FAIL'}",
     f.RollbackStarted: lambda _, it: f"ROLLING BACK: {safe(it.why, limit=TEXT)}",
     f.RunEnded: lambda _, it: f"ended: {it.ending} — {safe(it.why, limit=TEXT)}",
     f.RunReopened: lambda _, it: f"reopened by {safe(it.by)}",
@@ -304,7 +306,7 @@ TEXTS: Mapping[type[f.Fact], Callable[[RunSnapshot, Any], str | None]] = {
     f.PlannerCalled: lambda _, it: "the planner is reading the repository" if it.call == 1 else None,
     f.PlannerFailed: lambda _, it: f"planner failed: {_failure(it.failure)}",
     f.PlanGraded: lambda _, it: "\n".join(note_lines(it.warnings)),
-    f.PlanForecast: _silent,  # of an early version
+    f.PlanForecast: _silent,  # written only by an early version
     f.PlanRevised: _revision,
     f.PlanApproved: _verdict,
     f.PlanRejected: _verdict,
@@ -330,9 +332,11 @@ TEXTS: Mapping[type[f.Fact], Callable[[RunSnapshot, Any], str | None]] = {
     f.RetryRequested: lambda _, it: f"retry of {safe(it.subtask)} requested by {safe(it.by)}",
     f.InstructionGiven: _told,
     f.InstructionRead: lambda _, it: (
-        f"{safe(it.subtask)}: attempt {it.number} has read {counted(it.count, 'instruction')} from people"
+        f"{safe(it.subtask)}: attempt {it.number} received {counted(it.count, 'instruction')}"
     ),
-    f.DrainRequested: lambda *_: "draining: running agents finish, no new ones start (Ctrl-C again stops at once)",
+    f.DrainRequested: lambda *_: (
+        "draining: running agents finish, no new ones start (press Ctrl-C again to stop immediately)"
+    ),
     f.LimitsChanged: _limits,
     f.Paused: lambda _, it: f"paused by {safe(it.by)}",
     f.Unpaused: lambda _, it: f"unpaused by {safe(it.by)}",
@@ -341,17 +345,17 @@ TEXTS: Mapping[type[f.Fact], Callable[[RunSnapshot, Any], str | None]] = {
     f.NodeConnected: _connected,
     f.NodeLost: lambda _, it: f"node {safe(it.node)} is unavailable: {safe(it.why, limit=TEXT)}",
     f.NodeAddRequested: lambda _, it: f"node {safe(it.node)} added by {safe(it.by)}",
-    f.NodeDrained: lambda _, it: f"node {safe(it.node)} drained by {safe(it.by)}: it gets nothing new",
-    f.NodeUndrained: lambda _, it: f"node {safe(it.node)} gets work again: asked by {safe(it.by)}",
+    f.NodeDrained: lambda _, it: f"node {safe(it.node)} drained by {safe(it.by)}: it accepts no new work",
+    f.NodeUndrained: lambda _, it: f"node {safe(it.node)} undrained by {safe(it.by)}: it accepts work again",
     # reviews
     f.ReviewBatched: _batched,
     f.ReviewUnbatched: lambda _, it: (
-        f"{safe(it.subtask)}: reviews are asked for one by one: {safe(it.why, limit=PROBLEM)}"
+        f"{safe(it.subtask)}: requesting reviews one by one: {safe(it.why, limit=PROBLEM)}"
     ),
     f.ReviewVoted: lambda _, it: "\n".join(_vote(it, vote) for vote in it.votes),
     f.FindingsSettled: lambda _, it: "\n".join(map(_settled, it.settled)),
 }
-"""What is said about each kind of fact, of the run as it is after it; nothing about one that would only be noise."""
+"""The text of each kind of fact, given the run after it. Empty for facts that would only be noise."""
 
 
 # ---- transcript ------------------------------------------------------------------------------------------------------
@@ -359,7 +363,7 @@ TEXTS: Mapping[type[f.Fact], Callable[[RunSnapshot, Any], str | None]] = {
 
 
 LINES = 60  # of one message
-PROGRAMS = ("output", "report")  # what a worker that is a program printed, and its report
+PROGRAMS = ("output", "report")  # the output of a worker that is a program, and its report
 
 
 def transcript_lines(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -389,7 +393,7 @@ def _entry_lines(entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_results(content: object) -> bool:
-    """Whether a message consists of results of tools alone, which come under the role of the user."""
+    """Whether a message consists only of tool results, which are sent in the user role."""
     if not isinstance(content, list) or not content:
         return False
     return all(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
@@ -413,11 +417,11 @@ def _block_lines(block: Mapping[str, Any]) -> Iterator[str]:
                     str(part.get("text", "")) if isinstance(part, dict) else str(part) for part in result
                 )
             yield from _message_lines(str(result or ""))
-        case "thinking" if str(block.get("thinking") or "").strip():  # the summary: what the model says
-            yield "   thinks"
+        case "thinking" if str(block.get("thinking") or "").strip():  # the summary of its thinking
+            yield "   thinking"
             yield from _message_lines(str(block["thinking"]))
         case "redacted_thinking":
-            yield "   thinks (the service does not show what)"
+            yield "   thinking (hidden by the service)"
         case kind:
             yield f"   ({safe(kind)})"
 
@@ -436,7 +440,7 @@ def _message_lines(text: str) -> Iterator[str]:
 
 
 def events_of(step: Step, number: int) -> list[Event]:
-    """The events of a fact, each a line; the first one has this number."""
+    """The events of a fact, one per line. `number` is that of the first one."""
     fact = step.fact
     about = getattr(fact, "subtask", None) or getattr(fact, "about", None)
     lines = (event_text(step.run, fact) or "").splitlines()

@@ -1,4 +1,4 @@
-"""Numbers and lists as people read them."""
+"""Formatting of numbers, durations and lists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPARKS = "▁▂▃▄▅▆▇█"
 
 
 class Kind(Protocol):
-    """What says of itself whether it is a real run."""
+    """A run, or a view of one, that records whether it is a rehearsal or simulated."""
 
     @property
     def simulated(self) -> bool: ...
@@ -32,7 +32,7 @@ class Kind(Protocol):
 
 
 def kind_mark(run: Kind) -> str:
-    """What a person has to know before believing a figure of this run; empty for a real one."""
+    """A marker for rehearsals and simulated models. Empty for a real run."""
     if run.for_real:
         return f"  (rehearsal for real{', simulated model' if run.simulated else ''})"
     if run.rehearsal:
@@ -41,7 +41,7 @@ def kind_mark(run: Kind) -> str:
 
 
 def duration(seconds: float) -> str:
-    if seconds < 59.5:  # noqa: PLR2004 - what rounds to a minute is one
+    if seconds < 59.5:  # noqa: PLR2004 - 59.5 s rounds to a minute
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
@@ -49,19 +49,19 @@ def duration(seconds: float) -> str:
 
 
 def clock_in(run: RunSnapshot, at: float) -> str:
-    """When in the run something happened: minutes and seconds since it started."""
+    """The time since the start of the run, in minutes and seconds."""
     minutes, seconds = divmod(int(max(0.0, at - run.started_at)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:3}:{seconds:02}"
 
 
 def moment(at: float) -> str:
-    """A time of day with its date, as the clock of this machine shows it."""
+    """Date and time in the local time zone."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def figure_text(figure: Figure, value: Value) -> str:
-    """A figure of a status in the words of its kind."""
+    """Format a figure of a status by its kind."""
     if isinstance(value, tuple):
         return rate(*value) if figure.kind == "rate" else f"{value[0]} of {value[1]}"
     texts: Mapping[str, Callable[[float], str]] = {
@@ -75,13 +75,13 @@ def figure_text(figure: Figure, value: Value) -> str:
 
 
 def figure_rows(status: StatusView) -> list[tuple[str, str]]:
-    """The figures of a status that a text shows, with their titles."""
+    """The titles and values of the figures that text output shows."""
     values = ((figure, status.figures[figure.name]) for figure in figures_of("text"))
     return [(figure.title, figure_text(figure, value)) for figure, value in values if value is not None]
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A small chart in one line of text; empty where nothing is above zero."""
+    """A small chart in one line of text. Empty if no value is above zero."""
     top = max(values, default=0)
     return "".join(SPARKS[round(value / top * (len(SPARKS) - 1))] for value in values) if top > 0 else ""
 
@@ -100,7 +100,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """`a, b and 3 more`: at most so many names."""
+    """`a, b and 3 more`: at most `most` names."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
 
@@ -117,9 +117,9 @@ def rate(recovered: int, closed: int) -> str:
 
 
 def untested(commits: int, tested: int) -> str:
-    """The addition to a number of commits whose trees were not all tested (`landing.every_commit`)."""
+    """A suffix for a number of commits if not every tree was tested (`landing.every_commit`)."""
     rest = commits - tested
-    return f"; {count(rest)} of them tested only together with the next" if rest > 0 else ""
+    return f", {count(rest)} only tested together with the next commit" if rest > 0 else ""
 
 
 def tokens(used: TokensView) -> str:
@@ -129,19 +129,19 @@ def tokens(used: TokensView) -> str:
 
 
 def tool_call(doing: str) -> str:
-    """What an agent does now, with a short name for the tool that edits."""
+    """The current tool call of an agent, with a short name for the edit tool."""
     return doing.replace("str_replace_based_edit_tool", "edit")
 
 
 def activity_of(agent: AgentRow) -> str:
-    """What an agent is doing, and what it said about it."""
+    """The current tool call of an agent, and its last words."""
     return f"{tool_call(agent.doing)}  {agent.said}".strip() if agent.doing else ""
 
 
 # ---- color -----------------------------------------------------------------------------------------------------------
-# Colours for lines of plain text: what went well, what failed, what waits for a person.
+# Colors for lines of plain text: success, failure, waiting for a person.
 #
-# A line says everything without its colours; they are added to what is printed and change no character of it.
+# Lines are complete without colors. Coloring adds escape sequences and does not change the text.
 
 
 RESET, BOLD, RED, GREEN, YELLOW, CYAN, DIM = (f"\x1b[{code}m" for code in ("0", "1", "31", "32", "33", "36", "2"))
@@ -163,7 +163,7 @@ _CELL = re.compile(rf"(?<=  )({'|'.join(re.escape(word) for word in TONES if wor
 
 
 def painted(line: str) -> str:
-    """A line of an answer: titles bold, its first mark and its first state in their colours."""
+    """Color a line of output: titles in bold, the first mark and the first state in their colors."""
     if _TITLE.fullmatch(line) or _HEAD.fullmatch(line) or line.startswith("── "):
         return f"{BOLD}{line}{RESET}"
     if _ADVICE.match(line):
@@ -176,7 +176,7 @@ def painted(line: str) -> str:
 
 
 def painted_diff(line: str) -> str:
-    """A line of a patch, as git colours it."""
+    """Color a line of a patch as git does."""
     if line.startswith(("diff ", "index ", "--- ", "+++ ", "new file", "deleted file", "similarity", "rename ")):
         return f"{BOLD}{line}{RESET}"
     tones = {"+": GREEN, "-": RED, "@": CYAN}

@@ -1,11 +1,11 @@
-"""What went wrong and what waits for a person, as lines of text: incidents, failed checks, questions, reviews."""
+"""Incidents, failed checks, questions and reviews as lines of text."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dashboards.text.formats import counted, duration, money, rate
 from dashboards.text.safe import safe, safe_block
 from fleet.core.base.output import advice
-from fleet.core.facts.facts import CheckRun, Strategy
+from fleet.core.facts.facts import CheckRun, FindingResult, Strategy
 from fleet.core.facts.failures import how
 from fleet.read.incident_view import IncidentAttempt, IncidentCounts, IncidentView, RateCounts, RemedyView
 from fleet.read.question_view import NeedKind, QuestionView, ReviewsView, TriedView
@@ -21,11 +21,11 @@ STRATEGIES: Mapping[Strategy, str] = {
     "split": "split",
     "human": "human",
 }
-"""The name of each strategy, wherever a person reads it."""
+"""The display name of each strategy."""
 
 
 def rates_lines(rates: IncidentCounts) -> Iterator[str]:
-    """Recovery rates, each with its denominator: in all, by class of failure, by remedy."""
+    """Recovery rates with their denominators: in total, by class of failure and by remedy."""
     open_ = f", {rates.open} open" if rates.open else ""
     yield f"  recovered  {rate(rates.recovered, rates.closed)}{open_}"
     yield from _rows("by class", ((kind, row.opened, row) for kind, row in rates.by_class.items()))
@@ -39,7 +39,7 @@ def _rows(title: str, rows: Iterable[tuple[str, int, RateCounts]]) -> Iterator[s
 
 
 def story_lines(story: IncidentView, *, evidence: int = FULL) -> Iterator[str]:
-    """One incident from its failure to its end."""
+    """An incident from its first failure to its end."""
     first = story.failure
     how = headline(story.recovered, story.strategy, story.seconds)
     yield f"Incident {story.number}  {safe(story.subtask)}  {story.class_}: {how}"
@@ -53,16 +53,16 @@ def story_lines(story: IncidentView, *, evidence: int = FULL) -> Iterator[str]:
 
 
 def outcome(recovered: bool | None, strategy: Strategy | None) -> str:
-    """How an incident ended, in a word or two."""
+    """The outcome of an incident, in one or two words."""
     if recovered is None or strategy is None:
         return "open" if recovered is None else "given up"
     if recovered:
         return STRATEGIES[strategy]
-    return "human asked" if strategy == "human" else "given up"
+    return "asked a human" if strategy == "human" else "given up"
 
 
 def headline(recovered: bool | None, strategy: Strategy | None, seconds: float | None) -> str:
-    """How an incident ended, and how long it took."""
+    """The outcome of an incident, with its duration."""
     if seconds is None:
         return "open"
     how = outcome(recovered, strategy)
@@ -96,25 +96,25 @@ def _result_lines(attempt: IncidentAttempt, evidence: int) -> Iterator[str]:
 
 
 # ---- cause text ------------------------------------------------------------------------------------------------------
-# Why a set-up command or a gate failed, as a person needs it: how it ended, the lines that matter, what to do next.
+# The failure of a setup command or a gate: how it ended, the relevant lines of its output, and advice.
 
 
 LINE = 200
 
 
 def check_lines(check: CheckRun, *, log: str = "", note: str = "") -> Iterator[str]:
-    """A command with its result; if it failed, with the lines of its output that matter."""
+    """A command with its result and, if it failed, the relevant lines of its output."""
     after = f"{how(check)} after {duration(check.seconds)}" if not check.passed else duration(check.seconds)
     tests = f", {check.tests} tests passed" if check.tests is not None else ""
     yield f"{'ok    ' if check.passed else 'FAILED'}  {safe(check.command, limit=LINE)}  ({after}{tests}{note})"
     if not check.passed:
         yield from cause_lines(check.causes)
         if log:
-            yield f"        whole output: {safe(log)}"
+            yield f"        full output: {safe(log)}"
 
 
 def cause_lines(causes: Iterable[str]) -> Iterator[str]:
-    """The lines that matter, under the command that printed them."""
+    """The relevant lines of output, below the command that printed them."""
     yield from (f"        | {safe(line, limit=LINE)}" for line in causes)
 
 
@@ -123,9 +123,9 @@ def advice_lines(causes: tuple[str, ...]) -> Iterator[str]:
 
 
 def base_lines(view: BaseView, *, logs: str = "") -> Iterator[str]:
-    """Set-up and gate on the base of a run, and what to do about a failure. `logs` is the folder above the logs."""
+    """The setup command and the gate on the base of a run, with advice. `logs` is the path prefix of the logs."""
     if view.setup is not None:
-        note = ", with the network" if view.setup.network else ""
+        note = ", with network access" if view.setup.network else ""
         yield from check_lines(view.setup.check, log=_log(view.setup.check, logs), note=note)
     for check in view.gate:
         yield from check_lines(check, log=_log(check, logs))
@@ -136,14 +136,14 @@ def base_lines(view: BaseView, *, logs: str = "") -> Iterator[str]:
 
 
 def refusal_commands(view: BaseView, run: str) -> list[tuple[str, str]]:
-    """What to type where a run was refused, each with its purpose."""
+    """The next commands to run after a run was refused, each with its purpose."""
     base = view.setup is not None or view.gate or view.failure is not None
-    commands = [("fleet try", "set-up and gate again, without a run")] if base else []
+    commands = [("fleet try", "rerun the setup command and the gate, without a run")] if base else []
     for name, has_log in (("setup", view.setup is not None), ("gate", bool(view.gate))):
         if has_log:
-            commands.append((f"fleet logs {name} --run {run}", "the whole output"))
-    commands.append((f"fleet show {run}", "this again; the run is kept"))
-    commands.append((f"fleet resume {run}", "start it again with the configuration as it is at that time"))
+            commands.append((f"fleet logs {name} --run {run}", "the full output"))
+    commands.append((f"fleet show {run}", "show this again (the run is kept)"))
+    commands.append((f"fleet resume {run}", "start the run again with the current configuration"))
     return commands
 
 
@@ -152,14 +152,16 @@ def _log(check: CheckRun, logs: str) -> str:
 
 
 # ---- review text -----------------------------------------------------------------------------------------------------
-# All reviews of a run. What reviewers write is untrusted.
+# All reviews of a run. The text of reviewers is untrusted.
 
 
 PROBLEM = 200
+FINDING_RESULTS: Mapping[FindingResult, str] = {"mended": "fixed", "ignored": "ignored", "reverted": "reverted"}
+"""The display name of each result of a finding."""
 
 
 def reviews_line(view: ReviewsView) -> str:
-    """All reviews of a run in one line."""
+    """Summarize all reviews of a run in one line."""
     parts = [f"{view.reviews}, {counted(view.findings, 'finding')}"]
     outcomes = (("fixed", view.fixed), ("ignored", view.ignored), ("reverted later", view.reverted))
     parts += [f"{count} {what}" for what, count in outcomes if count]
@@ -172,7 +174,7 @@ def reviews_line(view: ReviewsView) -> str:
 
 
 # ---- question text ---------------------------------------------------------------------------------------------------
-# What a run needs from a person, in words: short for a list, and with all that an answer takes.
+# Pending questions and approvals: short for a list, and with all details for an answer.
 
 
 NEEDS: Mapping[NeedKind, str] = {
@@ -182,7 +184,7 @@ NEEDS: Mapping[NeedKind, str] = {
     "budget": "budget",
     "unpause": "unpause",
 }
-TRIED = 6  # attempts that are listed; the first ones are left out
+TRIED = 6  # attempts listed, without the earliest ones
 QUESTION = 200
 EVIDENCE = 24  # lines
 
@@ -192,21 +194,21 @@ def needs_text(needs: Sequence[NeedKind]) -> str:
 
 
 def ends_text(ends_in_s: float | None) -> str:
-    """When the run ends without an answer; empty if it does not."""
+    """The time until the run ends without an answer. Empty if it does not end."""
     return f"the run ends as partial in {duration(ends_in_s)}" if ends_in_s is not None else ""
 
 
 def consequence(question: QuestionView) -> str:
-    """What waits for the answer, and until when."""
-    parts = [f"{counted(question.waiting, 'subtask')} wait{'s' * (question.waiting == 1)} for it"]
+    """The number of subtasks that wait for the answer, and the deadline."""
+    parts = [f"{counted(question.waiting, 'subtask')} wait{'s' * (question.waiting == 1)} for the answer"]
     return "; ".join([*parts * bool(question.waiting), *filter(None, [ends_text(question.ends_in_s)])])
 
 
 def tried_lines(question: QuestionView) -> Iterator[str]:
-    """The attempts so far, one line each."""
+    """The attempts so far, one per line."""
     left_out = len(question.tried) - TRIED
     if left_out > 0:
-        yield f"… {counted(left_out, 'attempt')} before"
+        yield f"… {counted(left_out, 'earlier attempt')}"
     yield from map(_tried, question.tried[-TRIED:])
 
 
@@ -217,7 +219,7 @@ def _tried(tried: TriedView) -> str:
 
 
 def question_lines(question: QuestionView, *, evidence: int = EVIDENCE) -> Iterator[str]:
-    """Everything beside the question itself."""
+    """The details of a question: its subtask, earlier attempts, files, consequence and output."""
     if question.about is not None:
         yield f"subtask   {safe(question.about)}{f': {safe(question.title, limit=QUESTION)}' if question.title else ''}"
     for place, line in enumerate(tried_lines(question)):

@@ -1,6 +1,6 @@
-"""A plan as its reviewer sees it: pending subtasks and why they need approval, notes, risk, time and cost.
+"""A plan for its reviewer: pending subtasks and why they need approval, notes, risk, time and cost.
 
-In the middle of a run that is only what is pending, and how it differs from what was approved or rejected before.
+During a run, shows only pending subtasks, with their changes since the last approval or rejection.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,14 +22,14 @@ INDENT = f"  {'':<20}   "
 
 
 def review_lines(review: PlanReview, only: Collection[str] | None = None) -> list[str]:
-    """What a person needs in order to approve or reject everything that is pending, or the subtasks in `only`."""
+    """The review of all pending subtasks, or of those in `only`."""
     plan, total, values = review.plan, len(review.plan.subtasks), value_lines(review.values)
     if not review.pending:
         return [
             *plan_lines(plan, review.warnings),
             *estimate_lines(plan),
             *values,
-            "Nothing is waiting for approval.",
+            "No subtasks are waiting for approval.",
         ]
     chosen = [each for each in review.pending if only is None or each.subtask.id in only]
     specs = tuple(each.subtask for each in chosen)
@@ -42,15 +42,15 @@ def review_lines(review: PlanReview, only: Collection[str] | None = None) -> lis
     lines += comparable_lines(plan_estimates(specs, review.past_estimates))
     pending = len(review.pending)
     if len(chosen) < pending:
-        scope = f"Selected: {len(chosen)} of {pending} pending subtasks; the others stay pending."
+        scope = f"Selected: {len(chosen)} of {pending} pending subtasks. The others remain pending."
     else:
-        rest = "nothing starts until then" if pending == total else "the others keep running"
-        scope = f"Waiting for approval: {pending} of {counted(total, 'subtask')}; {rest}."
+        rest = "No subtask starts before that" if pending == total else "The others keep running"
+        scope = f"Waiting for approval: {pending} of {counted(total, 'subtask')}. {rest}."
     return [*lines, *values, scope]
 
 
 def waits_line(review: PlanReview) -> str:
-    """What is pending and why, and the commands that decide; where no one can be asked."""
+    """The pending subtasks with the reasons, and the commands to decide. Used without a terminal."""
     run = safe(review.run)
     if review.unreviewed and len(review.pending) == len(review.plan.subtasks):
         subject = "the plan"
@@ -61,11 +61,13 @@ def waits_line(review: PlanReview) -> str:
 
 
 def estimate_lines(plan: Plan) -> list[str]:
-    """The plan's risk, time and cost. What has no estimate is unknown, never zero."""
+    """The plan's risk, time and cost. A missing estimate is shown as unknown, never as zero."""
     estimate, total = plan_estimate(plan), len(plan.subtasks)
     risks = ", ".join(f"{count} {risk}" for risk, count in estimate.risks.items())
     overall = f"; overall: {plan.risk_level}" if plan.risk_level != "low" else ""
-    time = f"{safe(plan.estimated_duration, limit=100)} (as the plan says)" if plan.estimated_duration else "unknown"
+    time = (
+        f"{safe(plan.estimated_duration, limit=100)} (according to the plan)" if plan.estimated_duration else "unknown"
+    )
     if estimate.timed:
         critical = f"{estimate.longest:g} on the critical path"
         time = f"{estimate.minutes:g} minutes of work, {critical}{_coverage(estimate.timed, total)}"
@@ -84,14 +86,14 @@ def value_lines(values: Mapping[str, object]) -> list[str]:
 
 
 def _latest_version(review: PlanReview) -> Iterator[str]:
-    """The reason of the latest version; until something of the plan is approved, also its changes."""
+    """The reason for the latest version. Includes its changes until a subtask is approved."""
     if review.latest is not None:
         yield f"  by {safe(review.latest.by)}: {safe(review.latest.why, limit=400)}"
         yield from (f"    {safe(line, limit=240)}" for line in review.changes[:CHANGES])
 
 
 def _details(review: PlanReview, pending: PendingSubtask) -> Iterator[str]:
-    """What a pending subtask may do, its changes since the last review, and why it needs approval."""
+    """The scope of a pending subtask, its changes since the last review, and why it needs approval."""
     spec = pending.subtask
     facts = [f"risk {spec.risk}", f"worker {safe(spec.worker)}"]
     if spec.touches:
@@ -113,7 +115,7 @@ def _details(review: PlanReview, pending: PendingSubtask) -> Iterator[str]:
 
 
 def _reason(pending: PendingSubtask) -> str:
-    """Why a subtask needs approval; empty where that is not about this subtask."""
+    """Return why a subtask needs approval. Empty if the reason does not concern this subtask."""
     if (review := pending.rejected) is not None:
         return f"was rejected in this form by {safe(review.by)}: {safe(review.why, limit=200)}"
     return "; ".join(map(safe, pending.objections))
@@ -135,7 +137,7 @@ def plan_head(plan: Plan) -> str:
 
 
 def step_lines(subtask: Subtask) -> list[str]:
-    """A subtask with its dependencies and its checks."""
+    """A subtask with its dependencies and checks."""
     after = f"  after {', '.join(map(safe, subtask.depends_on))}" if subtask.depends_on else ""
     after += "  (an area: a sub-planner breaks it down)" if subtask.worker == PLANNER else ""
     after += f"  not before {subtask.not_before:%Y-%m-%d %H:%M %Z}" if subtask.not_before is not None else ""
@@ -146,7 +148,7 @@ def step_lines(subtask: Subtask) -> list[str]:
 
 
 def note_lines(warnings: Sequence[str]) -> list[str]:
-    """The linter's notes on a plan."""
+    """The linter's warnings about a plan."""
     more = [f"  … and {len(warnings) - NOTES} more"] if len(warnings) > NOTES else []
     return [*(f"  note: {safe(text, limit=240)}" for text in warnings[:NOTES]), *more]
 
@@ -159,14 +161,14 @@ def version_lines(version: VersionChangesView) -> list[str]:
 
 
 # ---- plan graph ------------------------------------------------------------------------------------------------------
-# The dependencies of a plan: as lines for a terminal, as Mermaid and DOT for files. A plan is untrusted text.
+# The dependencies of a plan: as lines for a terminal, as Mermaid and DOT for files. Plans are untrusted.
 
 
 PLAN_GRAPH_TITLE = 40
 
 
 def graph_lines(plan: Plan) -> list[str]:
-    """The subtasks in waves: a subtask depends only on those of earlier waves."""
+    """The subtasks in waves. A subtask depends only on those in earlier waves."""
     lines = []
     for number, wave in enumerate(waves(plan), start=1):
         lines.append(f"wave {number}")
@@ -190,7 +192,7 @@ def dot(plan: Plan) -> str:
 
 
 FORMATS: Mapping[str, Callable[[Plan], str]] = {".mmd": mermaid, ".dot": dot, ".gv": dot}
-"""The formats of a graph by the suffix of its file."""
+"""The graph formats by file suffix."""
 
 
 def _nodes(plan: Plan) -> list[tuple[str, str]]:
@@ -205,26 +207,26 @@ def _edges(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _escaped(label: str, code: str) -> str:
-    """Replaces what could be markup by character codes."""
+    """Replace characters that could be markup with character codes."""
     return "".join(char if char.isalnum() or char in " .,:-_/" else code.format(ord(char)) for char in label)
 
 
 # ---- estimate text ---------------------------------------------------------------------------------------------------
-# Estimates as plain text: the median and the range of comparable landed subtasks, or why there is no number.
+# Estimates as plain text: the median and the range of comparable landed subtasks.
 
 
-UNKNOWN = "not enough past runs of this repository to estimate"
+UNKNOWN = "too few past runs in this repository for an estimate"
 HEAD = "Estimate: "
 NAME = 60
 
 
 def estimate_rows(estimates: Sequence[SubtaskEstimate]) -> list[str]:
-    """A line for each worker, size and model; one sentence if nothing is known of any."""
+    """A line for each worker, size and model, or one sentence without data."""
     return [_estimate_text_row(each) for each in estimates] if any(each.landed for each in estimates) else [UNKNOWN]
 
 
 def comparable_lines(estimates: Sequence[SubtaskEstimate]) -> list[str]:
-    """The same below a heading, as `fleet plan` and the review of a plan end."""
+    """The estimates with a heading, for `fleet plan` and the review of a plan."""
     first, *others = estimate_rows(estimates)
     return [f"{HEAD}{first}", *(f"{'':<{len(HEAD)}}{line}" for line in others)]
 

@@ -1,4 +1,4 @@
-"""The end of a run on one screen: the subtasks, the incidents, the totals, and the commands that come next."""
+"""The summary of a finished run: subtasks, incidents, totals, and the next commands to run."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -53,7 +53,7 @@ def summary_lines(run: RunSnapshot) -> list[str]:
 
 
 def refusal_lines(run: RunSnapshot, logs: str) -> list[str]:
-    """A run that ended before anything was done: what failed, what to do about it, and what to look at."""
+    """The summary of a refused run: the failure, advice, and the next commands to run."""
     steps = _step_lines(refusal_commands(run.base_check, safe(run.run)))
     base = (f"  {line}" for line in base_lines(run.base_check, logs=logs))
     return [f"REFUSED  {safe(run.run)}", *base, "", "Next steps", *steps]
@@ -85,7 +85,7 @@ def _incident_line(incident: IncidentRow) -> str:
 
 
 def total_lines(run: RunSnapshot) -> Iterator[str]:
-    """The figures of a run, one a line."""
+    """The totals of a run, one per line."""
     status = run.status
     incidents, landing, landed = status.incidents, status.landing, status.commits
     batches = f"{counted(landing.batches, 'batch')} ({landing.red} red)"
@@ -93,7 +93,7 @@ def total_lines(run: RunSnapshot) -> Iterator[str]:
     yield f"  commits landed             {landed} in {batches}{untested(landed, status.commits_tested)}"
     if status.change_reviews is not None:
         yield f"  reviews                    {reviews_line(status.change_reviews)}"
-    yield f"  agents at once             {status.agents.peak} at the peak, {status.agents.limit} allowed"
+    yield f"  agents                     peak {status.agents.peak}, limit {status.agents.limit}"
     yield from (f"  {title:<26} {value}" for title, value in figure_rows(status))
     for role, used in status.tokens.items():
         yield f"  {ROLES[role]:<26} {tokens(used)}, {money(status.cost_by_role[role])}"
@@ -101,10 +101,10 @@ def total_lines(run: RunSnapshot) -> Iterator[str]:
     yield f"  time                       {duration(status.seconds)}"
     if status.never_passed and landed:
         gate = ", ".join(safe(command, limit=70) for command in status.never_passed)
-        yield f"  gate                       NEVER GREEN: {gate}; red on the base and on everything that landed"
+        yield f"  gate                       NEVER GREEN: {gate} failed on the base and on every landed commit"
     yield from (f"  WAITING                    {safe(outage.message, limit=200)}" for outage in run.outages)
     if status.gate == "":
-        yield "  gate                       NONE: only the subtasks' own checks were run"
+        yield "  gate                       NONE: only the subtasks' own checks ran"
     if status.sandbox == "none":
         yield "  sandbox                    NONE: commands ran with your permissions"
 
@@ -121,19 +121,19 @@ def _cost(status: StatusView) -> str:
 
 
 def next_commands(it: RunSnapshot) -> list[tuple[str, str]]:
-    """Commands to type next, each with its purpose."""
+    """The next commands to run, each with its purpose."""
     run, status = safe(it.run), it.status
     commands = [(f"fleet show SUBTASK --run {run}", "attempts, checks and failures of one subtask")]
     if status.result_branch is not None:
         changes = f"git log --oneline {safe(status.base[:7])}..{safe(status.result_branch)}"
         commands = [
             (changes, "the result branch in your repository"),
-            (f"fleet merge {run}", "take it into the branch you are on"),
+            (f"fleet merge {run}", "merge it into your current branch"),
             *commands,
         ]
     if it.relanding is not None:
         result, into = safe(it.relanding.run), safe(it.relanding.branch)
-        commands = [(f"fleet merge {result} --into {into}", "take what has landed, or go on landing it"), *commands]
+        commands = [(f"fleet merge {result} --into {into}", "merge what has landed, or continue the merge"), *commands]
     if status.state != "landed":
         if pending := status.waiting_for_approval:
             commands.append((f"fleet approve {run}", f"approve {safe(', '.join(pending), limit=60)}"))
@@ -143,16 +143,16 @@ def next_commands(it: RunSnapshot) -> list[tuple[str, str]]:
 
 
 # ---- live ------------------------------------------------------------------------------------------------------------
-# A running run on a terminal: events scroll by, and a few lines below them show its current state.
+# A run in progress on a terminal: events scroll by, and a few lines below them show its current state.
 
 
-AGENTS = 8  # rows of agents; the others are counted
+AGENTS = 8  # rows of agents, plus a count of the others
 QUESTIONS = 3
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class LiveScreen:
-    """The lines at the bottom of the terminal. Text from outside is shown as text, never as markup."""
+    """The lines at the bottom of the terminal. Untrusted text is never interpreted as markup."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -168,7 +168,7 @@ class LiveScreen:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Hides the lines that change while a person is asked something."""
+        """Hide the changing lines during a prompt."""
         self._live.stop()
         try:
             yield

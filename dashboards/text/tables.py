@@ -1,4 +1,4 @@
-"""Answers of the command line as plain text: runs, a status, a subtask, the policy, commits."""
+"""The output of the command line as plain text: runs, a status, a subtask, the policy, commits."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -74,7 +74,7 @@ def status_lines(status: StatusView) -> list[str]:
         *_needs_lines(status),
         f"  goal       {safe_goal(status.goal, limit=100)}",
         f"  subtasks   {', '.join(f'{number} {name}' for name, number in subtasks.items()) or 'none planned yet'}",
-        f"  agents     {agents.running} running, {agents.peak} at the peak, {agents.limit} allowed",
+        f"  agents     {agents.running} running (peak {agents.peak}, limit {agents.limit})",
         *(f"  {title:<10} {value}" for title, value in figure_rows(status)),
         f"  commits    {status.commits}{untested(status.commits, status.commits_tested)}",
         *rates_lines(status.incidents),
@@ -84,17 +84,19 @@ def status_lines(status: StatusView) -> list[str]:
         f"  branch     {safe(status.result_branch or 'nothing landed yet')}",
     ]
     if status.landing.queued:
-        full = "; full: no new attempt starts before some have landed" if status.landing.full else ""
+        full = ", queue full: new attempts wait until some have landed" if status.landing.full else ""
         testing = counted(status.landing.testing, "batch")
         lines.append(f"  landing    {status.landing.queued} queued, testing {testing}{full}")
     lines += _node_lines(status)
     if status.state == "paused":
-        lines.append(f"  paused     by {safe(status.paused_by or '')}; what is under way may finish")
+        lines.append(f"  paused     by {safe(status.paused_by or '')} (running attempts may finish)")
     if status.why:
         lines.append(f"  because    {safe(status.why, limit=TEXT)}")
     if status.state == "refused":
         lines += [f"             | {safe(line, limit=TEXT)}" for line in status.causes]
-        lines.append(f"  more       fleet show {safe(status.run)}; set-up and gate again, without a run: fleet try")
+        lines.append(
+            f"  more       fleet show {safe(status.run)}  (to rerun the setup command and the gate: fleet try)"
+        )
     if status.change_reviews is not None:
         lines.append(f"  reviews    {reviews_line(status.change_reviews)}")
     lines += [f"  WAITING    {waiting_line(wait.message, wait.seconds)}" for wait in status.service]
@@ -109,7 +111,7 @@ def status_lines(status: StatusView) -> list[str]:
         lines += [f"             {line}" for line in question_lines(question, evidence=0)]
         if question.options and not question.aside:
             answers = ", ".join(safe(text, limit=80) for text in question.options)
-            lines.append(f"             answers   {answers}, or your own")
+            lines.append(f"             answers   {answers}, or your own text")
     return lines
 
 
@@ -128,8 +130,8 @@ def _node_lines(status: StatusView) -> Iterator[str]:
 
 
 def node_cells(node: NodeUseView) -> tuple[str, ...]:
-    """A node as a row: its name, its status, its slots, what it did, and what is wrong."""
-    slots = f"{node.working} of {node.workers} at work" if node.workers is not None else ""
+    """A node as a row: name, status, slots, attempts, labels and problem."""
+    slots = f"{node.working} of {node.workers} busy" if node.workers is not None else ""
     done = counted(node.attempts, "attempt") + (f", {node.failed} lost" if node.failed else "")
     labels = ", ".join(map(safe, node.labels))
     return (safe(node.name), node.status, slots, done, labels, safe(node.why, limit=TEXT))
@@ -137,7 +139,7 @@ def node_cells(node: NodeUseView) -> tuple[str, ...]:
 
 def _in_all(status: StatusView) -> str:
     dollars = status.remaining.dollars if status.remaining is not None else None
-    return f", about {money(dollars)} in all" if dollars is not None else ""
+    return f", about {money(dollars)} in total" if dollars is not None else ""
 
 
 def _left(status: StatusView) -> str:
@@ -146,7 +148,7 @@ def _left(status: StatusView) -> str:
 
 def _needs_lines(status: StatusView) -> Iterator[str]:
     if status.needs:
-        ends = f"; {ends_text(status.ends_in_s)} without it" if status.ends_in_s is not None else ""
+        ends = f"; otherwise {ends_text(status.ends_in_s)}" if status.ends_in_s is not None else ""
         how = f"  →  fleet resume {safe(status.run)}" if "resume" in status.needs else ""
         yield f"  NEEDS YOU  {needs_text(status.needs)}{ends}{how}"
 
@@ -163,7 +165,7 @@ def limits_lines(view: LimitsView) -> list[str]:
     for unit, budget in view.budgets.items():
         shown = partial(_amount, unit)
         rows.append((unit, shown(budget.limit), "" if budget.left is None else f"{shown(budget.left)} left"))
-    idle = "" if view.alive or not view.changed else "; no process runs it: `fleet resume` applies them"
+    idle = "" if view.alive or not view.changed else " (not running: `fleet resume` applies them)"
     head = f"{safe(view.run)}: limits{' requested' if view.changed else ''}{idle}"
     return [head, *(f"  {row}" for row in columns(rows))]
 
@@ -182,13 +184,13 @@ def policy_lines(policy: PolicyView) -> list[str]:
         "",
         *columns([("FAILURE_ACTION", "WHAT HAPPENS"), *policy.failure_action.items()]),
         "",
-        *columns([("LIMIT", "VALUE", "WHAT IT LIMITS, AND WHAT HAPPENS THEN"), *limits]),
+        *columns([("LIMIT", "VALUE", "MEANING"), *limits]),
         *(["", *columns(rungs)] if (rungs := rung_rows(policy.rungs)) else []),
     ]
 
 
 def run_lines(view: RunView, *, logs: str = "") -> Iterator[str]:
-    """What `fleet show RUN` prints: the recovery rates, the base and every incident."""
+    """The output of `fleet show RUN`: the recovery rates, the base and every incident."""
     yield f"{safe(view.run)}  {view.state}{kind_mark(view)}"
     yield f"  goal       {safe_goal(view.goal, limit=100)}"
     subtasks = ", ".join(f"{count} {name}" for name, count in view.subtasks.items())
@@ -197,7 +199,7 @@ def run_lines(view: RunView, *, logs: str = "") -> Iterator[str]:
     if view.why:
         yield f"  because    {safe(view.why, limit=TEXT)}"
     if base := list(base_lines(view.base_check, logs=logs)):
-        yield from ("", "On the base, before anything was done", *(f"  {line}" for line in base))
+        yield from ("", "Setup and gate on the base", *(f"  {line}" for line in base))
     for story in view.incidents:
         yield ""
         yield from story_lines(story, evidence=BRIEF)
@@ -227,7 +229,7 @@ def subtask_lines(view: SubtaskView) -> list[str]:
         lines += _attempt_lines(attempt)
     lines += map(_batch_line, view.batches)
     for story in view.incidents:
-        lines += story_lines(story, evidence=0)  # the attempts above have it
+        lines += story_lines(story, evidence=0)  # the attempts above show it
     return lines
 
 
@@ -236,7 +238,7 @@ def _attempt_lines(attempt: AttemptView) -> list[str]:
     end = f"failed: {failure.kind}" if failure else "open"
     if attempt.landed:
         end = "done, no file changed" if attempt.unchanged else f"landed as {safe(attempt.landed[:7])}"
-        end += "" if attempt.tested else ", tested only together with the next"
+        end += "" if attempt.tested else ", only tested together with the next commit"
     model = " ".join(filter(None, (attempt.model, attempt.effort)))
     worker = safe(attempt.worker) + (f" ({safe(model)})" if model else "")
     worker += f" on {safe(attempt.node)}" if attempt.node else ""
@@ -247,7 +249,7 @@ def _attempt_lines(attempt: AttemptView) -> list[str]:
     if attempt.guidance:
         lines.append(f"  guidance  {safe(attempt.guidance, limit=TEXT)}")
     if attempt.last_message:
-        lines.append(f"  said      {safe(attempt.last_message, limit=TEXT)}")
+        lines.append(f"  message   {safe(attempt.last_message, limit=TEXT)}")
     if report:
         lines.append(f"  reported  {report.status}: {safe(report.summary, limit=TEXT)}")
     if attempt.paths:
@@ -262,7 +264,7 @@ def _attempt_lines(attempt: AttemptView) -> list[str]:
 def _instruction_line(told: InstructionView) -> str:
     readers = f"read by attempt {', '.join(map(str, told.read_by))}" if told.read_by else "not read yet"
     stopped = ", interrupting" if told.interrupt else ""
-    return f"  told by {safe(told.by)}{stopped}, {readers}: {safe(told.text, limit=TEXT)}"
+    return f"  instruction from {safe(told.by)}{stopped}, {readers}: {safe(told.text, limit=TEXT)}"
 
 
 def _check_line(check: CheckRun) -> str:
@@ -275,7 +277,7 @@ def _check_line(check: CheckRun) -> str:
 
 
 def _batch_line(batch: BatchView) -> str:
-    """A batch that the subtask was tested in, and its result."""
+    """A batch that tested the subtask, and its result."""
     size = "alone" if len(batch.members) == 1 else f"of {len(batch.members)}"
     result = f"landed {len(batch.landed)}" if batch.landed else "red" if batch.red else "nothing landed"
     suspects = [safe(id_) for id_ in batch.suspects]
@@ -285,35 +287,35 @@ def _batch_line(batch: BatchView) -> str:
         result += f", bisecting {len(suspects)} suspects: {listed(suspects, NAMES)}"
     if batch.sent_back:
         result += f", sent back: {listed([safe(id_) for id_ in batch.sent_back], NAMES)}"
-    return f"Batch {batch.number}  {size}  {result}  ({counted(batch.gate_runs, 'run')} of the gate)"
+    return f"Batch {batch.number}  {size}  {result}  ({counted(batch.gate_runs, 'gate run')})"
 
 
 # ---- rung text -------------------------------------------------------------------------------------------------------
-# Rungs as plain text: the ladders of workers with what each rung cost, and why an attempt took its own.
+# Rungs as plain text: the ladders of workers with the cost of each rung, and the reason for the rung of an attempt.
 
 
 RUNG_TEXT_NAME = 60
 _HEAD = ("WORKER", "SIZE", "RUNG", "LANDED", "COST PER ATTEMPT", "COST PER LANDED SUBTASK", "")
 _WHY: dict[RungReason, str] = {
-    "evidence": "chosen: fewest dollars per landed subtask",
-    "order": "the first in order, as too few attempts were observed",
-    "explored": "explored: it may land subtasks for fewer dollars, and little is known of it",
-    "named": "named by first_rung",
-    "unpriced": "the first one: a price on the ladder is unknown",
-    "climbed": "the next one, as the rung below failed",
-    "again": "as in the attempt before, whose failure is no reason to climb",
+    "evidence": "lowest cost per landed subtask",
+    "order": "first in order, because too few attempts were observed",
+    "explored": "exploring: it may be cheaper per landed subtask, and has few observed attempts",
+    "named": "set by first_rung",
+    "unpriced": "first in order, because a price on the ladder is unknown",
+    "climbed": "next in order, because the rung below failed",
+    "again": "same as the previous attempt, whose failure does not call for a stronger rung",
 }
 
 
 def rung_rows(views: Sequence[RungView]) -> list[tuple[str, ...]]:
-    """A table of the ladders, with its head; empty without any."""
+    """A table of the ladders with its header. Empty without ladders."""
     if not views:
         return []
     return [_HEAD, *(_row(view) for view in views)]
 
 
 def _row(view: RungView) -> tuple[str, ...]:
-    mark = "first, as named" if view.named else "first" if view.chosen else ""
+    mark = "first (set by first_rung)" if view.named else "first" if view.chosen else ""
     return (
         safe(view.worker, limit=RUNG_TEXT_NAME),
         view.size,
@@ -334,7 +336,7 @@ def _cost(dollars: float | None) -> str:
 
 
 def choice_text(choice: RungChoice) -> str:
-    """Why an attempt took its rung, with what was expected of it."""
+    """The reason for the rung of an attempt, with its past results and cost."""
     text = f"{choice.rung + 1}{f' of {len(choice.options)}' if choice.options else ''}; {_WHY[choice.why]}"
     if choice.rung >= len(choice.options):
         return text

@@ -1,4 +1,4 @@
-"""The one read model: what is shown of a run is computed here once, and every face renders it.
+"""The read model: the values that all UIs show of a run.
 
-Imports the core. `base_view.py` writes every view as JSON.
+Imports the core. `base_view.py` writes views as JSON.
 """

@@ -1,4 +1,4 @@
-"""The agents at work, and the machines: the planner while it is called, every attempt under way, and the nodes."""
+"""Running agents and machines: the planner during a call, every running attempt, and the nodes."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -18,32 +18,32 @@ AgentOrder = Literal["busy", "age", "subtask", "state", "turn", "tokens", "cost"
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """One agent. Its texts are untrusted."""
+    """A running agent. Its texts are untrusted."""
 
     subtask: SubtaskId | None
-    """None: the run's planner."""
+    """None for the run's planner."""
     number: int
-    """Of the attempt, or of the planner's call."""
+    """The number of the attempt or of the planner call."""
     worker: str
     phase: Phase
     turn: int
     doing: str
-    """The tool that runs now; empty while it waits for the model."""
+    """The current tool call. Empty while it waits for the model."""
     said: str
-    """What its model said last."""
+    """The latest text of its model."""
     spend: Spend
     since: float | None = None
-    """When the attempt started; None for the run's planner."""
+    """When the attempt started. None for the run's planner."""
     node: str = ""
-    """The node that works on it; empty: the manager's machine."""
+    """The node of the attempt. Empty for the manager's machine."""
     model: str = ""
-    """Empty while none was called."""
+    """Empty before the first call."""
     is_area: bool = False
     """Whether it is the planner of an area."""
     is_called: bool = False
-    """Whether a planner is being called: that of an area rests while its subtasks are under way."""
+    """Whether a planner call is running. The planner of an area rests while its subtasks are running."""
     call_why: str = ""
-    """Why the planner is called; empty for workers."""
+    """The reason for the planner call. Empty for workers."""
 
 
 PHASE_ORDER: Mapping[Phase, int] = {"landing": 0, "checking": 1, "working": 2, "starting": 3, "planning": 4}
@@ -58,13 +58,13 @@ ORDERS: Mapping[AgentOrder, Callable[[SubtaskState, Attempt], object]] = {
     "model": lambda _, attempt: attempt.model or "",
     "doing": lambda _, attempt: attempt.doing,
 }
-"""How agents can be ordered. `busy`: the longest at work first, and after them those whose work is checked or waits."""
+"""The sort orders of agents. `busy`: working agents first, longest first, then those whose work is checked or waits."""
 
 
 def agent_rows(state: RunState, order: AgentOrder = "busy", *, is_reversed: bool = False) -> list[AgentRow]:
-    """The run's planner first, whatever the order."""
+    """The agents in the given order, after the run's planner."""
     key = ORDERS[order]
-    busy = sorted(state.underway(), key=lambda pair: key(*pair), reverse=is_reversed)  # type: ignore[arg-type,return-value] # one kind each
+    busy = sorted(state.underway(), key=lambda pair: key(*pair), reverse=is_reversed)  # type: ignore[arg-type,return-value] # one key type per order
     rows = [_agent(state, subtask, attempt) for subtask, attempt in busy]
     return rows if state.planning.open is None else [_planner(state), *rows]
 
@@ -78,7 +78,7 @@ def _planner(state: RunState) -> AgentRow:
 
 
 def _agent(state: RunState, subtask: SubtaskState, attempt: Attempt) -> AgentRow:
-    """What the planner of an area does is kept with the area."""
+    """Return the row of an attempt. The activity of an area's planner is stored with the area."""
     area = state.areas.get(subtask.id, Planning()) if attempt.worker == PLANNER else None
     agent = area if area is not None else attempt
     return AgentRow(
@@ -100,56 +100,56 @@ def _agent(state: RunState, subtask: SubtaskState, attempt: Attempt) -> AgentRow
 
 
 # ---- nodes view ------------------------------------------------------------------------------------------------------
-# The machines that work for a run, and which subtasks wait for one.
+# The nodes of a run, and the subtasks that wait for one.
 
 
 NodeStatus = Literal["connected", "drained", "out", "banned"]
-"""`drained`: nothing new goes there. `out`: it can't be reached or used. `banned`: it sent what it may not send."""
+"""`drained`: does not get new work. `out`: unreachable or unusable. `banned`: sent invalid data."""
 MOST_WAITING = 100
 
 
 @dataclass(frozen=True, slots=True)
 class NodeUseView:
-    """A node of a run. What it says of itself is null until it has connected."""
+    """A node of a run. Values reported by the node are null until it has connected."""
 
     name: str
-    """As in `[nodes.NAME]`."""
+    """The name in `[nodes.NAME]`."""
     status: NodeStatus
     """`connected`, `drained`, `out` (not available) or `banned`."""
     why: str
-    """Why it is out or banned; who drained it."""
+    """Why it is out or banned, or who drained it."""
     working: int
-    """Attempts that it works on now; 0 if no engine runs."""
+    """Running attempts. 0 if no engine is running."""
     workers: int | None
-    """How many attempts it works on at once."""
+    """Maximum number of attempts at the same time."""
     checks: int | None
-    """How many orders for checks it has at once."""
+    """Maximum number of check requests at the same time."""
     attempts: int
-    """Attempts of the run that it worked on, those now included."""
+    """Total attempts, including running ones."""
     failed: int
-    """Of these, attempts that ended because the node was lost or something broke there."""
+    """Attempts that ended because of a lost connection or an error on the node."""
     losses: int
-    """How often it was lost after it had connected."""
+    """Number of lost connections."""
     labels: tuple[str, ...]
-    """What it has, by the configuration."""
+    """Its labels in the configuration."""
     lands: bool
-    """Whether its verdict on a merged tree counts."""
+    """Whether it may run checks on merged trees."""
     host: str | None
-    """What it calls itself."""
+    """Its host name."""
     version: str | None
-    """Its version of fleet."""
+    """Its fleet version."""
     processors: int | None
-    """How many it may use."""
+    """Number of available processors."""
     memory_bytes: int | None
-    """How much it has."""
+    """Its memory in bytes."""
     skew_s: float | None
-    """How far its clock was ahead of this machine's when it connected, in seconds."""
+    """Seconds by which its clock was ahead of this machine's when it connected."""
     commits: int | None
-    """Commits of the repository that it had when it connected."""
+    """Number of commits of the repository that it had when it connected."""
 
 
 def node_views(state: RunState, *, alive: bool) -> tuple[NodeUseView, ...]:
-    """By name."""
+    """The nodes of a run, by name."""
     if not state.nodes:
         return ()
     attempts, failed = Counter[str](), Counter[str]()
@@ -165,7 +165,7 @@ def node_views(state: RunState, *, alive: bool) -> tuple[NodeUseView, ...]:
 
 
 def node_occupancy(state: RunState) -> Counter[str]:
-    """How many attempts each node works on now."""
+    """Number of running attempts by node."""
     return Counter(attempt.node for _, attempt in state.running() if attempt.working and attempt.node)
 
 
@@ -176,7 +176,7 @@ def node_status(nodes: Mapping[str, NodeState], node: NodeState) -> NodeStatus:
 
 
 def waiting_for_machines(state: RunState, now: float) -> Mapping[SubtaskId, str]:
-    """The first of the subtasks that could start, but for a machine with their labels; and why."""
+    """Ready subtasks that wait for a machine with matching labels, with the reason. Only the first ones."""
     machines, subtasks = state.policy.machines, state.subtasks
     if state.ended or not (machines.workers or subtasks.plan.labelled):
         return {}

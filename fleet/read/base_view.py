@@ -1,6 +1,6 @@
-"""Views as JSON: the output of every `--json` is a dump of a dataclass, with the version of its shape.
+"""Views as JSON: the output of `--json` is a dump of a dataclass, with a schema version.
 
-Below are those that are not about one moment of a run: the program, its machine, and what became of a branch.
+Also contains the views of the program, the machine, `fleet clean` and `fleet merge`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,29 +13,29 @@ from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.read.figures import FigureValues, figures_of
 
 SCHEMA_VERSION = 1
-"""Raised when a key is renamed or removed or changes its meaning; a new key does not raise it."""
+"""Increased when a key is renamed, removed or changes its meaning. A new key does not increase it."""
 
 
 class View(Protocol):
-    """A dataclass."""
+    """A view, which is a dataclass."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
 def dump_view(view: View) -> dict[str, Any]:
-    """The view with its `schema_version`, as values that JSON can hold."""
+    """Convert a view to JSON values, with its `schema_version`."""
     return {"schema_version": SCHEMA_VERSION, **dict(_items(view))}
 
 
 def shape_of(view: type[View] | None) -> dict[str, Any]:
-    """The keys of a view as a JSON schema, for protocols that want one; None: of any view."""
+    """The JSON schema of a view. None stands for any view."""
     names = list(keys_of(view)) if view is not None else []
     properties = {"schema_version": {"const": SCHEMA_VERSION}} | {name: {} for name in names}
     return {"type": "object", "properties": properties, "required": ["schema_version"]}
 
 
 def keys_of(view: type[View]) -> Iterator[str]:
-    """Its keys in JSON; the figures of a status are keys beside the others."""
+    """The JSON keys of a view. The figures of a status are top-level keys."""
     for field in fields(view):
         if field.type is FigureValues:
             yield from (figure.name for figure in figures_of("json"))
@@ -65,7 +65,7 @@ def _plain(value: Any) -> Any:
 
 
 # ---- program view ----------------------------------------------------------------------------------------------------
-# The program itself: its version, its verbs, its completion, and what it serves.
+# The program: its version, verbs, shell completion and servers.
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class ProgramView:
     """The version of the program."""
 
     version: str
-    """As `fleet --version` prints it."""
+    """The version that `fleet --version` prints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ class VerbView:
     """A verb of the command line."""
 
     about: Literal["run", "part", "repository", "machine"]
-    """What it is about, which decides the options that it takes."""
+    """The kind of its argument, which determines its common options."""
     changes: bool
-    """Whether it changes a run that exists."""
+    """Whether it changes an existing run."""
     summary: str
     """The first line of its help."""
 
@@ -93,41 +93,41 @@ class VerbsView:
     """All verbs."""
 
     verbs: Mapping[str, VerbView]
-    """Each verb by its name."""
+    """The verbs by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionView:
-    """The completion for a shell."""
+    """A shell completion script."""
 
     shell: str
     """`bash`, `zsh` or `fish`."""
     script: str
-    """The script; empty if it was written to a file."""
+    """The script. Empty if it was written to a file."""
     file: str
-    """The file that was written; empty if none was."""
+    """The written file. Empty without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerView:
-    """A server that runs until it is stopped."""
+    """A running server."""
 
     url: str
-    """Where it listens."""
+    """The address of the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebView:
-    """The server for pages."""
+    """The server of the web UI."""
 
     url: str
-    """Where it listens."""
+    """The address of the server."""
     link: str
-    """Signs one browser in, once, within ten minutes."""
+    """A link that signs in one browser. It works once and expires after ten minutes."""
 
 
 # ---- clean view ------------------------------------------------------------------------------------------------------
-# What `fleet clean` deletes or would delete, and what it keeps.
+# The files and refs that `fleet clean` deletes or keeps.
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +135,11 @@ class PartView:
     """Files or refs of one kind."""
 
     kind: str
-    """Its name, as a plural."""
+    """The name of the kind, in the plural."""
     number: int
-    """How many there are."""
+    """Number of items."""
     bytes: int
-    """The space that they use."""
+    """Used disk space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,63 +151,64 @@ class LeftoverView:
     deleted: bool
     """Whether it is deleted, or would be with `--apply`."""
     bytes: int
-    """The space that can be freed."""
+    """Disk space that can be freed."""
     kinds: tuple[PartView, ...]
-    """What can be deleted, by kind."""
+    """Deletable items, by kind."""
     kept: str
-    """Why something of it is kept; empty where nothing is."""
+    """Why a part of it is kept. Empty if no part is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanView:
-    """The disk space that runs use."""
+    """The disk space used by runs."""
 
     applied: bool
-    """Whether it was deleted; otherwise it would be with `--apply`."""
+    """Whether files were deleted. Without `--apply`, the view is a preview."""
     bytes: int
-    """The space that is freed."""
+    """Freed disk space."""
     total_bytes: int
-    """The space that everything uses."""
+    """Total used disk space."""
     kinds: tuple[PartView, ...]
-    """What is deleted, by kind."""
+    """Deleted items, by kind."""
     left: tuple[LeftoverView, ...]
-    """Every run, store and branch that was looked at."""
+    """All inspected runs, stores and branches."""
 
 
 # ---- finding ---------------------------------------------------------------------------------------------------------
-# What the doctor found about this machine and the models' service.
+# The results of `fleet doctor`.
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check of this machine, or with `--live` of the models' service."""
+    """The result of a check of this machine or, with `--live`, of the model service."""
 
     what: str
-    """What was checked: `git`, `sandbox`, `model`, `gate` and so on; with `--live` also `live`, `settings`, `spent`."""
+    """The subject of the check, such as `git`, `sandbox`, `model` or `gate`. With `--live`, also `live`, `settings` and
+    `spent`."""
     ok: bool
     """Whether a run can work with it."""
     says: str
-    """The result, for a person."""
+    """The result as text."""
     fix: str = ""
-    """What to do about it; empty where nothing needs to be done."""
+    """A suggested fix. Empty if no fix is needed."""
     dollars: float | None = None
-    """What a call to the service cost; null where none was made."""
+    """Cost of the model call in USD. Null without a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigValueView:
-    """A key of the configuration as it applies here."""
+    """The effective value of a configuration key."""
 
     key: str
-    """With dots, such as `run.workers`; a table such as `run` holds several."""
+    """The dotted key, such as `run.workers`, or a table, such as `run`."""
     value: object
-    """Its value: a text, a number, true or false, null where none is set, a list or a table."""
+    """The value: a string, number, boolean, list or table. Null if it is not set."""
     origin: str
-    """Where the value comes from; empty for a table, whose keys may come from several places."""
+    """The source of the value. Empty for a table, whose keys can have different sources."""
 
 
 # ---- merge view ------------------------------------------------------------------------------------------------------
-# What became of a branch of the user's that took the result of a run.
+# The result of `fleet merge`.
 
 
 How = Literal["up to date", "fast-forwarded", "relanded"]
@@ -215,36 +216,36 @@ How = Literal["up to date", "fast-forwarded", "relanded"]
 
 @dataclass(frozen=True, slots=True)
 class Redone:
-    """A commit of a result that did not fit on the branch, and what took its place."""
+    """A commit of a result that did not apply to the branch, with its replacement."""
 
     subtask: SubtaskId
-    """The subtask that was done again, or a new one."""
+    """The subtask that was redone, or a new one."""
     commit: Sha
     """Its commit on the branch."""
     why: str
-    """Why the commit of the result did not fit."""
+    """Why the original commit did not apply."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeView:
-    """How a branch took the result of a run."""
+    """The result of merging a run into a branch."""
 
     run: RunId
-    """The run whose result it is."""
+    """The merged run."""
     branch: str
-    """The branch."""
+    """The target branch."""
     commit: Sha
-    """Where the branch is now."""
+    """The new tip of the branch."""
     commits: int
-    """How many commits it got."""
+    """Number of commits added to the branch."""
     how: How
-    """`up to date`: the branch had all commits. `fast-forwarded`: the branch now ends with the run's commits.
-    `relanded`: copies of the commits were tested and landed on top of the branch."""
+    """`up to date`: the branch had all commits. `fast-forwarded`: the branch now ends with the run's commits. `relanded`:
+    copies of the commits were tested and landed on top of the branch."""
     untested: int = 0
-    """How many of them were tested only together with later ones: set `landing.every_commit` to have each tested."""
+    """Number of commits only tested together with later ones. To test each commit, set `landing.every_commit`."""
     relanding: RunId | None = None
-    """The run that landed them again on what the branch had; null if there was no need."""
+    """The run that landed the commits again on top of the branch. Null if that was not needed."""
     redone: tuple[Redone, ...] = ()
-    """The commits that did not fit and were done again: nobody but the checks has looked at them yet."""
+    """The redone commits. Only the checks have verified them. No one has reviewed them yet."""
     cost_dollars: float | None = None
-    """What doing them again cost; null if nothing was landed again."""
+    """Cost of redoing them in USD. Null if the commits were not landed again."""

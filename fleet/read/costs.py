@@ -1,4 +1,4 @@
-"""What a run costs, by role, by model and by subtask; and what subtasks to come may cost and take."""
+"""The cost of a run by role, model and subtask, and estimates for open subtasks."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,20 +19,20 @@ from fleet.read.run_view import RemainingView
 
 @dataclass(frozen=True, slots=True)
 class AttemptCosts:
-    """What the attempts of a run cost."""
+    """The cost of the attempts of a run."""
 
     failures: int
-    """Attempts that failed."""
+    """Number of failed attempts."""
     failed: Spend
-    """What they cost."""
+    """The cost of failed attempts."""
     models: Mapping[str, Spend]
-    """By model, or by worker where it names none."""
+    """By model, or by worker if it does not name a model."""
     costliest: tuple[SubtaskId, ...]
-    """The subtasks that cost the most, some of them."""
+    """The most expensive subtasks."""
 
 
 def attempt_costs(state: RunState, most: int) -> AttemptCosts:
-    """At most so many subtasks are named."""
+    """The cost of the attempts of a run. `most` limits the list of expensive subtasks."""
     failures, failed, models, dollars = 0, Spend(), dict[str, Spend](), dict[SubtaskId, float]()
     for subtask in state.subtasks.values():
         for attempt in subtask.attempts:
@@ -47,16 +47,16 @@ def attempt_costs(state: RunState, most: int) -> AttemptCosts:
 
 
 # ---- estimate view ---------------------------------------------------------------------------------------------------
-# What subtasks to come may cost and take: as comparable subtasks did that landed. With fewer than five: no number.
+# Estimates of cost and duration from comparable landed subtasks. An estimate needs at least five.
 #
-# Comparable are subtasks of one repository with the same worker, the same model and the same size.
-# `fleet/app/past_runs.py` reads those of past runs; this module summarizes them, and those of the run itself. What is
-# left of a run is extrapolated from its own landed subtasks alone.
+# Subtasks in the same repository are comparable if they have the same worker, model and size. `fleet/app/past_runs.py`
+# reads those of past runs. This module summarizes them together with those of the run. The remaining work of a run is
+# only extrapolated from its own landed subtasks.
 
 
 @dataclass(frozen=True, slots=True)
 class LandedSubtask:
-    """What one subtask cost and took until it landed."""
+    """The cost and duration of a landed subtask."""
 
     worker: str
     size: Size
@@ -67,10 +67,10 @@ class LandedSubtask:
 
 @dataclass(frozen=True, slots=True)
 class EstimateView:
-    """What the subtasks of a run may cost and take. No model is called for it."""
+    """Estimates for the subtasks of a run, without model calls."""
 
     estimates: tuple[SubtaskEstimate, ...]
-    """Of each worker and size in the plan; without a plan, of all that landed in past runs. Empty: not enough did."""
+    """For each worker and size in the plan or, without a plan, in past runs. Empty if too few subtasks landed."""
 
 
 def landed_subtasks(state: RunState) -> Iterator[LandedSubtask]:
@@ -80,18 +80,20 @@ def landed_subtasks(state: RunState) -> Iterator[LandedSubtask]:
         if last is None or not subtask.has_own_commit:
             continue
         spend = subtask.spend
-        seconds = sum(map(_seconds, subtask.attempts)) if state.epoch == 1 else None  # else some hours had no engine
+        seconds = (
+            sum(map(_seconds, subtask.attempts)) if state.epoch == 1 else None
+        )  # after a resume, the time includes interruptions
         yield LandedSubtask(last.worker, last.size, last.model, spend.dollars if spend.calls else None, seconds)
 
 
 def _seconds(attempt: Attempt) -> float:
-    """The time of an attempt until its own checks passed, or it failed."""
+    """The duration of an attempt until its checks passed or it failed."""
     end = attempt.verified_at if attempt.verified_at is not None else attempt.ended_at
     return max(0.0, end - attempt.started_at) if end is not None else 0.0
 
 
 def estimates_of(landed: Iterable[LandedSubtask]) -> tuple[SubtaskEstimate, ...]:
-    """An estimate by each group of comparable subtasks that is large enough."""
+    """An estimate for each sufficiently large group of comparable subtasks."""
     groups: dict[tuple[str, Size, str | None], list[LandedSubtask]] = {}
     for each in landed:
         groups.setdefault((each.worker, each.size, each.model), []).append(each)
@@ -116,7 +118,7 @@ def _spread(amounts: Sequence[float]) -> Spread | None:
 
 
 def plan_estimates(subtasks: Iterable[Subtask], known: Sequence[SubtaskEstimate]) -> tuple[SubtaskEstimate, ...]:
-    """The known estimates that concern these subtasks. Each worker and size without one has a row without figures."""
+    """The known estimates for these subtasks. A worker and size without an estimate has a row without figures."""
     kinds = dict.fromkeys((spec.worker, size_of(spec.estimate), spec.model) for spec in subtasks)
     rows: dict[SubtaskEstimate, None] = {}
     for worker, size, model in kinds:
@@ -132,7 +134,7 @@ def estimate_view(plan: Plan | None, known: tuple[SubtaskEstimate, ...]) -> Esti
 
 
 def run_estimates(state: RunState) -> tuple[SubtaskEstimate, ...]:
-    """Of the open subtasks of a run: as its own landed ones if there are enough of them, else as those of past runs."""
+    """Estimates for the open subtasks of a run, from its own landed subtasks or, with too few, from past runs."""
     if state.ended or state.rehearsal is not None or state.relanding is not None:
         return ()
     own = estimates_of(landed_subtasks(state))
@@ -142,9 +144,9 @@ def run_estimates(state: RunState) -> tuple[SubtaskEstimate, ...]:
 
 
 def remaining_view(state: RunState, now: float, *, alive: bool) -> RemainingView | None:
-    """None where nothing can be said: too little has landed, all has, or the run waits for a person or has stopped.
+    """Return None if too few or all subtasks have landed, the run waits for a person, or it has stopped.
 
-    Planners are called most at the beginning, so their cost is taken as it is; that of workers grows with what lands.
+    Most planner calls happen early, so planner cost is kept as it is. Worker cost grows with landed subtasks.
     """
     landed = progress(state)
     left = landed.total - landed.done

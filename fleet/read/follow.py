@@ -1,6 +1,6 @@
-"""The one follower: a run as its journal is read, for every face that shows it, and all runs of a library.
+"""Follow runs for all UIs: read their journals as they grow.
 
-Facts are read in slices, so that a screen reacts to keys, and a server to requests, while a long journal loads.
+Facts are read in slices, so that a screen or a server stays responsive while a long journal loads.
 """
 
 from bisect import bisect_left
@@ -23,58 +23,58 @@ from fleet.read.queue import PastBatch, past_batch
 from fleet.read.run import RunSnapshot, just_after
 
 # ---- ports -----------------------------------------------------------------------------------------------------------
-# What faces need from outside: runs to read and to send requests to. They open no journal themselves.
+# The ports of UIs: runs to read, and to send requests to. UIs do not open journals themselves.
 
 
 class FactFeed(FactSource, Protocol):
-    """The facts of a run, as they are written or as they are replayed."""
+    """The facts of a run, live or replayed."""
 
     @property
     def alive(self) -> bool:
-        """Whether a process is running it."""
+        """Whether a process is running the run."""
         ...
 
 
 class Feed(FactFeed, Protocol):
-    """One run: its journal, its inbox, and its files."""
+    """A run: its journal, its inbox and its files."""
 
     @property
     def run(self) -> str: ...
 
     def close(self) -> None:
-        """Release what it reads from. Afterwards only its files can be read."""
+        """Close the journal. Afterwards, only the files of the run are available."""
         ...
 
     def ask(self, request: Request) -> None:
-        """Put a request into the inbox. The caller has checked that it is valid."""
+        """Put a request into the inbox. The caller checks that it is valid."""
         ...
 
     def last_words(self) -> str:
-        """The last output of an engine in the background; empty if there is none."""
+        """The last output of an engine in the background. Empty if there is none."""
         ...
 
     def transcript(self, name: str, number: int) -> Path:
-        """The file of a conversation; it may not exist."""
+        """The file of a conversation. It may not exist."""
         ...
 
     def log(self, name: str) -> Path:
-        """The file with a check's output; it may not exist."""
+        """The file with the output of a check. It may not exist."""
         ...
 
     async def diff(self, base: Sha, commit: Sha) -> str | None:
-        """The patch between two commits; None if they are no longer in the store."""
+        """The patch between two commits. None if they are no longer in the store."""
         ...
 
     async def copy(self, commit: Sha, into: Path) -> str | None:
-        """Check `commit` out into an empty folder; return an error message if that fails."""
+        """Check out `commit` into an empty folder. Return an error message on failure."""
         ...
 
     def resume(self) -> str | None:
-        """Resume the run in the background; return an error message if that fails."""
+        """Resume the run in the background. Return an error message on failure."""
         ...
 
     def read_plan(self, path: Path) -> Plan | str:
-        """The plan in a file, or an error message."""
+        """Read a plan file. Return an error message if it is not valid."""
         ...
 
     def write_plan(self, plan: Plan, path: Path) -> None: ...
@@ -84,11 +84,11 @@ class Library(Protocol):
     """All runs of a state directory."""
 
     def names(self) -> Sequence[str]:
-        """The names of all runs, the latest first."""
+        """The names of all runs, latest first."""
         ...
 
     def open(self, run: str) -> Feed:
-        """It is closed with the library, unless whoever opened it has no more use for it earlier."""
+        """Open a run. The library closes it, unless the caller does so earlier."""
         ...
 
 
@@ -102,7 +102,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class EndedAttempt:
-    """An attempt that a fact ended."""
+    """An attempt ended by a fact."""
 
     subtask: SubtaskId
     worker: str
@@ -113,9 +113,9 @@ class EndedAttempt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A fact that was read, with the state before and after it.
+    """A fact, with the state before and after it.
 
-    Only both tell what a fact began or ended: a late report ends no attempt, and few facts open or close an incident.
+    Both are needed to find its effect. For example, a late report does not end an attempt.
     """
 
     before: RunState | None
@@ -129,14 +129,14 @@ class Step:
 
     @property
     def at(self) -> float:
-        """When it happened; never before an earlier fact."""
+        """When it happened, in ascending order."""
         return self.after.last_at
 
     def has_subtask(self, id_: SubtaskId | None) -> bool:
         return id_ in self.after.subtasks
 
     def batch(self, result: f.BatchTested) -> PastBatch:
-        """The batch that its fact is the result of."""
+        """The batch of a result."""
         return past_batch(self.before, result)
 
     @property
@@ -145,18 +145,18 @@ class Step:
 
     @property
     def is_rehearsed(self) -> bool:
-        """Whether the run is about history: its figures are no work."""
+        """Whether the run is a rehearsal, whose figures are not real work."""
         return self.after.rehearsal is not None
 
     @property
     def was_done_before(self) -> bool:
-        """Whether this is work that a relanding began with: the run that did it has counted it."""
+        """Whether this is existing work of a relanding, already counted for the original run."""
         work = isinstance(self.fact, f.AttemptStarted | f.AttemptCommitted | f.AttemptVerified)
         return work and self.before is not None and self.before.epoch == 0
 
     @property
     def replanned_for(self) -> str | None:
-        """Why the planner was called that changed a plan; None if no plan was changed."""
+        """The reason for the planner call that changed a plan. None if the plan did not change."""
         if not isinstance(self.fact, f.PlanRevised) or self.before is None:
             return None
         changed = bool(self.before.plan.subtasks) and self.fact.revision.changes_plan
@@ -164,7 +164,7 @@ class Step:
 
     @property
     def worker_waited_s(self) -> float | None:
-        """How long an attempt waited for its worktree while an engine ran; None if no worker started."""
+        """Time an attempt waited for its worktree while an engine was running. None if no worker started."""
         if not isinstance(self.fact, f.WorkerStarted) or self.before is None:
             return None
         current = self.before.subtasks[self.fact.subtask].current
@@ -174,7 +174,7 @@ class Step:
 
     @property
     def losses(self) -> int:
-        """How often the node that it is about was lost by it."""
+        """Number of node connections lost by the fact."""
         if not isinstance(self.fact, f.NodeConnected | f.NodeLost) or self.before is None:
             return 0
         node = self.fact.node
@@ -182,14 +182,14 @@ class Step:
 
     @property
     def is_bisecting(self) -> bool:
-        """Whether a batch was formed to find out who is guilty of a red one."""
+        """Whether a batch was formed to bisect a red batch."""
         if not isinstance(self.fact, f.BatchFormed):
             return False
         return self.fact.alone or (self.before is not None and bool(self.before.landing.suspects))
 
     @property
     def ended(self) -> Iterator[EndedAttempt]:
-        """The attempts that it ended."""
+        """The attempts ended by the fact."""
         match self.fact:
             case f.AttemptFailed():
                 yield from self._ended(self.fact.subtask, self.fact.failure.kind)
@@ -205,7 +205,7 @@ class Step:
                 pass
 
     def _ended(self, id_: SubtaskId, outcome: str) -> Iterator[EndedAttempt]:
-        """None if the fact is a late one about an earlier attempt."""
+        """Return the ended attempt. Empty for a late fact about an earlier attempt."""
         current = self.before.subtasks[id_].current if self.before is not None else None
         still_open = self.after.subtasks[id_].current
         if current is not None and (still_open is None or still_open.number != current.number):
@@ -213,13 +213,13 @@ class Step:
 
     @property
     def opened(self) -> tuple[f.FailureKind, ...]:
-        """The classes of the incidents that it opened."""
+        """The classes of incidents opened by the fact."""
         before = len(self.before.incidents) if self.before is not None else 0
         return tuple(incident.kind for index, incident in self._changed() if index >= before)
 
     @property
     def closed(self) -> Iterator[Incident]:
-        """The incidents that it closed."""
+        """The incidents closed by the fact."""
         before = self.before.incidents if self.before is not None else ()
         for index, incident in self._changed():
             was_open = index >= len(before) or before[index].closed_at is None
@@ -234,39 +234,39 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened, as one line of text."""
+    """An event, as one line of text."""
 
     at: float
     text: str
     tone: str
     about: SubtaskId | None
-    """The subtask it is about."""
+    """The related subtask."""
     key: str
-    """Unique for each event, so that a cursor stays on it; after the colon the subtask that it opens."""
+    """Unique for each event, so that a cursor stays on it. After the colon: the subtask that it opens."""
     is_routine: bool
-    """Whether it happens to every subtask, or continues the line before; the overview leaves it out."""
+    """Whether it occurs for every subtask, or continues the previous line. The overview hides such events."""
     members: tuple[SubtaskId, ...] = ()
-    """The subtasks of a batch that it is about."""
+    """The subtasks of a related batch."""
     more: int = 0
-    """How many lines continue it."""
+    """Number of continuation lines."""
 
 
 Tell = Callable[[Step, int], Sequence[Event]]
-"""The events of a fact, and the number of the first one of them."""
+"""Returns the events of a fact. The second argument is the number of the first one."""
 
 
 class RunFollower:
-    """One run, as far as its journal was read."""
+    """A run, as far as its journal was read."""
 
     def __init__(
         self, facts: FactFeed, clock: Callable[[], float], *, take: Callable[[Step], None] | None = None
     ) -> None:
-        """`take` is called with each fact that is read."""
+        """`take` is called for each fact."""
         self.clock = clock
         self._facts, self._given = facts, take
         self._follower = Follower(self._take if take is not None else None)
         self.alive = False
-        """Whether a process was running it when someone last looked."""
+        """Whether a process was running it at the last `look`."""
 
     @property
     def state(self) -> RunState | None:
@@ -274,7 +274,7 @@ class RunFollower:
 
     @property
     def seq(self) -> int:
-        """The number of the last fact that was read."""
+        """The number of the last read fact."""
         return self._follower.seq
 
     @property
@@ -284,28 +284,28 @@ class RunFollower:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, as far as it was read."""
+        """Whether the run has ended, as far as it was read."""
         return self.state is not None and self.state.ended
 
     @property
     def snapshot(self) -> RunSnapshot | None:
-        """The run now; None before its first fact was read."""
+        """The current snapshot. None before the first fact."""
         return None if self.state is None else RunSnapshot(self.state, self.now, self.alive)
 
     @property
     def now(self) -> float:
-        """The current time; in a run that no process is running, the time of its last fact: nothing grows older."""
+        """The current time or, without a process, the time of the last fact, so that ages do not grow."""
         if self.alive or self.state is None:
             return self.clock()
         return self.state.last_at
 
     def catch_up(self, seconds: float = float("inf")) -> bool:
-        """Read new facts for at most `seconds`, or one slice; return whether there were any."""
+        """Read new facts for at most `seconds`, or one slice. Return whether there were any."""
         until = perf_counter() + seconds
         return self._follower.catch_up(self._facts, lambda: perf_counter() <= until)
 
     def look(self) -> None:
-        """See whether a process is running it."""
+        """Check whether a process is running it."""
         self.alive = self._facts.alive
 
     def _take(self, before: RunState | None, fact: f.Fact, after: RunState) -> None:
@@ -314,7 +314,7 @@ class RunFollower:
 
 
 class FollowedRun(RunFollower):
-    """One that is shown and decided about; with its events and its batches if there is a `tell`."""
+    """A run in a UI. Includes its events and batches if `tell` is given."""
 
     def __init__(
         self,
@@ -325,7 +325,7 @@ class FollowedRun(RunFollower):
         tell: Tell | None = None,
         take: Callable[[Step], None] | None = None,
     ) -> None:
-        """`take` is called with each fact that is read, after its events were told."""
+        """`take` is called for each fact, after its events are added."""
         super().__init__(facts or feed, clock, take=take)
         if tell is not None:
             self._follower.on_fact = self._take
@@ -334,16 +334,16 @@ class FollowedRun(RunFollower):
         self.batches: deque[PastBatch] = deque(maxlen=BATCHES)
         self.event_count = 0
         self._landed_at: list[float] = []
-        """In ascending order."""
+        """The times of landings, in ascending order."""
         self._derived: dict[str, tuple[object, object]] = {}
 
     @property
     def working(self) -> int:
-        """How many agents are at work."""
+        """Number of running agents."""
         return self.state.working() if self.alive and self.state is not None else 0
 
     def fork(self, facts: FactFeed, clock: Callable[[], float]) -> "FollowedRun":
-        """Another one that has read as much, and continues with these facts."""
+        """Copy the run. The copy continues with these facts."""
         twin = FollowedRun(self.feed, clock, facts=facts, tell=self.tell)
         twin._follower.state, twin._follower.seq = self.state, self.seq
         twin.events, twin.batches = self.events.copy(), self.batches.copy()
@@ -351,7 +351,7 @@ class FollowedRun(RunFollower):
         return twin
 
     def derive(self, name: str, source: object, make: Callable[[], Made]) -> Made:
-        """What `make` makes of a frozen value, kept until the value is another one."""
+        """Return the result of `make`, cached until `source` is another value."""
         if name not in self._derived or self._derived[name][0] is not source:
             self._derived[name] = (source, make())
         return cast("Made", self._derived[name][1])
@@ -360,12 +360,12 @@ class FollowedRun(RunFollower):
         return [event for event in self.events if event.about == subtask or subtask in event.members]
 
     def commits_an_hour(self) -> float | None:
-        """How fast work lands, over the time the run was at work; None before the first commit."""
+        """Landed commits per hour of active time. None before the first commit."""
         seconds = self.state.seconds(self.now) if self.state is not None else 0.0
         return len(self._landed_at) * 3600 / seconds if self._landed_at and seconds > 0 else None
 
     def landings(self, bins: int) -> list[int]:
-        """How many subtasks landed in each of `bins` equal parts of the time since the start."""
+        """Number of landed subtasks in each of `bins` equal parts of the time since the start."""
         counts = [0] * bins
         if self.state is not None:
             started_at = self.state.started_at
@@ -376,7 +376,9 @@ class FollowedRun(RunFollower):
         return counts
 
     def _take(self, before: RunState | None, fact: f.Fact, after: RunState) -> None:
-        if self.tell is not None and not isinstance(fact, f.ModelCalled):  # the most frequent fact, and never an event
+        if self.tell is not None and not isinstance(
+            fact, f.ModelCalled
+        ):  # the most frequent fact, which is never an event
             step = Step(before, fact, after)
             if isinstance(fact, f.BatchTested):
                 self._landed_at += [step.at] * len(fact.landed)
@@ -390,25 +392,25 @@ class FollowedRun(RunFollower):
 # ---- all runs --------------------------------------------------------------------------------------------------------
 
 
-LATEST = 30  # runs are followed; of older ones, those that were opened by name
+LATEST = 30  # runs followed, plus older ones opened by name
 
 
 class FollowedRuns:
-    """The latest runs of a library, which are read a little at a time. A run that can't be read is left out."""
+    """The latest runs of a library, read in slices. Unreadable runs are left out."""
 
     def __init__(
         self, library: Library, clock: Callable[[], float], *, note_bug: Callable[[Exception], None] | None = None
     ) -> None:
-        """`note_bug` is called with an error of ours in one run, which then takes no other with it."""
+        """`note_bug` is called for an internal error in one run, which does not affect the others."""
         self.clock = clock
         self._library, self._note_bug = library, note_bug
         self._runs: dict[str, FollowedRun | None] = {}
-        """None for a run that can't be read."""
+        """The runs by name. None for an unreadable run."""
         self._listed: list[str] = []
         self._turn = 0
 
     def latest(self, *, but: str = "") -> list[FollowedRun]:
-        """The latest runs that can be read, the latest first. `but` is followed elsewhere."""
+        """The latest readable runs, latest first. `but` is followed elsewhere."""
         self._listed = [name for name in self._library.names()[:LATEST] if name != but]
         for name, run in list(self._runs.items()):
             if name not in self._listed and (run is None or run.tell is None):
@@ -420,11 +422,11 @@ class FollowedRuns:
         return self.readable()
 
     def readable(self) -> list[FollowedRun]:
-        """The same, as they were listed last."""
+        """The readable runs of the last listing."""
         return [run for name in self._listed if (run := self._runs[name]) is not None]
 
     def told(self, name: str, tell: Tell) -> FollowedRun | None:
-        """A run with its events; None if there is none with this name that can be read."""
+        """A run with its events. None if it does not exist or can't be read."""
         run = self._runs.get(name)
         if run is not None and run.tell is not None:
             return run
@@ -437,7 +439,7 @@ class FollowedRuns:
         return opened
 
     def look(self, seconds: float, *, but: str = "") -> set[str]:
-        """Read what is new for about so long, in turn; return the runs about which there is something new."""
+        """Read new facts of all runs in turn for about `seconds`. Return the names of runs with news."""
         self.latest(but=but)
         until, names, changed = perf_counter() + seconds, list(self._runs), set[str]()
         for _ in names:
@@ -471,7 +473,7 @@ class FollowedRuns:
             return run.catch_up(seconds) or run.alive != was_alive
         except FleetError:
             pass
-        except Exception as bug:  # one run that can't be followed takes no other with it
+        except Exception as bug:  # an error in one run must not affect others
             if self._note_bug is None:
                 raise
             self._note_bug(bug)

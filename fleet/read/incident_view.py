@@ -1,6 +1,6 @@
-"""Incidents as stories: the failure with its evidence, each remedy with who chose it and its result, and the end.
+"""Incidents as stories: the failure with its evidence, each remedy with its author and result, and the end.
 
-Derived from the state alone, so that the command line, the report and the terminal UI show the same story.
+Derived only from the state, so that the command line, the report and the terminal UI show the same story.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,31 +21,31 @@ from fleet.core.state.state import (
 )
 from fleet.core.state.subtasks import Attempt
 
-EVIDENCE = 1_500  # characters of an attempt's evidence: its end, where programs usually report what is wrong
+EVIDENCE = 1_500  # characters at the end of an attempt's evidence, because programs usually report errors last
 PARTS = 100  # attempts at the parts of a split, at most
 
 IncidentRow = Incident
-"""An incident in short. Its texts are untrusted."""
+"""A summary of an incident. Its texts are untrusted."""
 Outcome = Literal["failed", "landed", "done, nothing changed", "stopped", "under way"]
 
 
 @dataclass(frozen=True, slots=True)
 class RateCounts:
-    """How many of the closed incidents recovered."""
+    """Closed and recovered incidents."""
 
     closed: int
     """Number of closed incidents."""
     recovered: int
-    """Number of incidents that recovered without human help."""
+    """Incidents recovered without a human."""
     unrecovered: int
     """Number of other closed incidents."""
     rate: float | None
-    """`recovered` of `closed`; null if none closed."""
+    """`recovered` divided by `closed`. Null if none closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassCounts(RateCounts):
-    """The incidents whose first failure is of one class."""
+    """The incidents of one class, by their first failure."""
 
     opened: int
     """Number of incidents opened, including those that closed."""
@@ -53,7 +53,7 @@ class ClassCounts(RateCounts):
 
 @dataclass(frozen=True, slots=True)
 class IncidentCounts(RateCounts):
-    """All incidents of a run, counted."""
+    """The counts of all incidents of a run."""
 
     opened: int
     """Number of incidents opened, including those that closed."""
@@ -62,7 +62,7 @@ class IncidentCounts(RateCounts):
     by_class: Mapping[FailureKind, ClassCounts]
     """By the class of their first failure."""
     by_strategy: Mapping[Strategy, RateCounts]
-    """By each strategy that was chosen for them."""
+    """By chosen strategy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,41 +82,41 @@ class IncidentAttempt:
     outcome: Outcome
     """`failed`, `landed`, `done, nothing changed`, `stopped` or `under way`."""
     class_: FailureKind | None
-    """The class of its failure; null if it did not fail."""
+    """The class of its failure. Null if it did not fail."""
     summary: str
-    """Its failure in a sentence."""
+    """A summary of its failure."""
     evidence: str
     """End of a check's output, the worker's report, or paths."""
     commit: Sha | None
-    """The commit that landed."""
+    """The landed commit."""
     dollars: float | None
-    """Null if the price of a call is unknown."""
+    """Cost in USD. Null if the price of a call is unknown."""
     seconds: float
     """Duration of the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemedyView:
-    """A remedy: who chose it, and the attempts that followed from it."""
+    """A remedy, with its author and the resulting attempts."""
 
     remedy: Strategy
     """Strategy that was chosen."""
     by: str
     """`policy`, `planner` or a person."""
     plan_version: int | None
-    """The version of the plan, if a planner chose."""
+    """The version of the plan, if a planner chose the remedy."""
     why: str
     """Reason for the choice."""
     at: float
     """When it was chosen, in seconds since 1970."""
     wait_s: float
-    """Seconds before the next attempt was allowed to start."""
+    """Backoff before the next attempt, in seconds."""
     attempts: tuple[IncidentAttempt, ...]
-    """The attempts that followed from it."""
+    """The resulting attempts."""
     attempts_left_out: int
-    """Further attempts at parts of a split."""
+    """Number of further attempts at parts of a split."""
     dollars: float | None
-    """Null if the price of an attempt is unknown."""
+    """Cost in USD. Null if the price of an attempt is unknown."""
     seconds: float
     """Total duration of the attempts."""
 
@@ -138,7 +138,7 @@ class IncidentView:
     """An incident from its first failure to its end."""
 
     number: int
-    """From 1 in each run."""
+    """The number in the run, from 1."""
     subtask: SubtaskId
     """Subtask that the incident started with."""
     class_: FailureKind
@@ -148,25 +148,25 @@ class IncidentView:
     closed_at: float | None
     """Null while it is open."""
     seconds: float | None
-    """From the first failure to the end; null while it is open."""
+    """From the first failure to the end. Null while it is open."""
     recovered: bool | None
-    """Whether it recovered without a human; null while it is open."""
+    """Whether it recovered without a human. Null while it is open."""
     strategy: Strategy | None
-    """What recovered it, or `human`."""
+    """The successful strategy, or `human`."""
     closing: Closing | None
-    """How it closed, in a word; null while it is open."""
+    """The kind of its end. Null while it is open."""
     end: str
-    """How it closed, or what it waits for, in a sentence."""
+    """Its end, or its current state, as a sentence."""
     question: QuestionId | None
     """The question to a human that closed it."""
     dollars: float | None
-    """The cost of all its attempts; null if a price is unknown."""
+    """Cost of all its attempts in USD. Null if a price is unknown."""
     failure: IncidentAttempt
-    """The attempt that it began with."""
+    """The first failed attempt."""
     remedies: tuple[RemedyView, ...]
-    """The remedies, the first one first."""
+    """The remedies, in order."""
     troubles: tuple[TroubleView, ...]
-    """Every failure that belongs to it."""
+    """All its failures."""
 
 
 def incident_views(state: RunState, now: float) -> tuple[IncidentView, ...]:
@@ -198,12 +198,12 @@ def incident_view(state: RunState, incident: Incident, now: float) -> IncidentVi
 
 
 def tried_strategies(incident: IncidentRow) -> dict[Strategy, bool]:
-    """The strategies that were chosen for it, each with whether it recovered it."""
+    """The chosen strategies, with their success."""
     return {name: recovered_by(incident) == name for name in sorted(strategies_of(incident))}
 
 
 def summaries_of(incident: IncidentRow) -> list[str]:
-    """What happened, the first failure first."""
+    """The summaries of its failures, in order."""
     return [trouble.summary for trouble in incident.troubles]
 
 
@@ -212,7 +212,7 @@ def rate_of(incidents: Iterable[Incident]) -> RateCounts:
 
 
 def incident_counts(incidents: Incidents) -> IncidentCounts:
-    """Each rate with its denominator."""
+    """Count the incidents of a run."""
     by_class: dict[FailureKind, list[Incident]] = {}
     for incident in incidents:
         by_class.setdefault(incident.kind, []).append(incident)
@@ -233,7 +233,7 @@ def incident_counts(incidents: Incidents) -> IncidentCounts:
 
 
 def _recoveries(incidents: Iterable[Incident]) -> list[bool]:
-    """Whether each closed incident recovered."""
+    """For each closed incident, whether it recovered."""
     return [bool(incident.recovered) for incident in incidents if incident.closed_at is not None]
 
 
@@ -265,7 +265,7 @@ def _remedy(state: RunState, incident: Incident, chosen: ChosenRemedy, now: floa
 
 
 def _at_parts(state: RunState, id_: SubtaskId, now: float) -> Iterator[tuple[float, IncidentAttempt]]:
-    """The attempts at the parts of a split subtask, and at their parts, with their start times."""
+    """The attempts at the parts of a split subtask, recursively, with their start times."""
     for part in state.subtasks[id_].parts:
         for attempt in state.subtasks[part].attempts:
             yield attempt.started_at, _attempt(part, attempt, now)
@@ -300,7 +300,7 @@ def _outcome(attempt: Attempt) -> Outcome:
 
 
 def excerpt(evidence: str) -> str:
-    """The end of some evidence, from the beginning of a line if that is near."""
+    """The end of evidence, cut at the start of a line if possible."""
     text = evidence.strip()
     if len(text) <= EVIDENCE:
         return text
@@ -310,7 +310,7 @@ def excerpt(evidence: str) -> str:
 
 
 def _dollars(attempts: Iterable[IncidentAttempt]) -> float | None:
-    """The sum of their costs; None if one is unknown."""
+    """The total cost. None if one is unknown."""
     total = 0.0
     for attempt in attempts:
         if attempt.dollars is None:
@@ -329,11 +329,11 @@ def _end(state: RunState, incident: Incident) -> str:
         case "asked":
             return _asked(state, incident)
         case "helped":
-            return "a human helped before a question was asked"
+            return "a human helped before fleet asked a question"
         case "dropped":
             return f"dropped: {subtask.dropped}" if subtask.dropped is not None else "dropped"
         case "skipped":
-            return "skipped, as its failure_action says"
+            return 'skipped (failure_action = "skip")'
         case "rolled back":
             return f"rolled back: {state.undoing}" if state.undoing is not None else "rolled back"
         case "ended":
@@ -345,18 +345,18 @@ def _end(state: RunState, incident: Incident) -> str:
 def _asked(state: RunState, incident: Incident) -> str:
     question = state.questions.get(incident.question) if incident.question is not None else None
     if question is None:
-        return "a human was asked"
-    answer = "no answer yet" if question.answer is None else f"{question.answered_by}: {question.answer}"
-    landed = "; it has landed since" if state.subtasks[incident.subtask].landed is not None else ""
-    return f"a human was asked ({question.id}: {question.text}), {answer}{landed}"
+        return "fleet asked a human"
+    answer = "no answer yet" if question.answer is None else f"answer from {question.answered_by}: {question.answer}"
+    landed = " (landed since)" if state.subtasks[incident.subtask].landed is not None else ""
+    return f"fleet asked a human ({question.id}: {question.text}), {answer}{landed}"
 
 
 def _open(state: RunState, incident: Incident) -> str:
-    """What an open incident waits for."""
+    """Describe the state of an open incident."""
     subtask = state.subtasks[incident.subtask]
     if subtask.parts:
         missing = [part for part in subtask.parts if state.subtasks[part].landed is None]
         return f"open: {len(missing)} of its {len(subtask.parts)} parts have not landed"
     if (current := subtask.current) is not None:
-        return f"open: attempt {current.number} is under way"
+        return f"open: attempt {current.number} is running"
     return "open: waiting for the planner" if subtask.remedy == "planner" else "open: waiting for a retry"

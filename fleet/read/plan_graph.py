@@ -1,4 +1,4 @@
-"""The plan as a graph and as a map, what waits for each of its subtasks, and its versions with their changes."""
+"""The plan as a graph and as a map, the dependents of its subtasks, and its versions with their changes."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from fleet.core.state.state import RunState, Version
 from fleet.core.state.status import Status, phase
 from fleet.core.state.subtasks import Mark, Set
 
-SHORTEST_CHAIN = 2  # one subtask is no chain
+SHORTEST_CHAIN = 2  # a single subtask is not a chain
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How the open subtasks of a plan wait for each other."""
+    """The dependencies between the open subtasks of a plan."""
 
     counts: Mapping[SubtaskId, int]
-    """How many wait for it, through others or not."""
+    """Number of direct and indirect dependents."""
     chain: frozenset[SubtaskId]
-    """The longest chain, which is the critical path where all take the same time."""
+    """The longest chain: the critical path if all subtasks take the same time."""
 
 
 def waiting(plan: Plan, open_: Collection[SubtaskId]) -> Waiting:
@@ -62,15 +62,15 @@ class Node:
 
     spec: Subtask
     above: str | None
-    """What it is shown below."""
+    """The subtask above it in the graph."""
     depth: int
-    """How many are above it."""
+    """Number of levels above it."""
     is_last: bool
-    """Whether it is the last one below the same."""
+    """Whether it is the last one on its level."""
 
 
 def graph(plan: Plan, parents: Mapping[str, str | None]) -> list[Node]:
-    """Every subtask once: below what it was split from, its area, or its last dependency."""
+    """Each subtask once: below the subtask it was split from, its area, or its last dependency."""
     order = {id_: place for place, id_ in enumerate(plan.ids)}
     above: dict[str, str | None] = {}
     below: dict[str | None, list[Subtask]] = {}
@@ -88,19 +88,19 @@ def graph(plan: Plan, parents: Mapping[str, str | None]) -> list[Node]:
 
 
 def _below(below: Mapping[str | None, Sequence[Subtask]], above: str | None, depth: int) -> list[Node]:
-    """The last one first."""
+    """The nodes in reverse order."""
     return [Node(spec, above, depth, not place) for place, spec in enumerate(reversed(below.get(above, ())))]
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How it stands with a subtask of the plan."""
+    """The standing of a subtask in the plan."""
 
     status: Status
     awaits_approval: bool
     attempts: int
     landed: Sha | None
-    """The commit that landed; None if none did."""
+    """The landed commit. None if it did not land."""
 
 
 # ---- waves -----------------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ WaveParts = Sequence[Sequence[tuple[SubtaskId, str, tuple[SubtaskId, ...], Subta
 
 
 def wave_parts(state: RunState) -> WaveParts:
-    """The subtasks in waves, each with its title, what it needs and its area. They change with the plan only."""
+    """The subtasks in waves, with title, dependencies and area. They only change with the plan."""
     return [
         [(id_, state.specs[id_].title, state.specs[id_].depends_on, state.subtasks[id_].area) for id_ in wave]
         for wave in waves(state.plan)
@@ -122,7 +122,7 @@ def wave_parts(state: RunState) -> WaveParts:
 
 @dataclass(frozen=True, slots=True)
 class PlanVersion:
-    """A version of the plan, with its author, its reason and its difference to the one before."""
+    """A version of the plan, with its author, its reason and its changes."""
 
     number: int
     at: float
@@ -135,13 +135,13 @@ class PlanVersion:
 
 
 def plan_versions(state: RunState) -> tuple[PlanVersion, ...]:
-    """The first one first."""
+    """The versions of the plan, in order."""
     pairs = pairwise((None, *state.versions))
     return tuple(_version(before, version) for before, version in pairs if version is not None)
 
 
 def _version(before: Version | None, version: Version) -> PlanVersion:
-    """New subtasks come last in what a version changes."""
+    """Compare a version with the one before. New subtasks come last."""
     count = len(version.plan.subtasks)
     old = len(version.changed) - (count - len(before.plan.subtasks)) if before is not None else 0
     return PlanVersion(
@@ -157,10 +157,10 @@ def _version(before: Version | None, version: Version) -> PlanVersion:
 
 
 # ---- state map -------------------------------------------------------------------------------------------------------
-# All subtasks at one look: what each of them is doing, in as many cells as there is room for.
+# A map of all subtasks with their states, in a limited number of cells.
 #
-# A cell stands for as many subtasks as are needed for that, and shows the state that needs the most attention. Sets
-# make this cost what is in sight, not the size of the plan.
+# A cell represents one or more subtasks and shows the most urgent state. Because of sets, the cost depends on the
+# number of cells, not on the size of the plan.
 
 
 State = Literal[
@@ -170,21 +170,21 @@ STATES: tuple[State, ...] = (
     *("asks", "failed", "working", "planning", "checking", "landing"),
     *("starting", "ready", "waiting", "landed", "gone"),
 )
-"""The most urgent first: a cell of several subtasks shows this one. `gone` is split or dropped."""
+"""The states, most urgent first. A cell with several subtasks shows the first one. `gone` is split or dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubtaskMap:
-    """The cells in the order in which subtasks should start, and how many subtasks are in each state."""
+    """The cells in start order, and the number of subtasks in each state."""
 
     cells: Sequence[State]
     counts: dict[State, int]
     each: int
-    """How many subtasks one cell stands for."""
+    """Number of subtasks per cell."""
 
 
 def subtask_map(state: RunState, room: int, *, alive: bool = True) -> SubtaskMap:
-    """A map of at most `room` cells. Where no process runs it, nothing is under way."""
+    """A map of at most `room` cells. Without a process, no subtask is running."""
     sets = state_sets(state, alive=alive)
     total = len(state.subtasks)
     each = max(1, -(-total // max(1, room)))
@@ -197,7 +197,7 @@ def subtask_map(state: RunState, room: int, *, alive: bool = True) -> SubtaskMap
 
 
 def state_sets(state: RunState, *, alive: bool) -> dict[State, Set]:
-    """The subtasks in each state. Only those under way are looked at one by one."""
+    """The subtasks in each state. Only running subtasks are inspected one by one."""
     subtasks = state.subtasks
     sets: dict[State, Set] = dict.fromkeys(STATES, 0)
     gone = subtasks.marked(Mark.GONE)

@@ -1,4 +1,4 @@
-"""Plans of files, of the library and of runs, as the verbs of `fleet plans` print them."""
+"""The views of plan files, library plans and run plans for `fleet plans`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,34 +18,34 @@ from fleet.core.state.subtasks import SubtaskState
 
 @dataclass(frozen=True, slots=True)
 class PlanCheckView:
-    """A plan that can run here. One that can't is an error."""
+    """A valid plan. An invalid plan is an error instead."""
 
     ok: bool
     """Always true."""
     warnings: tuple[str, ...]
-    """What the linter notes about it."""
+    """The linter's warnings about the plan."""
     values: Mapping[str, JsonValue]
     """The values of its parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlanView:
-    """The plan of a run as it is now."""
+    """The current plan of a run."""
 
     run: str
     """The name of the run."""
     version: int
-    """The version of the plan, by which it is approved."""
+    """The version of the plan, needed to approve it."""
     plan: Plan
     """[The plan](plan-file.md), with all its defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanChangesView:
-    """The differences of two plans."""
+    """The differences between two plans."""
 
     changes: tuple[str, ...]
-    """One line each, as without `--json`."""
+    """One line per change, as in the text output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class GraphView:
     subtasks: tuple[GraphNode, ...]
     """In plan order."""
     file: str
-    """The file that the graph was written to; empty if none was."""
+    """The written file. Empty without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ class ParameterView:
     type: str
     """`string`, `integer`, `number`, `boolean` or `choice`."""
     help: str
-    """What the value is for."""
+    """The description of the parameter."""
     default: str | int | float | bool | None
-    """The value if none is set; null if one is required."""
+    """The default value. Null if a value is required."""
     choices: tuple[str, ...]
     """The values of a `choice`."""
 
@@ -93,17 +93,17 @@ class LibraryPlanView:
     """A plan in the library."""
 
     name: str
-    """Its name, which `--plan` takes."""
+    """The name for `--plan`."""
     title: str
-    """Its goal, in a line."""
+    """The goal, on one line."""
     where: str
-    """`repository` or `user`: whose library it is in."""
+    """The library: `repository` or `user`."""
     file: str
     """Its file."""
     parameters: tuple[ParameterView, ...]
-    """What can be set."""
+    """The parameters of the plan."""
     problem: str | None
-    """Why it can't be read; null if it can."""
+    """Why it can't be read. Null if it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class SavedPlanView:
     name: str
     """Its name in the library."""
     notes: tuple[str, ...]
-    """What was left out, and what is missing."""
+    """Notes about omitted or missing subtasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class EditedPlanView:
     """The result of editing a plan."""
 
     target: str
-    """The run, or the file."""
+    """The run or the file."""
     changed: bool
     """Whether it was changed."""
 
@@ -135,13 +135,13 @@ class VersionChangesView:
     version: int
     """Its number."""
     by: str
-    """Who made it: a person or a planner."""
+    """The author: a person or a planner."""
     area: str | None
-    """The area whose planner made it; null for the planner of the run."""
+    """The area of the planner. Null for the planner of the run."""
     why: str
     """The reason."""
     changes: tuple[str, ...]
-    """One line each."""
+    """One line per change."""
 
 
 def graph_view(plan: Plan, file: str = "") -> GraphView:
@@ -160,14 +160,14 @@ def parameter_view(name: str, parameter: Parameter) -> ParameterView:
 
 
 # ---- plan diff -------------------------------------------------------------------------------------------------------
-# The changes between two versions of a plan, as lines for a person.
+# The changes between two versions of a plan, as text.
 
 
-_SHOWN = 100  # characters of a value; the plan file has the rest
+_SHOWN = 100  # characters of a value
 
 
 def plan_diff(before: Plan, after: Plan) -> tuple[str, ...]:
-    """A line for each change: `+ id`, `- id`, `~ id field: old → new`."""
+    """One line per change: `+ id`, `- id`, `~ id field: old → new`."""
     return tuple(_lines(before, after))
 
 
@@ -188,7 +188,7 @@ def _lines(before: Plan, after: Plan) -> Iterator[str]:
 
 
 def spec_diff(old: Subtask, new: Subtask) -> tuple[str, ...]:
-    """A line for each change of a subtask: `field: old → new`."""
+    """One line per changed field: `field: old → new`."""
     lines = []
     for name in Subtask.model_fields:
         was, is_ = getattr(old, name), getattr(new, name)
@@ -207,7 +207,7 @@ def _short(value: object) -> str:
 
 
 def version_diffs(versions: Sequence[Version], first: int, last: int) -> Iterator[VersionChangesView]:
-    """Each version after `first` up to `last`, with its changes to the one before it."""
+    """The versions after `first` up to `last`, with their changes."""
     before = Plan()
     for version in versions:
         if first < version.plan.version <= last:
@@ -217,7 +217,7 @@ def version_diffs(versions: Sequence[Version], first: int, last: int) -> Iterato
 
 
 # ---- review of a plan ------------------------------------------------------------------------------------------------
-# What of a plan waits for approval, and what a person needs to know to decide.
+# The part of a plan that waits for approval, with the details for a decision.
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,16 +228,16 @@ class PendingSubtask:
     rejected: Review | None
     """The last review, if it rejected the subtask in this form."""
     objections: tuple[str, ...]
-    """The rules that do not approve it."""
+    """The rules that it breaks."""
     since: Literal["approved", "rejected"]
-    """What the last review did, to which `changes` refers."""
+    """The last verdict, which `changes` refers to."""
     changes: tuple[str, ...]
-    """Its changes since then, one line each."""
+    """Its changes since the last review, one line each."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanReview:
-    """What of the plan of a run waits for approval."""
+    """The part of a run's plan that waits for approval."""
 
     run: RunId
     plan: Plan
@@ -246,16 +246,16 @@ class PlanReview:
     values: Mapping[str, JsonValue]
     """The values of its parameters."""
     unreviewed: bool
-    """Whether nothing of the plan was approved yet."""
+    """Whether no subtask was approved yet."""
     pending: tuple[PendingSubtask, ...]
     latest: Version | None
     """The latest version of the plan."""
     changes: tuple[str, ...]
-    """Its changes, until something of the plan is approved."""
+    """Its changes. Empty after the first approval."""
     rollback: Plan | None
     """The plan that undoes it."""
     past_estimates: tuple[SubtaskEstimate, ...]
-    """What landed subtasks of earlier runs cost and took."""
+    """Estimates from landed subtasks of earlier runs."""
 
 
 def plan_review(state: RunState) -> PlanReview:
@@ -291,37 +291,37 @@ def _pending(state: RunState, spec: Subtask) -> PendingSubtask:
 
 
 def remaining_plan(state: RunState) -> Plan:
-    """The plan without what was split or dropped."""
+    """The plan without split and dropped subtasks."""
     over = split_or_dropped(state)
     subtasks = tuple(subtask for subtask in state.plan.subtasks if subtask.id not in over)
     return state.plan.model_copy(update={"subtasks": subtasks})
 
 
 # ---- saved plan ------------------------------------------------------------------------------------------------------
-# The plan of an ended run as one that can be run again: what landed, without what was true of that run only.
+# The plan of an ended run as a reusable plan: the landed subtasks, without run-specific values.
 
 
 @dataclass(frozen=True, slots=True)
 class SavedPlan:
-    """A plan to save, and the subtasks that it leaves out, each with the reason."""
+    """A plan to save, and the omitted subtasks with the reasons."""
 
     plan: Plan
     left_out: tuple[tuple[SubtaskId, str], ...] = ()
 
 
 def saved_plan(state: RunState, name: str) -> SavedPlan | str:
-    """The plan of what landed, under a new name, or why there is none.
+    """Return a plan of the landed subtasks under a new name, or an error message.
 
-    A split subtask is replaced by its parts, an area by its subtasks. A subtask that depended on one that is left out
-    depends on that one's dependencies instead, so that the order stays.
+    Split subtasks are replaced by their parts, and areas by their subtasks. A dependency on an omitted subtask is
+    replaced by the dependencies of that subtask, to keep the order.
     """
     if not state.ended:
-        return f"{state.run} has not ended; save its plan when it has"
+        return f"{state.run} has not ended, so its plan can't be saved yet"
     if state.undoing is not None:
-        return f"{state.run} was rolled back ({state.undoing}); fix the plan file it came from and save that"
+        return f"{state.run} was rolled back ({state.undoing}). Fix the original plan file and save that instead"
     landed = [spec for spec in state.plan.subtasks if _landed_as_work(state.subtasks[spec.id])]
     if not landed:
-        return f"nothing of {state.run} landed, so there is no plan to save"
+        return f"{state.run} did not land any subtasks, so its plan can't be saved"
     plan = Plan(
         plan_id=name,
         goal=state.plan.goal or state.goal,
@@ -336,12 +336,12 @@ def saved_plan(state: RunState, name: str) -> SavedPlan | str:
 
 
 def _landed_as_work(subtask: SubtaskState) -> bool:
-    """Whether a subtask landed and is not an area, whose subtasks are saved instead."""
+    """Whether a subtask landed and is not an area. The subtasks of an area are saved instead."""
     return subtask.landed is not None and subtask.attempts[-1].worker != PLANNER
 
 
 def _without_history(state: RunState, spec: Subtask) -> Subtask:
-    """The subtask without its start time, and with dependencies on saved subtasks only."""
+    """The subtask without its start time, and only with dependencies on saved subtasks."""
     needs, area = spec.depends_on, state.subtasks[spec.id].area
     while area is not None:
         needs, area = (*needs, *state.spec(area).depends_on), state.subtasks[area].area
@@ -351,7 +351,7 @@ def _without_history(state: RunState, spec: Subtask) -> Subtask:
 
 
 def _replacements(state: RunState, id_: SubtaskId) -> list[SubtaskId]:
-    """The saved subtasks to depend on instead of `id_`."""
+    """The saved subtasks that replace `id_` as a dependency."""
     saved: dict[SubtaskId, None] = {}
     pending, seen = [id_], set[SubtaskId]()
     while pending:

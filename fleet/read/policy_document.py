@@ -1,6 +1,6 @@
-"""The policy as a document: what is done about each failure, what a subtask may decide in advance, and the limits.
+"""The policy as a document: the response to each failure, the choices of a subtask, and the limits.
 
-The only source of `fleet explain-policy` and, compared by a test, of docs/reference/recovery.md.
+The source of `fleet explain-policy`. A test compares docs/reference/recovery.md with it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,69 +13,69 @@ from fleet.core.policy.ladder import cheapest, in_order, rung_options
 from fleet.core.policy.remedies import LADDER, Rung
 
 ACTIONS: Mapping[FailureAction, str] = {
-    "replan": "the planner decides, with the evidence: an alternative, a split, a question, or drop it",
-    "retry": "retried without the planner",
-    "skip": "given up; what depends on it continues without",
-    "ask": "a human is asked",
-    "abort": "the run ends",
+    "replan": "the planner decides based on the evidence: an alternative, a split, a question, or dropping the subtask",
+    "retry": "fleet retries without the planner",
+    "skip": "fleet gives up the subtask, and dependent subtasks continue without it",
+    "ask": "fleet asks a human",
+    "abort": "fleet ends the run",
 }
-"""The meaning of each `failure_action` of a subtask, for failures that count."""
+"""The meaning of each `failure_action` for failures that count."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitView:
-    """One limit, and what happens when it is reached."""
+    """A limit, and the effect of reaching it."""
 
     key: str
     """Its key in the configuration."""
     limit: float | None
-    """Null if there is no limit."""
+    """Null without a limit."""
     effect: str
-    """What it limits, and what happens then."""
+    """The meaning of the limit, and the effect of reaching it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RungView:
-    """One rung of a worker's ladder as the first one for subtasks of one size."""
+    """A rung of a worker's ladder, for subtasks of one size."""
 
     worker: str
-    """The worker kind that a plan names."""
+    """The worker kind."""
     size: Size
     """`small`, `medium` or `large`, by the subtask's estimate."""
     chosen: bool
-    """Whether subtasks of this size begin on it."""
+    """Whether subtasks of this size start on it."""
     named: bool
-    """Whether that is because the configuration names it."""
+    """Whether the configuration sets it as the first rung."""
     model: str
     """Model of the rung."""
     effort: Effort | None
-    """How hard the model tries; null: as it does by default."""
+    """The effort level of the model. Null for the default."""
     tried: int
-    """Attempts with it that say something about it, in past runs of this repository."""
+    """Attempts on it in past runs of this repository that count as evidence."""
     landed: int
-    """How many of these landed."""
+    """Number of these attempts that landed."""
     dollars: float | None
-    """The average cost of an attempt; null if nothing was seen, or the price is unknown."""
+    """Average cost of an attempt in USD. Null without attempts or with an unknown price."""
     per_landed: float | None
-    """What all attempts cost for each one that landed; null if none landed, or the price is unknown."""
+    """Cost of all attempts per landed one, in USD. Null if none landed or the price is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyView:
-    """What is done about failures."""
+    """The policy for failures."""
 
     ladder: tuple[Rung, ...]
-    """By class of failure."""
+    """The policy for each class of failure."""
     failure_action: Mapping[FailureAction, str]
-    """What each `failure_action` of a subtask means."""
+    """The meaning of each `failure_action` of a subtask."""
     limits: tuple[LimitView, ...]
-    """The limits that end retries, waits and spending."""
+    """The limits of retries, waits and spending."""
     rungs: tuple[RungView, ...] = ()
-    """The rungs of workers that have some, by worker and size."""
+    """The rungs of workers with a ladder, by worker and size."""
 
 
 def policy_view(policy: Policy, tallies: Sequence[RungTally] = ()) -> PolicyView:
-    """`tallies` are what attempts of past runs led to."""
+    """Return the policy as a view. `tallies` are the results of attempts in past runs."""
     return PolicyView(
         rungs=tuple(rung_views(policy, tallies)),
         ladder=tuple(LADDER.values()),
@@ -96,39 +96,44 @@ def rung_views(policy: Policy, tallies: Sequence[RungTally]) -> Iterator[RungVie
 
 
 def _limits(policy: Policy) -> tuple[LimitView, ...]:
-    human = "a human is asked, the rest continues"
+    human = "fleet asks a human and continues other work"
+    spent = "new calls stop (finished work still lands, exit code 4)"
     rows = (
-        ("limits.attempts", policy.max_attempts, f"failures of a subtask that count; then {human}"),
-        ("limits.retries", policy.max_retries, f"failures of a subtask that do not count; then {human}"),
-        ("limits.depth", policy.max_depth, "splits of splits; a deeper one is refused, and the planner chooses again"),
-        ("limits.subtask_dollars", policy.subtask_dollars, f"what a subtask may cost; then {human}"),
-        ("limits.subtask_tokens", policy.subtask_tokens, f"what a subtask may use; then {human}"),
-        ("limits.subtask_minutes", policy.subtask_minutes, f"how long a subtask may be worked on; then {human}"),
-        ("planner.max_calls", policy.max_planner_calls, f"calls of the planner in a run; then {human}"),
-        ("planner.max_failures", policy.max_planner_failures, f"calls that fail in a row; then {human}"),
+        ("limits.attempts", policy.max_attempts, f"counted failures of a subtask before {human}"),
+        ("limits.retries", policy.max_retries, f"uncounted failures of a subtask before {human}"),
+        (
+            "limits.depth",
+            policy.max_depth,
+            "depth of splits before fleet rejects a split and the planner chooses again",
+        ),
+        ("limits.subtask_dollars", policy.subtask_dollars, f"cost of a subtask before {human}"),
+        ("limits.subtask_tokens", policy.subtask_tokens, f"tokens used by a subtask before {human}"),
+        ("limits.subtask_minutes", policy.subtask_minutes, f"time spent on a subtask before {human}"),
+        ("planner.max_calls", policy.max_planner_calls, f"planner calls in a run before {human}"),
+        ("planner.max_failures", policy.max_planner_failures, f"consecutive failed planner calls before {human}"),
         (
             "limits.answer_wait_minutes",
             policy.answer_wait_s / 60,
-            "how long a run with nothing else to do waits for an answer; then it ends as partial, with exit code 1",
+            "time that a run without other work waits for an answer before it ends as partial with exit code 1",
         ),
         (
             "limits.drain_minutes",
             policy.drain_s / 60,
-            "how long running work may take after a first Ctrl-C; then it stops",
+            "time that running work may take after the first Ctrl-C before fleet stops it",
         ),
         (
             "models.ask_after_minutes",
             policy.service_wait_s / 60,
-            "how long the models' service may fail all callers; then a human is asked, and everything waits",
+            "time that the model service may fail for all callers before fleet asks a human and all work waits",
         ),
         (
             "models.give_up_after_minutes",
             policy.service_lost_s / 60,
-            "how long that question may stay unanswered; then the run ends as partial, with exit code 1",
+            "time that this question may stay unanswered before the run ends as partial with exit code 1",
         ),
-        ("run.budget_dollars", policy.budget_dollars, "then no new calls; finished work still lands; exit code 4"),
-        ("run.budget_tokens", policy.budget_tokens, "the same"),
-        ("run.budget_minutes", policy.budget_minutes, "the same"),
-        ("run.budget_attempts", policy.budget_attempts, "the same"),
+        ("run.budget_dollars", policy.budget_dollars, f"cost of the run before {spent}"),
+        ("run.budget_tokens", policy.budget_tokens, f"tokens used by the run before {spent}"),
+        ("run.budget_minutes", policy.budget_minutes, f"active time of the run before {spent}"),
+        ("run.budget_attempts", policy.budget_attempts, f"attempts in the run before {spent}"),
     )
     return tuple(LimitView(*row) for row in rows)

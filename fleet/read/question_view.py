@@ -1,4 +1,4 @@
-"""What a run needs from a person, and what a person needs to know to answer a question."""
+"""Pending requests of a run to a person, with the details for a decision."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,12 +23,12 @@ from fleet.core.state.subtasks import Attempt, Mark, SubtaskState
 
 PATHS = 12
 QuestionLine = Question
-"""A question to a human, in short."""
+"""A question to a human, without details."""
 
 
 @dataclass(frozen=True, slots=True)
 class TriedView:
-    """An attempt at the subtask in question."""
+    """An attempt at the subtask of a question."""
 
     attempt: int
     """Number of the attempt."""
@@ -39,9 +39,9 @@ class TriedView:
     strategy: Strategy
     """Reason for the attempt."""
     failure: FailureKind | None
-    """The class of its failure; null if it did not fail."""
+    """The class of its failure. Null if it did not fail."""
     summary: str
-    """What failed; empty if nothing did."""
+    """A summary of its failure. Empty if it did not fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +53,29 @@ class QuestionView:
     about: SubtaskId | None
     """Subtask that the question concerns, if any."""
     title: str | None
-    """The title of the subtask that it is about."""
+    """The title of the subtask in `about`."""
     question: str
     """Text of the question."""
     options: tuple[str, ...]
-    """Answers to choose from; any other text is an answer, too."""
+    """Suggested answers. Any other text is also accepted."""
     answer: str | None
     """Null while it is open."""
     command: str
-    """What to type; `TEXT` stands for the answer."""
+    """The command to answer it. `TEXT` is a placeholder for the answer."""
     aside: bool
-    """Whether it is set aside because of an error of fleet: the run does not wait for an answer."""
+    """Whether it is set aside because of an error in fleet. The run does not wait for an answer then."""
     asked_at: float
     """When it was asked, in seconds since 1970."""
     ends_in_s: float | None
-    """Seconds until the run ends without an answer; null while it has other work, or waits without a limit."""
+    """Seconds until the run ends without an answer. Null while it has other work, or without a limit."""
     waiting: int
-    """Open subtasks that can't start before it is answered, besides the one that it is about."""
+    """Number of other open subtasks that can't start until it is answered."""
     tried: tuple[TriedView, ...]
-    """The attempts so far, the first one first."""
+    """The attempts so far, in order."""
     paths: tuple[str, ...]
-    """Files that the last attempt changed, some of them."""
+    """Files changed by the last attempt, at most 12."""
     evidence: str
-    """The end of the output that it is about."""
+    """The end of the output of the failure."""
 
 
 def question_view(state: RunState, question: Question, now: float, *, alive: bool = True) -> QuestionView:
@@ -118,7 +118,7 @@ def ends_in(state: RunState, now: float) -> float | None:
 
 
 def waiting_for(state: RunState, question: Question) -> int:
-    """How many open subtasks wait for an answer: all that depend on its subtask, or everything that has not started."""
+    """Number of open subtasks that wait for an answer: dependents of its subtask, or everything not yet started."""
     subtasks = state.subtasks
     if question.about is None:
         return subtasks.waiting.bit_count() if question.holds_all else 0
@@ -136,35 +136,35 @@ def waiting_for(state: RunState, question: Question) -> int:
 
 
 def reply_command(question: Question) -> str:
-    """The command that deals with a question. What is set aside needs no answer but another try."""
+    """The command to answer a question. A question that is set aside needs a retry instead."""
     if question.aside:
         return f"fleet retry {question.about}" if question.about is not None else f"fleet answer {question.id} retry"
     return f"fleet answer {question.id} TEXT"
 
 
 def _evidence(state: RunState, question: Question) -> str:
-    """Of a planner's question: the evidence of the last failure of its subtask."""
+    """The evidence of the last failure of the question's subtask."""
     subtask = state.subtasks.get(question.about) if question.about is not None else None
     failures = [attempt.failure for attempt in subtask.attempts if attempt.failure] if subtask is not None else []
     return failures[-1].evidence if failures else ""
 
 
 # ---- request view ----------------------------------------------------------------------------------------------------
-# What a verb answers that asks something of a run, or that fails.
+# The output of verbs that send requests to a run, and of verbs that fail.
 
 
 @dataclass(frozen=True, slots=True)
 class RequestView:
-    """A request that was put into the inbox of a run."""
+    """A request in the inbox of a run."""
 
     run: str
     """The name of the run."""
     request: str
-    """The kind of the request, as the fact that it becomes: `paused`, `cancel_requested` and so on."""
+    """The kind of the resulting fact, such as `paused` or `cancel_requested`."""
     message: str
-    """What it does, for a person."""
+    """The effect of the request, as text."""
     alive: bool
-    """Whether a process runs the run; if not, `fleet resume` takes the request."""
+    """Whether a process is running the run. If not, `fleet resume` applies the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,21 +176,21 @@ class ReviewView:
     version: int
     """The version of the plan."""
     by: str
-    """Who gave it."""
+    """The person or the rules that gave it."""
     done: bool
-    """Whether it was put into the inbox of the run; false with `--dry-run`."""
+    """Whether it was put into the inbox of the run. False with `--dry-run`."""
     subtasks: tuple[str, ...]
-    """The subtasks that it is about."""
+    """The approved or rejected subtasks."""
     waiting: Mapping[str, tuple[str, ...]]
-    """What waits for approval besides, each with the rules that stop it; with `--dry-run` all that waits."""
+    """Other subtasks that wait for approval, with the rules that they break. With `--dry-run`, all waiting subtasks."""
     plan_warnings: tuple[str, ...]
-    """What the linter notes about the plan."""
+    """The linter's warnings about the plan."""
     alive: bool
-    """Whether a process runs the run; if not, `fleet resume` takes the request."""
+    """Whether a process is running the run. If not, `fleet resume` applies the request."""
 
 
 def review_view(state: RunState, verdict: PlanApproved | PlanRejected, *, done: bool, alive: bool) -> ReviewView:
-    """What a verdict is about, and what waits besides."""
+    """Return the subtasks of a verdict, and the other waiting ones."""
     pending = waiting_for_approval(state)
     subtasks = tuple(id_ for id_ in pending if verdict.subtasks is None or id_ in verdict.subtasks)
     return ReviewView(
@@ -207,32 +207,32 @@ def review_view(state: RunState, verdict: PlanApproved | PlanRejected, *, done: 
 
 @dataclass(frozen=True, slots=True)
 class ErrorView:
-    """Why a verb failed."""
+    """The error of a failed verb."""
 
     code: str
     """`usage` (exit code 2), `environment` (3), `interrupted` (130) or `internal` (70)."""
     message: str
-    """What is wrong, and where."""
+    """The error message."""
     hint: str
-    """What to do next; empty where the message says all."""
+    """A suggested fix. Empty if there is none."""
     exit_code: int
     """The exit code of the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailedView:
-    """What a verb prints instead of its view, if it failed."""
+    """The output of a failed verb."""
 
     error: ErrorView
 
 
 # ---- instruction view ------------------------------------------------------------------------------------------------
-# What people told those who work on a subtask, and which attempts have read it, or will.
+# Instructions from people for a subtask, and the attempts that read them.
 
 
 @dataclass(frozen=True, slots=True)
 class InstructionView:
-    """An instruction of a person for the workers of a subtask."""
+    """An instruction from a person for the workers of a subtask."""
 
     text: str
     """Text of the instruction."""
@@ -241,9 +241,9 @@ class InstructionView:
     at: float
     """When it was given, in seconds since 1970."""
     interrupt: bool
-    """Whether it stopped the command that ran."""
+    """Whether it stopped the running command."""
     read_by: tuple[int, ...]
-    """The numbers of the attempts that have read it."""
+    """The numbers of the attempts that read it."""
 
 
 def instruction_views(subtask: SubtaskState) -> tuple[InstructionView, ...]:
@@ -256,51 +256,51 @@ def _view(subtask: SubtaskState, index: int, given: Instruction) -> InstructionV
 
 
 def when_read(state: RunState, id_: SubtaskId, *, interrupt: bool = False) -> str:
-    """Which attempt will read an instruction that is given now, and when; for a person."""
+    """Describe which attempt will read a new instruction, and when."""
     subtask = state.subtasks[id_]
     attempt, worker = subtask.current, state.spec(id_).worker
-    later = f"attempt {len(subtask.attempts) + 1} reads it when it starts"
+    later = f"attempt {len(subtask.attempts) + 1} will see it when it starts"
     if attempt is None and subtask.failure is not None:
-        return f"{later}; `fleet retry {id_}` starts one now, where nothing else does"
+        return f"{later}. To start one, run `fleet retry {id_}`"
     if attempt is None:
         return later
     if phase(attempt) in {"checking", "landing"}:
-        return f"attempt {attempt.number} has finished and is tested; {later}, if there is one"
+        return f"attempt {attempt.number} has finished and is being tested, so {later}, if there is one"
     if not attempt.working:
-        return f"attempt {attempt.number} reads it when it starts"
+        return f"attempt {attempt.number} will see it when it starts"
     if worker in state.policy.programs:
-        return f"attempt {attempt.number} is a program, which reads nothing while it runs; {later}, if there is one"
+        return f"attempt {attempt.number} is a program and can't receive instructions, so {later}, if there is one"
     if interrupt:
-        return f"attempt {attempt.number} is interrupted and reads it at once"
+        return f"attempt {attempt.number} will be interrupted and see it immediately"
     if worker in state.policy.by_turns:
-        return f"attempt {attempt.number} reads it once its turn has ended"
-    return f"attempt {attempt.number} reads it after the tools that it runs now"
+        return f"attempt {attempt.number} will see it after its current turn"
+    return f"attempt {attempt.number} will see it after its current tool calls"
 
 
 # ---- review view -----------------------------------------------------------------------------------------------------
-# What reviews of changes found in a run, what became of it, and how often they were wrong.
+# The findings of reviews in a run, their results, and the rate of false alarms.
 
 
-LATEST = 50  # findings that are listed
+LATEST = 50  # findings listed
 
 
 @dataclass(frozen=True, slots=True)
 class FindingView:
-    """One finding of a reviewer. Its texts are untrusted."""
+    """A finding of a reviewer. Its texts are untrusted."""
 
     subtask: SubtaskId
     """Subtask whose change was reviewed."""
     attempt: int
     """Number of the reviewed attempt."""
     file: str
-    """The file that it is about."""
+    """The file of the finding."""
     line: int
-    """The line in that file."""
+    """The line in the file."""
     problem: str
-    """What is wrong there."""
+    """The problem."""
     outcome: FindingResult | None
-    """`fixed`: a later attempt passed without the line. `ignored`: an attempt passed with the line. `reverted`: an
-    attempt passed with the line, and a later subtask removed it. Null if the subtask has not passed since."""
+    """`fixed`: the work passed without the line. `ignored`: the work passed with it. `reverted`: the work passed with
+    it, and a later subtask removed it. Null: the subtask has not passed since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,27 +308,27 @@ class ReviewsView:
     """The reviews of a run."""
 
     reviews: int
-    """How many were made: each vote is one."""
+    """Number of reviews. Each vote counts as one."""
     findings: int
-    """Findings that name a line of their change, each once for an attempt."""
+    """Findings that point to a line of the change, counted once per attempt."""
     discarded: int
-    """Findings that named no line of the change: they count for nothing."""
+    """Discarded findings, which did not point to a line of the change."""
     fixed: int
     """Findings whose line was gone when the work passed."""
     ignored: int
-    """Findings whose line was still there when the work passed, without the reverted ones."""
+    """Findings whose line was still there when the work passed, without reverted ones."""
     reverted: int
-    """Findings whose line a later subtask removed after the work had passed with it."""
+    """Findings whose line was removed by a later subtask, after the work had passed with it."""
     false_alarm_rate: float | None
-    """The share of `ignored` in all three; null until one of them is known."""
+    """`ignored` divided by the sum of all three. Null while all are zero."""
     pending: int
-    """Batches of reviews that the models' service works on."""
+    """Review batches pending at the model service."""
     latest: tuple[FindingView, ...]
-    """The findings about the subtasks that were planned last, fifty at most."""
+    """The findings about the latest planned subtasks, at most 50."""
 
 
 def reviews_view(state: RunState) -> ReviewsView | None:
-    """None if nothing was reviewed."""
+    """Return None without reviews."""
     reviewed = [
         (subtask.id, attempt)
         for subtask in state.subtasks.values()
@@ -354,12 +354,12 @@ def reviews_view(state: RunState) -> ReviewsView | None:
 
 
 def findings_of(state: RunState, id_: SubtaskId, attempts: Sequence[Attempt]) -> tuple[FindingView, ...]:
-    """All findings about these attempts at a subtask."""
+    """All findings about these attempts."""
     return tuple(_review_view(state, id_, each.number, finding) for each in attempts for finding in _findings(each))
 
 
 def _findings(attempt: Attempt) -> Iterable[Finding]:
-    """Each once, whoever found it."""
+    """The findings without duplicates."""
     return dict.fromkeys(finding for vote in attempt.votes for finding in vote.findings)
 
 
@@ -373,11 +373,11 @@ def _review_view(state: RunState, id_: SubtaskId, number: int, finding: Finding)
 
 
 # ---- needs -----------------------------------------------------------------------------------------------------------
-# What a run needs from a person. Every screen, the report and the metrics ask here; each puts it in its own words.
+# Pending requests to a person, used by every screen, the report and the metrics.
 
 
 NeedKind = Literal["resume", "approve", "answer", "budget", "unpause"]
-"""What a person has to do: resume it, approve work, answer a question, raise a budget, end a pause."""
+"""The required action: resume the run, approve work, answer a question, raise a budget or end a pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,28 +387,28 @@ class Approval:
     subtasks: tuple[SubtaskId, ...]
     """In plan order."""
     is_whole_plan: bool
-    """Whether they are all that is planned, and nothing was approved before."""
+    """Whether they are all planned subtasks, and none was approved before."""
     objections: tuple[str, ...]
-    """Why the rules do not approve the first one."""
+    """The rules that the first one breaks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """Something that a person has to do."""
+    """A pending request to a person."""
 
     key: str
-    """Unique in its run while it is needed: `q:` with the question, or the name of the action that does it."""
+    """Unique in its run: `q:` with the question, or the name of the action."""
     what: NeedKind
     question: QuestionId | None = None
     """The question to answer."""
     approval: Approval | None = None
-    """What waits for approval."""
+    """The subtasks to approve."""
     why: str = ""
-    """Which budget is used up."""
+    """The exhausted budget."""
 
 
 def needed(state: RunState, now: float, *, alive: bool) -> tuple[Needed, ...]:
-    """The most urgent first; empty if the run needs no one, or has ended."""
+    """The pending requests of a run, most urgent first. Empty for an ended run."""
     return () if state.ended else tuple(_needed(state, now, alive=alive))
 
 
@@ -432,5 +432,5 @@ def _approval(state: RunState) -> Approval:
 
 
 def kinds_of(needs: Iterable[Needed]) -> tuple[NeedKind, ...]:
-    """What they are, each kind once."""
+    """The kinds of requests, without duplicates."""
     return tuple(dict.fromkeys(need.what for need in needs))

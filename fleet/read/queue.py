@@ -1,4 +1,4 @@
-"""The merge queue: what waits, what is being tested, the suspects of a red batch, and what batches came to."""
+"""The merge queue: queued entries, batches under test, the suspects of a red batch, and past batches."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class QueueEntry:
 
     subtask: SubtaskId
     title: str
-    """Empty if it is no longer planned."""
+    """Empty if it was removed from the plan."""
     is_suspect: bool
-    """Whether it may be what made a merged tree red."""
+    """Whether it may have caused a red merged tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class OpenBatch:
     number: int
     members: tuple[SubtaskId, ...]
     is_alone: bool
-    """Whether a suspect is tested by itself."""
+    """Whether it tests a single suspect."""
     formed_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class SentBack:
-    """A subtask that a batch sent back."""
+    """A subtask sent back by a batch."""
 
     subtask: SubtaskId
     why: str
@@ -42,23 +42,23 @@ class SentBack:
 
 @dataclass(frozen=True, slots=True)
 class PastBatch:
-    """A batch that was tested, and what became of its members."""
+    """A tested batch, with the results of its members."""
 
     number: int
     members: tuple[SubtaskId, ...]
-    """Empty if it is not known what it consisted of."""
+    """Empty if the members are unknown."""
     at: float
-    """When its result came."""
+    """When it finished."""
     seconds: float
     landed: tuple[SubtaskId, ...]
     sent_back: tuple[SentBack, ...]
     is_red: bool
     suspects: tuple[SubtaskId, ...]
-    """The remaining suspects; where nothing narrows them down, all members."""
+    """The remaining suspects, or all members if they can't be narrowed down."""
 
     @property
     def subtasks(self) -> tuple[SubtaskId, ...]:
-        """Those that it decided about: first the ones that were sent back."""
+        """The subtasks with a result: those sent back first."""
         return (*(out.subtask for out in self.sent_back), *self.landed)
 
 
@@ -67,37 +67,37 @@ class MergeQueue:
     """The merge queue in front of the integration branch."""
 
     entries: tuple[QueueEntry, ...]
-    """In landing order, those under test included."""
+    """In landing order, including those under test."""
     testing: tuple[OpenBatch, ...]
     suspects: tuple[SubtaskId, ...]
     red_checks: tuple[str, ...]
-    """The commands that made them suspects."""
+    """The failed commands that made them suspects."""
     batches: int
-    """Batches that were formed."""
+    """Batches formed."""
     red: int
     """Batches with a failed check."""
     is_full: bool
-    """Whether so much work waits that no new attempt starts before some has landed."""
+    """Whether new attempts wait because the queue is full."""
 
     @property
     def candidates(self) -> frozenset[SubtaskId]:
-        """Those that wait, and those that were taken out of it to be tested alone."""
+        """The queued subtasks, and those removed from the queue for a test alone."""
         alone = {id_ for batch in self.testing if batch.is_alone for id_ in batch.members}
         return frozenset({entry.subtask for entry in self.entries} | alone)
 
 
 @dataclass(frozen=True, slots=True)
 class ResultBranch:
-    """What landed, and where it is published."""
+    """The landed commits, and the branch where they are published."""
 
     commits: int
     tested: int
-    """Those whose own tree was tested."""
+    """Commits whose own tree was tested."""
     branch: str
     published: Sha | None
-    """Its commit; None if the branch does not exist yet."""
+    """The tip of the branch. None if it does not exist yet."""
     is_behind: bool
-    """Whether more has landed than is published."""
+    """Whether some landed commits are not published yet."""
 
 
 def merge_queue(state: RunState) -> MergeQueue:
@@ -139,7 +139,7 @@ def result_branch(state: RunState) -> ResultBranch:
 
 
 def past_batch(before: RunState | None, result: BatchTested) -> PastBatch:
-    """What a result says about the batch that was open in the state before it."""
+    """Combine a result with the batch in the state before it."""
     batch = before.landing.open_batch(result.number) if before is not None else None
     members = _members(batch)
     return PastBatch(

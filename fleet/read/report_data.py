@@ -1,6 +1,6 @@
-"""The data of a report: a pure function of the facts of a run. Knows nothing of how it is shown.
+"""The data of a report, a pure function of the facts of a run. Independent of its presentation.
 
-Times are seconds at work: hours without an engine do not count, so a resumed run reads like an uninterrupted one.
+Times are in seconds of active time. Interruptions do not count, so a resumed run looks like an uninterrupted one.
 """
 
 from bisect import bisect_left
@@ -23,28 +23,28 @@ from fleet.read.run import status_view
 from fleet.read.run_view import BaseView, RunStatus, StatusView, TokensView, base_view
 
 # ---- proof -----------------------------------------------------------------------------------------------------------
-# How what landed was proven: the gate, and each subtask's criteria, which ran again on the merged tree.
+# The verification of landed work: the gate, and the criteria of each subtask, which ran again on the merged tree.
 
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """A criterion of a subtask that landed."""
+    """A criterion of a landed subtask."""
 
     subtask: SubtaskId
     criterion: str
-    """What is true when it passes, in words."""
+    """The text of the criterion."""
     command: str | None
-    """What was run, or what a review looked for; None: a check that the configuration names."""
+    """The command, or the subject of a review. None for a configured check."""
     failed_before: bool
-    """Whether it failed before the work was done; else it is a guard, which passed before, too."""
+    """Whether it failed before the work. Otherwise it is a guard, which passed before as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What verdicts of the run rest on."""
+    """The basis of the verdicts in a run."""
 
     gate: str | None
-    """The project's command; empty: there is none; None: not recorded."""
+    """The project's gate. Empty without a gate, and None if it was not recorded."""
     criteria: Sequence[Proven]
 
 
@@ -59,18 +59,18 @@ def proof_of(state: RunState) -> Proof:
 
 
 # ---- pictures --------------------------------------------------------------------------------------------------------
-# The data of two pictures: every attempt on a time line, and the plan as a graph.
+# The data of two charts: all attempts on a timeline, and the plan as a graph.
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptSpan:
-    """An attempt on the time line."""
+    """An attempt on the timeline."""
 
     number: int
     from_s: float
     to_s: float | None
     landed: bool | None
-    """Null while it is under way, and if it was stopped."""
+    """None while it is running, and if it was stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +89,12 @@ class PlanNode:
     title: str
     needs: tuple[SubtaskId, ...]
     area: SubtaskId | None
-    """The area whose planner made it."""
+    """The area of the planner that created it."""
     status: Status
 
 
 def attempt_spans(state: RunState, seconds_at: Callable[[float], float]) -> list[SubtaskSpans]:
-    """In the order in which work on them began. Times are seconds at work."""
+    """The attempts by subtask, in order of their start. Times are in seconds of active time."""
     spans = [
         SubtaskSpans(
             subtask.id,
@@ -115,23 +115,23 @@ def attempt_spans(state: RunState, seconds_at: Callable[[float], float]) -> list
 
 
 def plan_waves(state: RunState, now: float) -> Sequence[Sequence[PlanNode]]:
-    """The subtasks in waves: each needs only those of earlier ones."""
+    """The subtasks in waves. Each depends only on earlier waves."""
     return [[PlanNode(*rest, status_of(state, rest[0], now)) for rest in wave] for wave in wave_parts(state)]
 
 
 # ---- said ------------------------------------------------------------------------------------------------------------
-# What agents said while they worked, in a report: the last summaries of each one's thinking. They are models' text.
+# The last thinking summaries of each agent. Their text is untrusted.
 
 
 Point = tuple[float, float]
-"""A time in seconds at work, and a value."""
+"""A time in seconds of active time, and a value."""
 MOST_AGENTS = 200  # conversations in a report
-LAST = 6  # sayings of each that are kept
+LAST = 6  # kept summaries per conversation
 
 
 @dataclass(frozen=True, slots=True)
 class Saying:
-    """What an agent said, and when."""
+    """A summary by an agent, with its time."""
 
     at_s: float
     turn: int
@@ -140,17 +140,17 @@ class Saying:
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """The last sayings of one agent: an attempt at a subtask, or a call of a planner."""
+    """The last summaries of an agent: of an attempt, or of a planner call."""
 
     subtask: SubtaskId | None
-    """Its subtask, or the area whose planner it is; None: the run's own planner."""
+    """The subtask, or the area of a planner. None for the run's planner."""
     number: int
-    """Of the attempt, or of the planner's call."""
+    """The number of the attempt or of the planner call."""
     role: f.Role
     model: str
     sayings: Sequence[Saying]
     earlier: int
-    """How many more it said before."""
+    """Number of earlier summaries that were left out."""
 
 
 class _Heard:
@@ -161,7 +161,7 @@ class _Heard:
 
 @dataclass(frozen=True, slots=True)
 class Talks:
-    """Collects what is said. Of very many agents, the first ones are kept."""
+    """Collects summaries. Keeps only the first agents if there are too many."""
 
     _heard: dict[tuple[f.Role, SubtaskId | None, int], _Heard] = field(default_factory=dict)
     left_out: set[tuple[f.Role, SubtaskId | None, int]] = field(default_factory=set)
@@ -189,25 +189,25 @@ class Talks:
 
 
 # ---- timeline --------------------------------------------------------------------------------------------------------
-# The lines of a report over the time at work: agents, landed work, cost.
+# The lines of a report over active time: agents, landed work and cost.
 
 
 STEPS = (
     *(f.WorkerStarted, f.AttemptCommitted, f.AttemptFailed, f.BatchTested, f.ModelCalled, f.PlanRevised, f.RunStarted),
     *(f.EngineStarted, f.EngineStopped, f.CancelRequested, f.RunEnded),
 )
-"""The facts that may change a line of the timeline."""
+"""The facts that can change a line of the timeline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Lines over the time at work."""
+    """Lines over active time."""
 
     agents: list[Point] = field(default_factory=list)
     landed: list[Point] = field(default_factory=list)
     planned: list[Point] = field(default_factory=list)
     cost: dict[str, list[Point]] = field(default_factory=dict)
-    """Dollars so far, by role."""
+    """Accumulated cost in USD, by role."""
     resumed: list[float] = field(default_factory=list)
 
     def take(self, fact: f.Fact, state: RunState) -> None:
@@ -236,17 +236,17 @@ def _step(line: list[Point], at: float, value: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LandedSubtask:
-    """A subtask that landed."""
+    """A landed subtask."""
 
     id: SubtaskId
     title: str
     commit: Sha | None
-    """None: it is done, and no file changed."""
+    """None if it is done without changing a file."""
     attempts: int
     strategy: f.Strategy
     worker: str
     node: str
-    """The node of its last attempt; empty: the manager's machine."""
+    """The node of its last attempt. Empty for the manager's machine."""
     model: str | None
     files: int
     dollars: float | None
@@ -288,14 +288,14 @@ class StrategyCounts:
     attempts: int
     landed: int
     recovered: int
-    """Incidents that it recovered."""
+    """Incidents recovered by the strategy."""
     closed: int
-    """Closed incidents for which it was chosen."""
+    """Closed incidents that used the strategy."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassCounts:
-    """The results of the incidents of one class."""
+    """The results of incidents of one class."""
 
     kind: f.FailureKind
     opened: int
@@ -305,7 +305,7 @@ class ClassCounts:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What one role used."""
+    """The usage of a role."""
 
     name: str
     calls: int
@@ -317,20 +317,20 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class ReviewSummary:
-    """Who was to review the plan, by which rules, and what was decided."""
+    """The reviewer of the plan, the rules and the verdicts."""
 
     by: Reviewing | None
-    """None: the run is older than the rules."""
+    """None if the run started before review rules existed."""
     rules: Sequence[str]
     words: Sequence[Review]
-    """Approvals and rejections, with the time of day."""
+    """Approvals and rejections, with their times."""
     waiting: Mapping[SubtaskId, Sequence[str]]
-    """What waits for approval, and why the rules do not approve it."""
+    """The subtasks that wait for approval, with the rules that they break."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
-    """Everything in a report."""
+    """All data of a report."""
 
     run: str
     state: RunStatus
@@ -342,12 +342,12 @@ class ReportData:
     base_name: str
     tip: Sha
     branch: str | None
-    """The result branch; None before anything was published."""
+    """The result branch. None until a commit is published."""
     simulated: bool
     rehearsal: bool
-    """Whether it is about history."""
+    """Whether it is a rehearsal."""
     for_real: bool
-    """Whether it is a rehearsal in which planner and workers did history's commits again."""
+    """Whether it is a rehearsal for real, in which planner and workers redo past commits."""
     sandbox: str
     started_at: float
     seconds: float
@@ -359,7 +359,7 @@ class ReportData:
     progress: Progress
     commits: int
     commits_tested: int
-    """How many of them had their own tree tested."""
+    """Number of landed commits whose own tree was tested."""
     batches: int
     red_batches: int
     recovered: int
@@ -373,39 +373,39 @@ class ReportData:
     reviewed: ReviewSummary
     warnings: Sequence[str]
     nodes: Sequence[NodeUseView]
-    """The machines beside the manager's that worked for it."""
+    """The nodes of the run."""
     red_base: Sequence[str]
     base_check: BaseView
-    """Set-up and gate on the base: why a run was refused."""
+    """The setup command and the gate on the base, for a refused run."""
     instructions: Mapping[SubtaskId, Sequence[InstructionView]]
-    """What people told those who work on a subtask."""
+    """The instructions from people, by subtask."""
     tried: Sequence[StrategyCounts]
     kinds: Sequence[ClassCounts]
     spending: Sequence[Spending]
     incidents: Sequence[IncidentSpan]
     stories: Sequence[IncidentView]
-    """The same incidents, each from its first failure to its end."""
+    """The incidents in detail, from the first failure to the end."""
     timeline: Timeline
     estimates: Sequence[f.SubtaskEstimate]
-    """What comparable subtasks cost and took, for those that are open."""
+    """Estimates for the open subtasks, from comparable landed ones."""
     reviews: ReviewsView | None
-    """What models found in changes that they did not make."""
+    """Reviews of changes by other models."""
     talks: Sequence[Talk]
-    """What agents said last."""
+    """The last summaries of agents."""
     talks_left_out: int
-    """How many more agents said something."""
+    """Number of further agents with summaries."""
     spans: Sequence[SubtaskSpans]
-    """Every attempt at every subtask on the time line."""
+    """All attempts on the timeline, by subtask."""
     waves: Sequence[Sequence[PlanNode]]
-    """The plan as a graph: each subtask needs only those of earlier waves."""
+    """The plan in waves. Each subtask depends only on earlier waves."""
     needs: Sequence[NeedKind]
-    """What the run needs from a person."""
+    """The pending requests to a person."""
     ends_in_s: float | None
-    """Seconds until it ends without one."""
+    """Seconds until the run ends without a response."""
 
 
 def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportData | None:
-    """The report of a run; None if it has not started."""
+    """The report of a run. None if it has not started."""
     told = _Told()
     state = told.take_all(facts)
     return _report_data(state, told, now if alive else state.last_at, alive=alive) if state is not None else None
@@ -413,16 +413,16 @@ def report_data(facts: Iterable[f.Fact], now: float, *, alive: bool) -> ReportDa
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What only the facts say. Times are in seconds at work."""
+    """Data that is only in the facts. Times are in seconds of active time."""
 
     timeline: Timeline = field(default_factory=Timeline)
     talks: Talks = field(default_factory=Talks)
     landed_at: dict[SubtaskId, float] = field(default_factory=dict)
     clock: list[Point] = field(default_factory=list)
-    """The time of each fact."""
+    """The active time at each fact."""
 
     def take_all(self, facts: Iterable[f.Fact]) -> RunState | None:
-        """The state after all facts; None if there are none."""
+        """Return the state after all facts. None without facts."""
         state: RunState | None = None
         for fact in facts:
             state = evolve(state, fact)
@@ -590,6 +590,6 @@ def _span(incident: Incident, clock: Sequence[Point]) -> IncidentSpan:
 
 
 def _seconds_at(at: float, clock: Sequence[Point]) -> float:
-    """From the time of a fact to seconds at work."""
+    """Convert the time of a fact to seconds of active time."""
     index = bisect_left(clock, (at, 0.0))
     return clock[index][1] if index < len(clock) else 0.0

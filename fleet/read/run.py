@@ -1,7 +1,6 @@
-"""A run at one moment, as every face shows it: what is asked of its state is answered here, once.
+"""A run at a moment: all values that UIs show of its state.
 
-A face is given a `RunSnapshot` and renders what it says. It never reads the state itself. What costs time is computed
-when it is asked for, and kept for this moment.
+A UI renders a `RunSnapshot` and never reads the state itself. Expensive values are computed on first use and cached.
 """
 
 from collections import Counter
@@ -118,12 +117,12 @@ MOVING: frozenset[RunStatus] = frozenset({"planning", "running", "draining"})
 
 @dataclass(frozen=True, eq=False)
 class RunSnapshot:
-    """A run at one moment."""
+    """A run at a moment."""
 
     state: RunState
     now: float
     alive: bool
-    """Whether a process runs it."""
+    """Whether a process is running it."""
 
     @property
     def run(self) -> RunId:
@@ -135,12 +134,12 @@ class RunSnapshot:
 
     @property
     def last_at(self) -> float:
-        """When something last happened."""
+        """The time of the last fact."""
         return self.state.last_at
 
     @cached_property
     def word(self) -> RunStatus:
-        """Its status in a word or two."""
+        """The status of the run."""
         return run_word(self.state, self.now, alive=self.alive)
 
     @cached_property
@@ -149,7 +148,7 @@ class RunSnapshot:
 
     @cached_property
     def story(self) -> RunView:
-        """It with the story of every incident."""
+        """The run with all its incidents."""
         status, state = self.status, self.state
         return RunView(
             run=status.run,
@@ -171,12 +170,12 @@ class RunSnapshot:
 
     @cached_property
     def landed(self) -> Progress:
-        """How many subtasks landed, of those that are to land."""
+        """Number of landed subtasks, of those planned to land."""
         return progress(self.state)
 
     @cached_property
     def ending(self) -> RunEnding | None:
-        """None while it has not ended."""
+        """None for a run that has not ended."""
         state = self.state
         if state.ending is None:
             return None
@@ -187,18 +186,18 @@ class RunSnapshot:
 
     @property
     def refused_for(self) -> Failure | None:
-        """If it was refused, the failure for which it was: of its planner, or else of a worker."""
+        """For a refused run, the failure of its planner, or else of a worker."""
         workers = (subtask.failure for subtask in self.state.subtasks.values() if subtask.failure is not None)
         return self.state.planning.last_failure or next(workers, None)
 
     @cached_property
     def remaining(self) -> RemainingView | None:
-        """What is left of it, if it continues as it did so far; None where that says nothing."""
+        """The remaining work, extrapolated from the progress so far. None without enough data."""
         return remaining_view(self.state, self.now, alive=self.alive)
 
     @cached_property
     def base_check(self) -> BaseView:
-        """Set-up and gate on the base."""
+        """The setup command and the gate on the base."""
         return base_view(self.state)
 
     @property
@@ -209,7 +208,7 @@ class RunSnapshot:
 
     @property
     def base(self) -> Sha:
-        """The commit that it began with."""
+        """The commit that the run started from."""
         return self.state.base
 
     @property
@@ -218,34 +217,34 @@ class RunSnapshot:
 
     @property
     def issue(self) -> IssueSource | None:
-        """The issue that it is about."""
+        """The issue that the run works on."""
         return self.state.issue
 
     @property
     def relanding(self) -> Relanding | None:
-        """The result that is landed again, if that is what it does."""
+        """The result that the run lands again, for a relanding."""
         return self.state.relanding
 
     @property
     def low_budget(self) -> str:
-        """Which of its budgets is nearly used; empty if none is."""
+        """The budget that is nearly used up. Empty if there is none."""
         return self.state.low
 
     @property
     def engine(self) -> int | None:
-        """The number of the engine that began to work on it and has not stopped; None if there is none."""
+        """The number of the engine that started and has not stopped. None without an engine."""
         return self.state.epoch if self.state.engine_since is not None else None
 
     # ---- people
 
     @cached_property
     def needs(self) -> tuple[Needed, ...]:
-        """What it needs from a person, the most urgent first."""
+        """The pending requests to a person, most urgent first."""
         return needed(self.state, self.now, alive=self.alive)
 
     @property
     def awaits_approval(self) -> bool:
-        """Whether subtasks wait for approval, though the planner may be about to change them."""
+        """Whether subtasks wait for approval, even if the planner is about to change them."""
         return awaits_approval(self.state)
 
     @property
@@ -253,17 +252,17 @@ class RunSnapshot:
         return waiting_for_approval(self.state)
 
     def objections_to(self, id_: SubtaskId) -> tuple[str, ...]:
-        """Why the rules do not approve a subtask."""
+        """The rules that a subtask breaks."""
         return objections(self.state, id_)
 
     @property
     def asks_about_plan(self) -> bool:
-        """Whether a person has to decide now: after the rules have, and not while the planner revises."""
+        """Whether a person has to decide now: after the rules, and not during a revision."""
         return self.may_ask and self.plan_waits
 
     @property
     def may_ask(self) -> bool:
-        """Whether a person may be asked something: an engine runs it, and it is not about to stop."""
+        """Whether fleet may ask a person: an engine is running, and it is not about to stop."""
         state = self.state
         return not (state.engine_since is None or state.ended or state.cancelled or state.draining)
 
@@ -274,30 +273,30 @@ class RunSnapshot:
 
     @cached_property
     def review(self) -> PlanReview:
-        """What of its plan waits for approval."""
+        """The part of the plan that waits for approval."""
         return plan_review(self.state)
 
     @property
     def seen_at(self) -> float:
-        """The time up to which it was at work: nothing grows older in a run that no process runs."""
+        """The current time or, without a process, the time of the last fact."""
         return self.now if self.alive else self.last_at
 
     @property
     def moves(self) -> bool:
-        """Whether an engine works on it and it waits for no person."""
+        """Whether an engine is running it, and it is not waiting for a person."""
         return self.word in MOVING and not (self.needs and not any(self.state.underway()))
 
     @property
     def is_planning(self) -> bool:
-        """Whether its planner is being called."""
+        """Whether a planner call is running."""
         return self.state.planning.open is not None
 
     def phases(self) -> Mapping[Phase, int]:
-        """Its agents by what they are doing; empty if no process runs it."""
+        """Number of agents by phase. Empty without a process."""
         return Counter(agent_phases(self.state)) if self.alive else {}
 
     def shown(self, face: Face) -> list[tuple[Figure, Value]]:
-        """The figures that a face shows of it."""
+        """The figures for a UI."""
         return [(figure, value) for figure in figures_of(face) if (value := figure.value(self)) is not None]
 
     @cached_property
@@ -306,67 +305,67 @@ class RunSnapshot:
         return {each.id: self._question(each.id) for each in self.state.open_questions()}
 
     def question_about(self, id_: SubtaskId) -> QuestionView | None:
-        """The open question about a subtask, if there is one."""
+        """The open question about a subtask, if any."""
         subtask = self.state.subtasks.get(id_)
         return self._question(subtask.question) if subtask is not None and subtask.question is not None else None
 
     def question_named(self, name: str) -> QuestionId:
-        """The question of this name, however it is written; the name itself if there is none."""
+        """The id of a question, regardless of case. The name itself if there is none."""
         known = (id_ for id_ in self.state.questions if id_.lower() == name.lower())
         return next(known, QuestionId(name))
 
     def question_lines(self) -> list[QuestionLine]:
-        """The open questions in short."""
+        """The open questions, without details."""
         return list(self.state.open_questions())
 
     def answered_questions(self) -> list[QuestionLine]:
-        """The answered questions in short, in the order in which they were asked."""
+        """The answered questions, without details, in order."""
         return [each for each in self.state.questions.values() if each.answer is not None]
 
     def latest_question(self) -> QuestionLine:
-        """The question that was asked last."""
+        """The latest question."""
         return list(self.state.questions.values())[-1]
 
     def _question(self, id_: QuestionId) -> QuestionView:
         return question_view(self.state, self.state.questions[id_], self.now, alive=self.alive)
 
     def problem_of(self, request: Request) -> str | None:
-        """Why a person's request is not possible now; None if it is."""
+        """Why a request is not valid now. None if it is valid."""
         return request_problem(self.state, request)
 
     # ---- agents, machines and the merge queue
 
     def agents(self, order: AgentOrder = "busy", *, is_reversed: bool = False) -> Sequence[AgentRow]:
-        """The agents at work. A run without a process has none."""
+        """The running agents. Empty without a process."""
         return agent_rows(self.state, order, is_reversed=is_reversed) if self.alive else ()
 
     @cached_property
     def outages(self) -> tuple[ServiceView, ...]:
-        """Outages of the model service, whether a process waits or not."""
+        """The outages of the model service, even without a process."""
         return outages(self.state, self.now)
 
     @property
     def chooses_rungs(self) -> bool:
-        """Whether the first rung of a ladder is chosen by what it cost so far."""
+        """Whether starting rungs are chosen from past results and cost."""
         return any(ladder.first is None for ladder in self.state.policy.rungs.values())
 
     @cached_property
     def nodes(self) -> tuple[NodeUseView, ...]:
-        """The machines beside this one."""
+        """The nodes of the run."""
         return node_views(self.state, alive=self.alive) if self.state.nodes else ()
 
     @property
     def node_statuses(self) -> Mapping[str, NodeStatus]:
-        """Those of all machines that it ever had."""
+        """The statuses of all nodes that the run ever had."""
         return {name: node_status(self.state.nodes, node) for name, node in self.state.nodes.items()}
 
     def is_connected(self, node: str) -> bool:
-        """Whether it is connected to a machine, drained or not."""
+        """Whether a node is connected, drained or not."""
         return not self.state.nodes[node].out
 
     @cached_property
     def waiting_for_machines(self) -> Mapping[SubtaskId, str]:
-        """The first of the subtasks that could start, but for a machine; and why."""
+        """The first ready subtasks that wait for a machine, with the reason."""
         state = self.state
         may_wait = state.policy.machines.workers or state.subtasks.plan.labelled
         return waiting_for_machines(state, self.now) if may_wait else {}
@@ -387,24 +386,24 @@ class RunSnapshot:
 
     @property
     def closed(self) -> Set:
-        """The closed subtasks: the same value as long as no other one was closed."""
+        """The closed subtasks. The value is identical until another one is closed."""
         return self.state.subtasks.marked(Mark.CLOSED)
 
     @property
     def versions_key(self) -> object:
-        """The same value as long as the plan has no new version."""
+        """A value that is identical until the plan has a new version."""
         return self.state.versions
 
     def versions(self) -> tuple[PlanVersion, ...]:
-        """The versions of the plan, the first one first."""
+        """The versions of the plan, in order."""
         return plan_versions(self.state)
 
     def version_changes(self, first: int, last: int) -> tuple[VersionChangesView, ...]:
-        """Each version of its plan after `first` up to `last`, with its changes."""
+        """The versions of the plan after `first` up to `last`, with their changes."""
         return tuple(version_diffs(self.state.versions, first, last))
 
     def graph(self) -> list[Node]:
-        """The plan as a graph. What a subtask was split from, and its area, are as old as the plan's version."""
+        """The plan as a graph. Splits and areas only change with the version of the plan."""
         parents: dict[str, str | None] = {
             id_: subtask.parent or subtask.area for id_, subtask in self.state.subtasks.items()
         }
@@ -412,30 +411,30 @@ class RunSnapshot:
 
     @property
     def has_areas(self) -> bool:
-        """Whether planners of areas make parts of the plan."""
+        """Whether the plan has areas."""
         return bool(self.state.areas)
 
     def wave_parts(self) -> WaveParts:
-        """The subtasks in waves: each needs only those of earlier ones. It depends on the plan alone."""
+        """The subtasks in waves: each depends only on earlier waves. Only changes with the plan."""
         return wave_parts(self.state)
 
     def wave_sets(self) -> Sequence[Set]:
-        """The subtasks of each wave. It depends on the plan alone."""
+        """The subtasks of each wave. Only changes with the plan."""
         return [self.state.subtasks.set_of(ids) for ids in waves(self.plan)]
 
     def waiting(self) -> Waiting:
-        """What waits for each open subtask. It depends on the plan and on which subtasks are closed."""
+        """The dependents of each open subtask. Only changes with the plan and the closed subtasks."""
         subtasks = self.state.subtasks
         open_, bits = subtasks.all & ~self.closed, subtasks.plan.bits
         return waiting(self.plan, {id_ for id_ in self.plan.ids if open_ >> bits[id_] & 1})
 
     @cached_property
     def subtasks(self) -> tuple[SubtaskLine, ...]:
-        """In plan order."""
+        """The subtasks, in plan order."""
         return subtask_lines(self.state, self.now)
 
     def subtask_counts(self) -> Mapping[Status, int]:
-        """How many subtasks have each status."""
+        """Number of subtasks by status."""
         return status_counts(self.state, self.now)
 
     @cached_property
@@ -447,14 +446,14 @@ class RunSnapshot:
         return status_of(self.state, id_, self.now)
 
     def standing(self, id_: SubtaskId) -> Standing:
-        """How it stands with a subtask of the plan."""
+        """The standing of a subtask in the plan."""
         subtask = self.state.subtasks[id_]
         waits = bool(unapproved(self.state) >> self.state.subtasks.plan.bits[id_] & 1)
         return Standing(self.status_of(id_), waits, len(subtask.attempts), subtask.landed)
 
     @cached_property
     def state_sets(self) -> Mapping[State, Set]:
-        """The subtasks in each state of the map."""
+        """The subtasks by state of the map."""
         return state_sets(self.state, alive=self.alive)
 
     def subtask_map(self, room: int) -> SubtaskMap:
@@ -472,22 +471,22 @@ class RunSnapshot:
         return split_or_dropped(self.state)
 
     def subtask_ids(self) -> tuple[SubtaskId, ...]:
-        """All that were ever planned."""
+        """All subtasks that were ever planned."""
         return tuple(self.state.subtasks)
 
     def when_read(self, id_: SubtaskId, *, interrupt: bool = False) -> str:
-        """Which attempt will read an instruction that is given now, and when; for a person."""
+        """Describe which attempt will read a new instruction, and when."""
         return when_read(self.state, id_, interrupt=interrupt)
 
     def has_subtask(self, id_: str) -> bool:
         return id_ in self.state.subtasks
 
     def subtask(self, id_: SubtaskId, *, logs: str = "") -> SubtaskView:
-        """`logs` precedes the name of each log."""
+        """The view of a subtask. `logs` is the path prefix for logs."""
         return subtask_view(self.state, self.state.spec(id_), self.now, logs=logs)
 
     def is_over(self, id_: SubtaskId, number: int | None = None) -> bool:
-        """Whether no worker says more about a subtask, or in one attempt at it."""
+        """Whether the workers of a subtask, or of an attempt, have finished."""
         if self.state.ended:
             return True
         subtask = self.state.subtasks.get(id_)
@@ -502,20 +501,20 @@ class RunSnapshot:
         return self.state.spec(id_)
 
     def area_of(self, id_: SubtaskId) -> SubtaskId | None:
-        """The area whose planner made a subtask; None if the run's planner did."""
+        """The area of the planner that created a subtask. None for the run's planner."""
         return self.state.subtasks[id_].area
 
     def spend_of(self, id_: SubtaskId) -> Spend:
-        """What a subtask has cost."""
+        """The cost of a subtask."""
         return self.state.subtasks[id_].spend
 
     def title(self, id_: SubtaskId) -> str:
-        """The title of a subtask; empty if the plan has none of this name."""
+        """The title of a subtask. Empty if it is not in the plan."""
         spec = self.state.specs.get(id_)
         return spec.title if spec is not None else ""
 
     def finished(self, id_: SubtaskId) -> str | None:
-        """The report on verified work that has no file to land, in a sentence; None if it has one."""
+        """The summary of verified work without files to land. None for other work."""
         last = self.state.subtasks[id_].last
         if last is None or not (last.worker == PLANNER or last.unchanged):
             return None
@@ -532,7 +531,7 @@ class RunSnapshot:
         return subtask.failure if subtask is not None else None
 
     def attempts_at(self, id_: SubtaskId) -> int:
-        """How many attempts there were at a subtask."""
+        """Number of attempts at a subtask."""
         return len(self.state.subtasks[id_].attempts)
 
     def attempt(self, id_: SubtaskId, number: int) -> AttemptView:
@@ -540,17 +539,17 @@ class RunSnapshot:
         return attempt_view(self.state.subtasks[id_].attempts[number - 1], self.now)
 
     def phase_of(self, id_: SubtaskId, number: int) -> Phase:
-        """What an attempt under way is doing."""
+        """The phase of a running attempt."""
         return phase(self.state.subtasks[id_].attempts[number - 1])
 
     # ---- incidents and costs
 
     def incidents(self) -> Sequence[IncidentRow]:
-        """Open ones first, and then the latest."""
+        """The incidents: open ones first, then the latest."""
         return sorted(self.state.incidents, key=lambda each: (each.closed_at is not None, -each.opened_at))
 
     def incident_counts(self) -> IncidentCounts:
-        """Each rate of recovery with its denominator."""
+        """The counts of incidents, with recovery rates."""
         return incident_counts(self.state.incidents)
 
     def incident(self, number: int) -> IncidentView:
@@ -559,41 +558,41 @@ class RunSnapshot:
 
     @property
     def costs_key(self) -> object:
-        """The same value as long as no attempt has cost more."""
+        """A value that is identical until the cost of an attempt increases."""
         return self.state.subtasks
 
     def attempt_costs(self, most: int) -> AttemptCosts:
-        """What its attempts cost; at most so many subtasks are named."""
+        """The cost of all attempts. `most` limits the list of expensive subtasks."""
         return attempt_costs(self.state, most)
 
     @property
     def spends(self) -> Mapping[Role, Spend]:
-        """What it cost by role."""
+        """The cost by role."""
         return {"planner": Spend(), "worker": Spend(), **self.state.spend}
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
-        """Its limits that are set, with what is used of them."""
+        """The configured budgets, with the used amounts."""
         return tuple(run_budgets(self.state, self.now))
 
     @property
     def in_doubt(self) -> Cost:
-        """What interrupted calls may have cost in addition, at most."""
+        """Upper bound of the additional cost of interrupted calls."""
         return self.state.doubt
 
     @property
     def estimates(self) -> tuple[SubtaskEstimate, ...]:
-        """What comparable subtasks cost and took, for its open ones."""
+        """Estimates for the open subtasks, from comparable landed ones."""
         return run_estimates(self.state)
 
 
 def at_moment(run: RunSnapshot, now: float) -> RunSnapshot:
-    """The same run later, with nothing recorded since."""
+    """The same run at a later time, without new facts."""
     return replace(run, now=now)
 
 
 def just_after(state: RunState) -> RunSnapshot:
-    """A run at the moment of its last fact."""
+    """A run at the time of its last fact."""
     return RunSnapshot(state, state.last_at, alive=True)
 
 

@@ -1,4 +1,4 @@
-"""A run for scripts and people: its status, and its incidents."""
+"""The status of a run, and its incidents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from fleet.read.question_view import (
 SubtaskStatus = Status
 """The status of a subtask."""
 AttemptPhase = Phase
-"""What an attempt under way is doing."""
+"""The phase of a running attempt."""
 RunStatus = Literal[
     "planning",
     "running",
@@ -38,23 +38,23 @@ RunStatus = Literal[
     "waiting for an answer",
     "waiting for the planner",
     "over budget",
-    "interrupted",  # no process runs it
-    "refused",  # it ended before anything was done
+    "interrupted",  # no process is running it
+    "refused",  # it ended before any work was done
     Ending,
 ]
-"""The status of a run, as every face names it."""
+"""The status of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentsView:
-    """Agents at the same time."""
+    """The number of agents at the same time."""
 
     running: int
-    """Now; 0 if no engine runs."""
+    """Current number. 0 if no engine is running."""
     peak: int
-    """The most so far."""
+    """Peak number so far."""
     limit: int
-    """The most that are allowed."""
+    """Maximum number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +62,17 @@ class LandingView:
     """The batches so far."""
 
     batches: int
-    """Batches that were formed."""
+    """Batches formed."""
     red: int
     """Batches with a failed check."""
     gate_runs: int
-    """How often the gate was run."""
+    """Number of gate runs."""
     queued: int
-    """Verified subtasks that wait to land, those under test included."""
+    """Verified subtasks waiting to land, including those under test."""
     testing: int
     """Batches under test."""
     full: bool
-    """Whether so much work waits, for its checks or to land, that no new attempt starts before some has landed."""
+    """Whether new attempts wait because too much work is waiting for checks or for landing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,25 +103,24 @@ class BudgetView:
 
 @dataclass(frozen=True, slots=True)
 class ServiceView:
-    """An outage of the model service, for which calls wait."""
+    """An outage of the model service that calls are waiting for."""
 
     family: str | None
-    """The model family that it concerns; null: all of them."""
+    """The affected model family. Null for all families."""
     condition: ServiceCondition
     """`down`, `limited` or `refused`."""
     why: str
     """Cause of the condition, from the last failed call."""
     since: float
-    """When it began, in seconds since 1970."""
+    """When it started, in seconds since 1970."""
     seconds: float
-    """Duration of the outage so far."""
     message: str
-    """Description of the outage in a sentence."""
+    """The outage as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubtaskLine:
-    """A subtask in short."""
+    """A summary of a subtask."""
 
     id: SubtaskId
     title: str
@@ -130,39 +129,39 @@ class SubtaskLine:
     parts: tuple[SubtaskId, ...]
     """The parts it was split into."""
     landed: Sha | None
-    """The commit that landed; null if none did."""
+    """The landed commit. Null if it did not land."""
     unchanged: bool
-    """Whether it is done, and no file changed."""
+    """Whether it is done without changing a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannerHealth:
-    """Whether the run's planner answers, and when it is called again if it does not."""
+    """The planner calls of a run, and the next retry after a failure."""
 
     calls: int
     """Number of calls of the run's planner."""
     failures_in_a_row: int
     """Number of failed calls since the last successful one."""
     last_failure: str | None
-    """Why its last call failed; null if it succeeded."""
+    """Why its last call failed. Null if it succeeded."""
     next_try_s: float | None
     """Seconds until the next try."""
 
 
 @dataclass(frozen=True, slots=True)
 class BaseView:
-    """How set-up and gate went on the base of a run, before anything was done."""
+    """The results of the setup command and the gate on the base of a run."""
 
     setup: SetupRun | None
-    """The last run of the set-up command; null if there was none."""
+    """The last run of the setup command. Null if it did not run."""
     gate: tuple[CheckRun, ...]
-    """The project's gate on the base; empty if there is none, or it could not be run."""
+    """The gate on the base. Empty without a gate, or if it could not run."""
     failure: Failure | None
-    """Why the gate could not be run."""
+    """Why the gate could not run."""
     causes: tuple[str, ...]
-    """If something failed: the lines of its output that matter."""
+    """After a failure: the relevant lines of the output."""
     advice: tuple[str, ...]
-    """What to do about them."""
+    """Suggested fixes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,27 +170,27 @@ class RunEnding:
 
     ending: Ending
     word: str
-    """The same; `refused` if it ended before anything was done."""
+    """The same, or `refused` if it ended before any work was done."""
     why: str
     at: float
     is_good: bool
     """Whether everything landed."""
     refusal: BaseView | None
-    """If it was refused: how set-up and gate went on the base."""
+    """For a refused run: the results on the base."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemainingView:
-    """What is left of a run, if it continues as it did so far."""
+    """The remaining work of a run, extrapolated from its progress so far."""
 
     landed: int
-    """Subtasks that have landed."""
+    """Landed subtasks."""
     subtasks: int
-    """Subtasks that are to land."""
+    """Subtasks planned to land."""
     seconds: float
-    """At work, until everything has landed."""
+    """Active time until everything has landed."""
     dollars: float | None
-    """What the whole run will have cost; null if the price of a call is unknown."""
+    """Projected total cost of the run in USD. Null if the price of a call is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,36 +201,36 @@ class StatusView:
     """Name of the run."""
     state: RunStatus
     """`planning`, `running`, `paused`, `draining`, `awaiting approval`, `waiting for an answer`,
-    `waiting for the planner`, `over budget`, `interrupted`, `refused` (it ended before anything was done), or how it
-    ended."""
+    `waiting for the planner`, `over budget`, `interrupted`, `refused` (it ended before any work was done), or its
+    ending."""
     why: str
-    """Why it ended as it did; empty before."""
+    """Why it ended. Empty before that."""
     paused_by: str | None
-    """Who paused it; `run.not_between`: the hours in which it starts nothing. Null if it is not paused."""
+    """The person who paused it, or `run.not_between` for the configured hours. Null if it is not paused."""
     causes: tuple[str, ...]
-    """If set-up or gate failed on the base: the lines of the output that matter."""
+    """The relevant lines of output if the setup command or the gate failed on the base."""
     advice: tuple[str, ...]
-    """What to do about them."""
+    """Suggested fixes."""
     goal: str
     """Goal of the run."""
     repository: str
     """Path of the repository."""
     started_at: float
-    """When it was started, in seconds since 1970."""
+    """When it started, in seconds since 1970."""
     plan_version: int
     """Current version of the plan. 0 before the first plan."""
     subtasks: Mapping[Status, int]
-    """How many subtasks have each status."""
+    """Number of subtasks by status."""
     landed: Progress
-    """How many subtasks landed, of those that are to land."""
+    """Number of landed subtasks, of those planned to land."""
     agents: AgentsView
     """Number of concurrent agents."""
     figures: FigureValues
-    """The figures that have no other place, each under its own name: `fleet/read/figures.py` lists them."""
+    """Further figures, each as a separate key: see `fleet/read/figures.py`."""
     commits: int
-    """Commits that landed."""
+    """Landed commits."""
     commits_tested: int
-    """Of these, commits whose own tree was tested."""
+    """Landed commits whose own tree was tested."""
     landing: LandingView
     """State of the merge queue."""
     incidents: IncidentCounts
@@ -239,95 +238,93 @@ class StatusView:
     tokens: Mapping[Role, TokensView]
     """By role: `planner`, `worker`, and `sub_planner`, `resolver` and `reviewer` if there were any."""
     cost_dollars: float | None
-    """Null if the price of a call is unknown."""
+    """Cost in USD. Null if the price of a call is unknown."""
     cost_by_role: Mapping[Role, float | None]
     """Dollars by role. Null if the price of a call is unknown."""
     cost_in_doubt: Cost
-    """What interrupted calls may have cost in addition, at most."""
+    """Upper bound of the additional cost of interrupted calls."""
     budget: Mapping[str, BudgetView]
-    """The limits that are set, by their unit: `dollars`, `tokens`, `minutes`, `attempts`."""
+    """The configured limits by unit: `dollars`, `tokens`, `minutes`, `attempts`."""
     simulated: bool
     """Whether the model is simulated."""
     rehearsal: bool
-    """Whether it is about history: none of its figures is one of a real run."""
+    """Whether it is a rehearsal. Its figures are not those of a real run."""
     for_real: bool
-    """Whether it is a rehearsal in which planner and workers did history's commits again."""
+    """Whether it is a rehearsal for real, in which planner and workers redo past commits."""
     sandbox: str
     """Sandbox that commands run in."""
     seconds: float
-    """How long engines worked on it."""
+    """Active time."""
     service: tuple[ServiceView, ...]
-    """Outages of the model service, for which calls wait."""
+    """Outages of the model service that calls are waiting for."""
     questions: tuple[QuestionView, ...]
     """Open questions."""
     needs: tuple[NeedKind, ...]
-    """What it needs from a person, the most urgent first: `resume`, `approve`, `answer`, `budget`, `unpause`."""
+    """Pending requests to a person, most urgent first: `resume`, `approve`, `answer`, `budget`, `unpause`."""
     ends_in_s: float | None
-    """Seconds until the run ends unless someone answers or approves; null while it has other work, or waits without a
-    limit."""
+    """Seconds until the run ends without an answer or an approval. Null while it has other work, or without a limit."""
     result_branch: str | None
-    """Null while nothing was published."""
+    """Null until a commit is published."""
     base: Sha
     """Commit that the run is based on."""
     tip: Sha
     """Tip of the integration branch."""
     gate: str | None
-    """The project's gate; empty: there is none; null: not recorded."""
+    """The project's gate. Empty without a gate, and null if it was not recorded."""
     never_passed: tuple[str, ...]
-    """Commands of the gate that failed on the base and on every tree since."""
+    """Gate commands that failed on the base and on every later tree."""
     warnings: tuple[str, ...]
     """Warnings about the run."""
     flat: bool | None
-    """Whether the first plan has a single subtask; null before there is a plan."""
+    """Whether the first plan has a single subtask. Null without a plan."""
     plan_warnings: tuple[str, ...]
     """The linter's warnings about the plan."""
     plan_values: Mapping[str, object]
-    """The values of the parameters of the plan file."""
+    """The parameter values of the plan file."""
     waiting_for_approval: Mapping[SubtaskId, tuple[str, ...]]
-    """The subtasks that wait for approval, each with the rules that it breaks."""
+    """The subtasks that wait for approval, with the rules that they break."""
     reviews: tuple[Review, ...]
-    """Approvals and rejections of the plan, in order."""
     change_reviews: ReviewsView | None
-    """What models found in changes that they did not make; null if nothing was reviewed."""
+    """Reviews of changes by other models. Null without reviews."""
     nodes: tuple[NodeUseView, ...]
-    """The machines beside this one that work for it, by name."""
+    """The nodes of the run, by name."""
     waiting_for_machines: Mapping[SubtaskId, str]
-    """The first of the subtasks that could start, but for a machine with the labels that they ask for; and why."""
+    """Ready subtasks that wait for a machine with matching labels, with the reason. Only the first ones."""
     planner: PlannerHealth
     """Health of the run's planner."""
     estimates: tuple[SubtaskEstimate, ...]
-    """What comparable subtasks cost and took that landed, for each worker and size of its open subtasks."""
+    """Cost and duration of comparable landed subtasks, for each worker and size among the open subtasks."""
     remaining: RemainingView | None
-    """What is left of it, if it continues as it did so far; null where that says nothing: fewer than five subtasks have
-    landed, the run waits for a person, no process works on it, or it has ended."""
+    """The remaining work, extrapolated from its progress so far. Null if fewer than five subtasks have landed, the run
+    waits for a person, no process is running it, or it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run with the story of every incident."""
+    """A run with all its incidents."""
 
     run: RunId
     """Name of the run."""
     state: RunStatus
-    """The same word as in a status."""
+    """The same as in the status."""
     why: str
-    """Why it ended; empty while it has not."""
+    """Why it ended. Empty before that."""
     goal: str
     """Goal of the run."""
     simulated: bool
     """Whether the model is simulated."""
     rehearsal: bool
-    """Whether it is about history."""
+    """Whether it is a rehearsal."""
     for_real: bool
-    """Whether it is a rehearsal in which planner and workers did history's commits again."""
+    """Whether it is a rehearsal for real, in which planner and workers redo past commits."""
     subtasks: Mapping[Status, int]
-    """How many subtasks have each status."""
+    """Number of subtasks by status."""
     rates: IncidentCounts
     """Numbers of incidents."""
     incidents: tuple[IncidentView, ...]
     """All incidents, in order."""
     base_check: BaseView
-    """Set-up and gate on the base."""
+    """The setup command and the gate on the base."""
 
 
 def base_view(state: RunState) -> BaseView:
@@ -345,7 +342,7 @@ def _causes(state: RunState) -> tuple[str, ...]:
 
 
 def run_word(state: RunState, now: float, *, alive: bool) -> RunStatus:
-    """The status of a run as one word or two."""
+    """The status of a run."""
     if state.ending is not None:
         return "refused" if is_refused(state) else state.ending
     if not alive:
@@ -366,7 +363,7 @@ def run_word(state: RunState, now: float, *, alive: bool) -> RunStatus:
 
 
 def commits_tested(state: RunState) -> int:
-    """How many of the landed commits had their own tree tested, not only a later one."""
+    """Number of landed commits whose own tree was tested."""
     return sum(attempt.tested for subtask in state.subtasks.values() for attempt in subtask.attempts)
 
 
@@ -402,31 +399,31 @@ def _service(scope: str, outage: Outage, now: float) -> ServiceView:
 
 
 # ---- limits view -----------------------------------------------------------------------------------------------------
-# The limits of a run, and how much of each is used.
+# The limits of a run, and the remaining amounts.
 
 
 @dataclass(frozen=True, slots=True)
 class LimitView:
-    """One limit of a run; null means no limit."""
+    """A limit of a run."""
 
     limit: float | None
-    """The limit; null: there is none."""
+    """The limit. Null without a limit."""
     left: float | None
-    """How much of it is left; null where there is no limit."""
+    """The remaining amount. Null without a limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsView:
-    """The limits of a run, as they are once its engine has taken what was requested."""
+    """The limits of a run, including requested changes."""
 
     run: RunId
     """The name of the run."""
     alive: bool
-    """Whether a process runs the run; if not, `fleet resume` takes what was requested."""
+    """Whether a process is running the run. If not, `fleet resume` applies requested changes."""
     changed: bool
     """Whether this call requested a change."""
     workers: int
-    """The most agents at once."""
+    """Maximum number of agents at the same time."""
     budgets: Mapping[str, LimitView]
     """By unit: `dollars`, `minutes`, `tokens`, `attempts`."""
 
@@ -440,13 +437,13 @@ def limits_view(state: RunState, now: float, *, alive: bool, changed: bool) -> L
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """The log of the last run of the project's gate or of the set-up command."""
+    """The log of the last run of the gate or the setup command."""
 
     kind: str
     """`gate` or `setup`."""
     log: str
     """The file."""
     text: str
-    """Its content: the command, its output (of a very long one, both ends), and how it ended."""
+    """The command, its output and its result. Very long output is cut in the middle."""
     earlier: tuple[str, ...]
-    """The files of earlier runs, the first one first."""
+    """The files of earlier runs, in order."""

@@ -1,4 +1,4 @@
-"""A subtask with every attempt at it, the batches that tested it, and its incidents."""
+"""A subtask with its attempts, its batches and its incidents."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from fleet.read.question_view import InstructionView, instruction_views
 from fleet.read.run_view import TokensView, tokens_view
 
 BatchView = TestedBatch
-"""A tested batch, in whole."""
+"""A tested batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,33 +26,33 @@ class AttemptView:
     worker: str
     """Worker kind that ran the attempt."""
     node: str
-    """The node that worked on it; empty: the manager's machine, or none yet."""
+    """The node that worked on it. Empty for the manager's machine, or before it started."""
     model: str | None
     """Model that ran the attempt. Null: the worker's default."""
     effort: Effort | None
-    """How hard the model tried; null: as it does by default."""
+    """The effort level of the model. Null for the default."""
     choice: RungChoice | None
-    """Which rung of its worker's ladder it took, and why; null if there is none."""
+    """The rung of its worker's ladder, with the reason. Null without a ladder."""
     strategy: Strategy
     """Reason for the attempt."""
     guidance: str
-    """What the attempt was to do differently."""
+    """The instructions for this attempt after a failure."""
     instructions: tuple[str, ...]
-    """What people told it: the instructions for its subtask that it has read."""
+    """The instructions from people that it read."""
     started_at: float
     """In seconds since 1970."""
     ended_at: float | None
-    """In seconds since 1970; null while it is under way."""
+    """In seconds since 1970. Null while it is running."""
     seconds: float
     """Duration of the attempt."""
     base: Sha
     """Commit that the attempt started from."""
     commit: Sha | None
-    """What it committed; null if nothing."""
+    """Its commit. Null without a commit."""
     verified: bool
-    """Whether its checks passed on that commit."""
+    """Whether its checks passed on this commit."""
     landed: Sha | None
-    """The commit that landed; null if none did."""
+    """The landed commit. Null if it did not land."""
     unchanged: bool
     """Whether it finished without changing a file."""
     tested: bool
@@ -60,11 +60,11 @@ class AttemptView:
     paths: tuple[str, ...]
     """Changed files."""
     turns: int
-    """Turns of the conversation."""
+    """Number of turns in the conversation."""
     last_message: str
-    """Last text of the model, or a summary of its thinking."""
+    """The latest text of its model, or the latest summary of its thinking."""
     cost_dollars: float | None
-    """Null if the price of a call is unknown."""
+    """Cost in USD. Null if the price of a call is unknown."""
     tokens: TokensView
     """Tokens used by the attempt."""
     report: Report | None
@@ -84,11 +84,11 @@ class DiffView:
     attempt: int
     """Number of the attempt."""
     base: Sha
-    """The commit that it began with."""
+    """The commit that the attempt started from."""
     commit: Sha
-    """The commit that it made."""
+    """The commit of the attempt."""
     diff: str
-    """The patch from one to the other."""
+    """The patch from `base` to `commit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,33 +96,33 @@ class SubtaskView:
     """A subtask and its history."""
 
     subtask: Subtask
-    """As it is in the current plan: [a subtask](plan-file.md#a-subtask)."""
+    """The specification in the current plan: [a subtask](plan-file.md#a-subtask)."""
     status: Status
     """Status of the subtask."""
     waits_for: str
-    """For which machine it waits, and why none takes it; empty if it does not."""
+    """The machine that it waits for, and why none accepts it. Empty if it does not wait for one."""
     landed: Sha | None
-    """The commit that landed; null if none did."""
+    """The landed commit. Null if it did not land."""
     parts: tuple[SubtaskId, ...]
     """The parts it was split into."""
     dropped: str | None
-    """Why the planner dropped it; null if it did not."""
+    """Why the planner dropped it. Null if it was not dropped."""
     cost_dollars: float | None
-    """Null if the price of a call is unknown."""
+    """Cost in USD. Null if the price of a call is unknown."""
     tokens: TokensView
     """Tokens used by all attempts."""
     instructions: tuple[InstructionView, ...]
-    """What people told those who work on it, the first one first."""
+    """The instructions from people for this subtask, in order."""
     attempts: tuple[AttemptView, ...]
-    """Every attempt at it, the first one first."""
+    """All attempts, in order."""
     batches: tuple[TestedBatch, ...]
-    """The batches that tested it or left it a suspect."""
+    """The batches that tested it or marked it as a suspect."""
     incidents: tuple[IncidentView, ...]
     """Incidents of the subtask."""
 
 
 def subtask_view(state: RunState, spec: Subtask, now: float, *, logs: str = "") -> SubtaskView:
-    """`logs` is put in front of the name of each check's log."""
+    """`logs` is the path prefix for the logs of checks."""
     subtask = state.subtasks[spec.id]
     return SubtaskView(
         subtask=spec,
@@ -141,7 +141,7 @@ def subtask_view(state: RunState, spec: Subtask, now: float, *, logs: str = "") 
 
 
 def attempt_view(attempt: Attempt, now: float, logs: str = "") -> AttemptView:
-    """`logs` is put in front of the name of each check's log."""
+    """`logs` is the path prefix for the logs of checks."""
     return AttemptView(
         number=attempt.number,
         worker=attempt.worker,

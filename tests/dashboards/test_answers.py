@@ -76,7 +76,7 @@ def test_commits_that_were_not_tested_by_themselves_are_counted_in_every_view_of
             line for fact in story.facts if (line := event_text.event_text(just_after(story.state), fact)) is not None
         ),
     }
-    wanted = "1 of them tested only together with the next"
+    wanted = "1 only tested together with the next commit"
     assert {place for place, text in places.items() if wanted in text} == (set() if alone else set(places))
 
 
@@ -109,7 +109,7 @@ def test_huge_evidence_is_shown_by_its_ends() -> None:
     lines = subtask_lines(subtask_view(story.state, story.spec("a"), 1))
     assert len(lines) < 60
     assert max(map(len, lines)) < 2100
-    assert any("lines left out" in line for line in lines)
+    assert any("lines omitted" in line for line in lines)
 
 
 # ---- conversations ---------------------------------------------------------------------------------------------------
@@ -199,4 +199,4 @@ def test_the_status_says_what_waits_to_land_and_when_nothing_starts_because_of_i
     assert "  landing    1 queued, testing 1 batch" in lines
     story.work_is_done("b")
     lines = status_lines(status_view(story.state, 0, alive=True))
-    assert "  landing    2 queued, testing 1 batch; full: no new attempt starts before some have landed" in lines
+    assert "  landing    2 queued, testing 1 batch, queue full: new attempts wait until some have landed" in lines

@@ -128,7 +128,7 @@ def test_on_a_terminal_approve_shows_the_plan_and_takes_only_a_clear_yes(
             terminal.types("\n")
             terminal.ended(1)
         assert "risk high, worker step" in terminal.text
-        assert "Waiting for approval: 3 of 3 subtasks; nothing starts until then." in terminal.text
+        assert "Waiting for approval: 3 of 3 subtasks. No subtask starts before that." in terminal.text
         assert "nothing was approved" in terminal.text
         assert (awaiting(stage, "one", "two", "three"), trace[1]) == (True, [])
         with at_a_terminal(stage, "approve", RUN) as terminal:
@@ -178,7 +178,7 @@ def test_in_the_middle_of_a_run_a_small_revision_flows_and_a_risky_one_waits(
         stage.wait(RUN, lambda state: state.published and landed(repository, RUN) == ["one", "small"], going)
         assert awaiting(stage, "risky")
         shown = stage.fleet("approve", RUN).ended(0)
-        shown.says("risky", "1 of 3 subtasks; the others keep running")
+        shown.says("risky", "1 of 3 subtasks. The others keep running")
         assert "small" not in shown.output
         going.done().ended(0).says("WAITING for your approval: risky (its risk is high)", "LANDED")
     assert landed(repository, RUN) == ["one", "small", "risky"]

@@ -7,7 +7,7 @@ from fleet.runs.journal import Journal
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Stage, script, subtask
 
-UNKNOWN = "not enough past runs of this repository to estimate"
+UNKNOWN = "too few past runs in this repository for an estimate"
 PLAN = """
 goal = "Write"
 

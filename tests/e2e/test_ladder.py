@@ -38,7 +38,7 @@ def test_a_plan_may_say_that_a_failure_is_skipped_or_tried_again(stage: Stage, r
         subtask("again", failure_action="retry"),
     )
     url = model(script(*planned, workers={"lint": [NOT_YET], "again": [NOT_YET, solve("again")]}))
-    run(stage, repository, url).ended(1).says("lint skipped, as its failure_action says", "again retries in", "PARTIAL")
+    run(stage, repository, url).ended(1).says('lint skipped (failure_action = "skip")', "again retries in", "PARTIAL")
     assert sorted(landed(repository, "r")) == ["after", "again"]
     assert {called.why for called in facts(stage) if isinstance(called, f.PlannerCalled)} <= {
         "start",
@@ -80,7 +80,7 @@ def test_past_its_attempts_a_human_is_asked_the_rest_continues_and_an_answer_is_
     shown = story(two)
     assert (shown["closing"], shown["recovered"], shown["question"]) == ("asked", False, "q1")
     assert [step["by"] for step in shown["remedies"]] == ["planner"]
-    assert "write the very word; it has landed since" in shown["end"]
+    assert "write the very word (landed since)" in shown["end"]
 
 
 def test_past_the_planners_calls_what_is_open_goes_to_a_human(stage: Stage, repository: Path, model: Serve) -> None:
@@ -120,7 +120,7 @@ def test_a_budget_that_runs_low_is_reported_to_the_planner(stage: Stage, reposit
     """At the soft limit, once, with what is left; what is planned still lands."""
     url = model(script(subtask("one"), subtask("two", "one"), subtask("three", "two")))
     soft = stage.with_(FLEET_RUN_BUDGET_SOFT="0.0001")
-    run(soft, repository, url, "--budget", "20").ended(0).says("of the budget of $20 is used: the planner is informed")
+    run(soft, repository, url, "--budget", "20").ended(0).says("of the budget of $20 is used: notified the planner")
     called = [fact for fact in facts(soft) if isinstance(fact, f.PlannerCalled)]
     assert [call.why for call in called].count("budget") == 1
     number = next(call.call for call in called if call.why == "budget")

@@ -140,7 +140,7 @@ def test_an_instruction_interrupts_a_command_on_a_node_that_never_would_end(
     with stage.going(*begin(stage, repository, url, tables, subtask("a")), at=repository) as going:
         stage.wait("r", lambda state: calls_in(state, "a") == 1, going)
         stage.fleet("tell", "a", "it never ends", "--interrupt", "--run", "r").ended(0)
-        going.done().ended(0).says("a interrupted and told by")
+        going.done().ended(0).says("interrupting instruction to a from")
     assert landed(repository, "r") == ["a"]
     [attempt] = subtask_of(state_of(stage), "a").attempts
     assert (attempt.node, len(attempt.instructions)) == ("one", 1)

@@ -18,7 +18,7 @@ def test_a_failure_climbs_to_the_next_rung_and_later_runs_choose_by_what_was_see
     url = model(script(subtask("hard"), subtask("easy"), workers={"hard": [worker]}))
     climbing = stage.with_(FLEET_WORKERS_CODER_RUNGS=RUNGS)
     run = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
-    climbing.fleet(*run).ended(0).says("hard is tried again on the next rung of its worker's ladder", "LANDED")
+    climbing.fleet(*run).ended(0).says("hard retries with the next model or effort level", "LANDED")
     assert sorted(landed(repository, "r")) == ["easy", "hard"]
 
     with Journal(climbing.folder("r").journal) as journal:
@@ -31,7 +31,7 @@ def test_a_failure_climbs_to_the_next_rung_and_later_runs_choose_by_what_was_see
         ("claude-sonnet-5-5", "medium", "climbed"),
     ]
     climbing.fleet("show", "hard", "--run", "r").ended(0).says(
-        "coder (claude-haiku-5-5 low)", "rung      1 of 3; the first in order, as too few attempts were observed"
+        "coder (claude-haiku-5-5 low)", "rung      1 of 3; first in order, because too few attempts were observed"
     )
 
     asked = ("explain-policy", "--repo", str(repository))

@@ -42,10 +42,12 @@ def test_an_interruption_ends_a_command_that_never_would(stage: Stage, repositor
     words = "it never ends: write the file <b>now</b>"
     with untouched(repository), stage.going(*begin(stage, repository, model(NEVER_ENDS))) as going:
         stage.wait(stage.run_name, is_asleep, going)
-        stage.fleet("tell", "one", "quietly", "--run", stage.run_name).ended(0).says("reads it after the tools")
+        stage.fleet("tell", "one", "quietly", "--run", stage.run_name).ended(0).says(
+            "will see it after its current tool calls"
+        )
         tell = stage.fleet("tell", "one", words, "--interrupt", "--run", stage.run_name)
-        tell.ended(0).says("one told: attempt 1 is interrupted and reads it at once")
-        going.done().ended(0).says("one interrupted and told by")
+        tell.ended(0).says("one told: attempt 1 will be interrupted and see it immediately")
+        going.done().ended(0).says("interrupting instruction to one from")
     assert landed(repository, stage.run_name) == ["one"]
     [life] = told(stage, "one")
     assert ["quietly" in life[0], "it never ends" in life[1], len(life)] == [True, True, 2]

@@ -117,7 +117,7 @@ def test_a_gate_that_is_excused_on_the_base_is_not_called_green() -> None:
         criterion="gate", command="make test", passed=False, exit_code=1, excused="it is red in history, too"
     )
     fact = f.BaseChecked(at=0, base="base", checks=(check,))
-    assert event_text(just_after(story.state), fact) == "the gate is red on the base; it is red in history, too"
+    assert event_text(just_after(story.state), fact) == "the gate is red on the base: it is red in history, too"
 
 
 def test_the_times_of_events_never_go_back_though_a_request_is_older_than_what_it_follows() -> None:

@@ -26,13 +26,13 @@ def test_a_part_is_shown_alone_and_what_undoes_the_plan_is_shown_with_it() -> No
     assert lines[-4:] == [
         "Rollback: back",
         "  undo                 Build undo",
-        "Estimate: not enough past runs of this repository to estimate",
-        "Selected: 1 of 2 pending subtasks; the others stay pending.",
+        "Estimate: too few past runs in this repository for an estimate",
+        "Selected: 1 of 2 pending subtasks. The others remain pending.",
     ]
 
 
 def test_a_run_without_pending_subtasks_says_so() -> None:
-    assert review_lines(plan_review(Story(plan=plan_of("a")).state))[-1] == "Nothing is waiting for approval."
+    assert review_lines(plan_review(Story(plan=plan_of("a")).state))[-1] == "No subtasks are waiting for approval."
 
 
 def test_hostile_text_steers_no_terminal() -> None:

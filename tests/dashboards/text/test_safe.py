@@ -78,7 +78,7 @@ def test_what_is_too_long_is_cut_and_says_so() -> None:
     assert safe("x" * 10_000_000).endswith("…")
     assert len(safe("x" * 10_000_000)) == LINE
     shown = safe_block("\n".join(map(str, range(1000))), lines=10).split("\n")
-    assert shown == ["0", "1", "2", "3", "4", "… 990 lines left out …", "995", "996", "997", "998", "999"]
+    assert shown == ["0", "1", "2", "3", "4", "… 990 lines omitted …", "995", "996", "997", "998", "999"]
 
 
 def test_a_long_line_of_a_block_is_cut() -> None:

@@ -11,10 +11,10 @@ def test_the_summary_of_thinking_is_shown_as_what_an_agent_says() -> None:
         {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "ls"}},
     ]
     lines = list(transcript_lines([{"event": "answer", "turn": 1, "content": content}]))
-    assert lines[1] == "   thinks"
+    assert lines[1] == "   thinking"
     assert "I look at" in lines[2]
     assert "\x1b" not in "".join(lines)
-    assert lines[3:5] == ["   thinks (the service does not show what)", "   (thinking)"]
+    assert lines[3:5] == ["   thinking (hidden by the service)", "   (thinking)"]
     assert lines[5] == "   → bash"
 
 

@@ -31,7 +31,7 @@ def test_a_plan_is_shown_with_its_size_and_a_missing_estimate_is_unknown(file: P
     assert "check: check a" in shown
     assert "Risk: 4 low" in shown
     assert "Cost: unknown" in shown
-    assert "Estimate: not enough past runs of this repository to estimate" in shown
+    assert "Estimate: too few past runs in this repository for an estimate" in shown
 
 
 def test_an_invalid_plan_is_reported_with_the_reason(file: Path) -> None:

@@ -84,7 +84,7 @@ async def test_how_the_guilty_one_was_found_can_be_shown_batch_by_batch() -> Non
     assert status_view(book.state, 1.0, alive=False).landing.gate_runs == gates
     assert sum(batch.gate_runs for batch in batches) <= gates
     text = "\n".join(subtask_lines(subtask_view(book.state, book.state.spec(SubtaskId("f")), 1.0)))
-    assert "Batch 1  of 8  red, bisecting 8 suspects: a, b, c, d, e, f, g, h  (1 run of the gate)" in text
+    assert "Batch 1  of 8  red, bisecting 8 suspects: a, b, c, d, e, f, g, h  (1 gate run)" in text
     assert "caused by f" in text
 
 

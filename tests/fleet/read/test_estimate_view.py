@@ -191,6 +191,6 @@ def test_nothing_is_left_of_a_run_that_ended_or_has_no_process(story: Story) -> 
 
 def test_a_status_says_what_is_left(story: Story) -> None:
     text = "\n".join(status_lines(status_view(story.state, story.now, alive=True)))
-    assert "cost       $1.50, about $2.00 in all" in text
+    assert "cost       $1.50, about $2.00 in total" in text
     assert "time       50 s, about 50 s left" in text
     assert "left" not in "\n".join(status_lines(status_view(story.state, story.now, alive=False)))

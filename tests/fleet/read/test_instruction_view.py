@@ -16,38 +16,41 @@ def given(subtask: str = "api", text: str = "use UTC", *, interrupt: bool = Fals
 
 def test_the_phase_of_the_attempt_decides_who_reads_it() -> None:
     story = Story(plan=plan_of("api", "docs needs api"))
-    assert when_read(story.state, SubtaskId("docs")) == "attempt 1 reads it when it starts"
-    assert when_read(story.state, API) == "attempt 1 reads it when it starts"
+    assert when_read(story.state, SubtaskId("docs")) == "attempt 1 will see it when it starts"
+    assert when_read(story.state, API) == "attempt 1 will see it when it starts"
     story.worker_starts("api")
-    assert when_read(story.state, API) == "attempt 1 reads it after the tools that it runs now"
-    assert when_read(story.state, API, interrupt=True) == "attempt 1 is interrupted and reads it at once"
+    assert when_read(story.state, API) == "attempt 1 will see it after its current tool calls"
+    assert when_read(story.state, API, interrupt=True) == "attempt 1 will be interrupted and see it immediately"
     story.attempt_fails("api")
-    assert when_read(story.state, API).startswith("attempt 2 reads it when it starts; `fleet retry api`")
+    assert when_read(story.state, API).startswith(
+        "attempt 2 will see it when it starts. To start one, run `fleet retry api`"
+    )
 
 
 def test_finished_work_is_not_told_any_more() -> None:
     story = Story(plan=plan_of("api"))
     story.work_is_done("api")
-    told = "attempt 1 has finished and is tested; attempt 2 reads it when it starts, if there is one"
+    told = "attempt 1 has finished and is being tested, so attempt 2 will see it when it starts, if there is one"
     assert when_read(story.state, API) == told
 
 
 def test_a_program_reads_nothing_while_it_runs() -> None:
     story = Story(Policy(programs=("coder",)), plan_of("api"))
-    assert when_read(story.state, API) == "attempt 1 reads it when it starts"
+    assert when_read(story.state, API) == "attempt 1 will see it when it starts"
     story.worker_starts("api")
     told = (
-        "attempt 1 is a program, which reads nothing while it runs; attempt 2 reads it when it starts, if there is one"
+        "attempt 1 is a program and can't receive instructions, so "
+        "attempt 2 will see it when it starts, if there is one"
     )
     assert when_read(story.state, API, interrupt=True) == told
 
 
 def test_an_agent_with_turns_reads_it_between_two_of_them() -> None:
     story = Story(Policy(by_turns=("coder",)), plan_of("api"))
-    assert when_read(story.state, API) == "attempt 1 reads it when it starts"
+    assert when_read(story.state, API) == "attempt 1 will see it when it starts"
     story.worker_starts("api")
-    assert when_read(story.state, API) == "attempt 1 reads it once its turn has ended"
-    assert when_read(story.state, API, interrupt=True) == "attempt 1 is interrupted and reads it at once"
+    assert when_read(story.state, API) == "attempt 1 will see it after its current turn"
+    assert when_read(story.state, API, interrupt=True) == "attempt 1 will be interrupted and see it immediately"
 
 
 def test_the_parts_of_a_split_subtask_are_told_instead() -> None:

@@ -111,20 +111,20 @@ def test_a_story_that_ends_with_a_human_has_the_question_and_the_answer() -> Non
     story = planned("api", policy=Policy(max_attempts=1))
     story.attempt_fails("api")
     assert view_of(story).end == (
-        "a human was asked (q1: api failed 1 time; last: red. How should it continue?), no answer yet"
+        "fleet asked a human (q1: api failed 1 time; last: red. How should it continue?), no answer yet"
     )
     story.human_answers("q1", "use sqlite")
     assert str(view_of(story).end).endswith("ada: use sqlite")
     story.planner_answers(retry=[{"id": "api", "guidance": "sqlite"}])
     story.landed("api")
-    assert str(view_of(story).end).endswith("it has landed since")
+    assert str(view_of(story).end).endswith("(landed since)")
     assert (view_of(story).recovered, view_of(story).strategy) == (False, "human")
 
 
 def test_how_else_a_story_can_end() -> None:
     story = planned("lint", failure_action="skip")
     story.attempt_fails("lint")
-    assert view_of(story).end == "skipped, as its failure_action says"
+    assert view_of(story).end == 'skipped (failure_action = "skip")'
     story = planned("api", "docs")
     story.attempt_fails("api")
     assert view_of(story).end == "open: waiting for the planner"
