@@ -77,7 +77,7 @@ async def test_a_session_from_an_epic_to_its_report(stage: Stage, repository: Pa
             stale = await call.refused("approve", run="r", version=shown["version"] + 1, subtasks=["vague"])
             assert f"at version {shown['version']}" in stale
             version = {"run": "r", "version": shown["version"]}
-            assert "only a person approves" in await call.refused("approve", **version, subtasks=["vague", "two"])
+            assert "only a person can approve" in await call.refused("approve", **version, subtasks=["vague", "two"])
             assert "has no subtask 'tow'" in await call.refused("approve", **version, subtasks=["tow"])
             approved = await call("approve", **version, subtasks=["vague"])
             assert (approved["done"], approved["subtasks"]) == (True, ["vague"])

@@ -57,5 +57,5 @@ def test_a_run_sends_its_trace_to_its_end_and_prints_the_same(stage: Stage, repo
         }
         stage.fleet("trace", "r").ended(0).says("invoke_workflow r", "  invoke_agent one  (")
         stage.fleet("trace", "r", "--otlp", collector).ended(0).says(f"{len(printed)} spans sent")
-    stage.fleet("trace", "r", "--otlp", collector).ended(3).says("the collector is not reached")
-    stage.fleet("trace", "r", "--otlp", "collector").ended(2).says("is not the address of a collector")
+    stage.fleet("trace", "r", "--otlp", collector).ended(3).says("can't connect to the OTLP collector")
+    stage.fleet("trace", "r", "--otlp", "collector").ended(2).says("not the URL of an OTLP collector")

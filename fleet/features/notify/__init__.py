@@ -1,1 +1,1 @@
-"""Notifications of a run to channels: webhooks, commands, the desktop."""
+"""Run notifications over webhooks, commands and the desktop."""

@@ -1,4 +1,4 @@
-"""Why a run notifies people: what is true now and has a name of its own, so that each cause is sent once."""
+"""The causes of notifications. Each has a unique key, so that it is sent only once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ from fleet.read.run import RunSnapshot
 from fleet.read.run_view import RunEnding
 
 GOOD_ENDINGS = frozenset({"landed", "cancelled"})
-NAMED = 5  # subtasks in a text
+NAMED = 5  # subtasks
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A reason to tell someone something."""
+    """A reason for a notification."""
 
     key: str
-    """Unique in its run, and the same as long as it is the same reason."""
+    """Unique in the run, and stable as long as the cause persists."""
     event: Event
     title: str
-    """What happened; no text of a model or a repository, except for names."""
+    """A summary of the event. Apart from names, it contains no text of a model or a repository."""
     text: str
     """The details. Untrusted."""
     command: str
-    """What to type; empty if there is nothing to do."""
+    """The command to run next, or empty."""
     since: float
 
 
 def causes(run: RunSnapshot, *, incident_s: float) -> tuple[Cause, ...]:
-    """Everything that is worth a word now. What was dealt with meanwhile is gone."""
+    """Return the current causes. Those that were resolved are no longer included."""
     if run.ending is not None:
         return (_ending(run.run, run.ending),)
     return (*_open(run, incident_s), *(() if run.alive else _death(run)))
@@ -46,27 +46,27 @@ def _open(run: RunSnapshot, incident_s: float) -> Iterator[Cause]:
     if run.plan_waits:
         waiting = run.waiting_for_approval
         more = f" and {len(waiting) - NAMED} more" if len(waiting) > NAMED else ""
-        title, version = f"plan version {run.plan.version} waits for approval", run.plan.version
+        title, version = f"plan version {run.plan.version} is waiting for approval", run.plan.version
         named = f"{', '.join(waiting[:NAMED])}{more}"
         yield Cause(f"review:{version}", "review", title, named, f"fleet approve {name}", run.versions()[-1].at)
     for incident in sorted(run.incidents(), key=lambda each: each.number):
         if incident.closed_at is None and run.now - incident.opened_at >= incident_s:
-            title = f"incident {incident.number} at {incident.subtask} is still open"
+            title = f"incident {incident.number} in {incident.subtask} is still open"
             why, command = incident.troubles[-1].summary, f"fleet show {name} --incident {incident.number}"
             yield Cause(f"incident:{incident.number}", "incident", title, why, command, incident.opened_at)
     if low := run.low_budget:
         key = f"budget:{sha256(low.encode()).hexdigest()[:12]}"
-        yield Cause(key, "budget", "a budget is nearly used", low, f"fleet limits {name}", run.last_at)
+        yield Cause(key, "budget", "a budget is almost used up", low, f"fleet limits {name}", run.last_at)
 
 
 def _death(run: RunSnapshot) -> Iterator[Cause]:
     if run.engine is not None:
-        title, command = "its process died", f"fleet resume {run.run}"
-        text = "Nothing is lost: what landed is on its branch, finished work is in the store."
+        title, command = "its process exited unexpectedly", f"fleet resume {run.run}"
+        text = "No work is lost: landed commits are on the result branch, finished work is in the store."
         yield Cause(f"died:{run.engine}", "died", title, text, command, run.last_at)
 
 
 def _ending(run: RunId, how: RunEnding) -> Cause:
     event: Event = "ended" if how.ending in GOOD_ENDINGS else "failed"
     command = f"fleet merge {run}" if how.is_good else f"fleet status {run}"
-    return Cause(f"ended:{how.at:.6f}", event, f"it ended: {how.ending}", how.why, command, how.at)
+    return Cause(f"ended:{how.at:.6f}", event, f"the run has ended: {how.ending}", how.why, command, how.at)

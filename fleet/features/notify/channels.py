@@ -1,6 +1,6 @@
-"""The kinds of channels: a webhook, a command, the desktop. A channel sends, and remembers nothing.
+"""The kinds of notification channels: webhook, command and desktop. Channels are stateless.
 
-Each class reads its keys from the table of a channel, and says what is wrong with them.
+Each class reads its keys from the channel's table and reports mistakes in them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 Event = Literal["question", "review", "incident", "budget", "failed", "ended", "died"]
 
 SEND_S = 15.0
-"""How long one delivery may take."""
-_ANSWER = 2_000  # bytes of an answer that are read
+"""Time limit of one delivery."""
+_ANSWER = 2_000  # bytes read of a response
 _SHOWN = 160
 _RETRIED = frozenset({408, 425, 429})
 _LONGEST_RETRY_AFTER_S = 3600.0
@@ -37,27 +37,27 @@ PASSED = (
     *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ"),
     *("DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"),
 )
-"""What a command gets of the environment: no key of anything."""
+"""The environment variables passed to a command. None of them holds a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Why a delivery failed, in words without the secret."""
+    """A failed delivery. The reason does not contain the secret."""
 
     why: str
     for_good: bool = False
-    """Whether another try can't change that."""
+    """Whether a retry is pointless."""
     after_s: float = 0.0
-    """How long the receiver wants to be left alone."""
+    """How long to wait before a retry, as requested by the receiver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """What is to be sent."""
+    """A notification to send."""
 
     key: str
     number: int
-    """Which try it is, from 1."""
+    """The number of the try, starting at 1."""
     title: str
     text: str
     body: str
@@ -66,17 +66,17 @@ class Outgoing:
 class Channel(Protocol):
     @classmethod
     def of(cls, keys: NotifyChannel, environ: Mapping[str, str]) -> Channel | str:
-        """The channel that a table describes, or what is wrong with it: a key and why. No text holds an address."""
+        """Create a channel from its table. Return a string if a key is wrong; it never contains an address."""
         ...
 
     async def send(self, outgoing: Outgoing) -> Failed | None:
-        """Deliver it; None once the receiver has taken it."""
+        """Deliver it. Return None once the receiver has accepted it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """POSTs JSON. Follows no redirect and no proxy: the address is a secret, and the body is the operator's."""
+    """POSTs JSON without following redirects or using a proxy, because the address and the body are confidential."""
 
     url: str = field(repr=False)
     send_s: float = SEND_S
@@ -84,7 +84,7 @@ class Webhook:
     @classmethod
     def of(cls, keys: NotifyChannel, environ: Mapping[str, str]) -> Webhook | str:
         if keys.url_env is None:
-            return ".url_env is missing: it names the variable of the environment that holds the address"
+            return ".url_env is missing: set it to the name of the environment variable with the URL"
         url = environ.get(keys.url_env, "").strip()
         if not url:
             return f".url_env: {keys.url_env} is not set"
@@ -93,7 +93,7 @@ class Webhook:
             is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and url.isprintable()
         except ValueError:
             is_address = False
-        return cls(url) if is_address else f".url_env: {keys.url_env} holds no http(s) address"
+        return cls(url) if is_address else f".url_env: {keys.url_env} does not contain an http or https URL"
 
     async def send(self, outgoing: Outgoing) -> Failed | None:
         import aiohttp  # noqa: PLC0415 - slow to import
@@ -110,20 +110,20 @@ class Webhook:
                 aiohttp.ClientSession(timeout=timeout, trust_env=False, auto_decompress=False) as http,
                 http.post(self.url, data=outgoing.body.encode(), headers=headers, allow_redirects=False) as answer,
             ):
-                if 200 <= answer.status < 300:  # noqa: PLR2004 - what HTTP calls a success
+                if 200 <= answer.status < 300:  # noqa: PLR2004 - success in HTTP
                     return None
                 return self._refused(answer, (await answer.content.read(_ANSWER)).decode("utf-8", "replace"))
         except TimeoutError:
-            return Failed(f"no answer within {self.send_s:g} s")
+            return Failed(f"no response within {self.send_s:g} s")
         except aiohttp.InvalidURL:
-            return Failed("the address is not one", for_good=True)
+            return Failed("invalid URL", for_good=True)
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
-            return Failed(f"not reached: {self._without_secret(str(error)) or type(error).__name__}")
+            return Failed(f"can't connect: {self._without_secret(str(error)) or type(error).__name__}")
 
     def _refused(self, answer: aiohttp.ClientResponse, said: str) -> Failed:
         status = answer.status
         if 300 <= status < 400:  # noqa: PLR2004 - redirects
-            return Failed(f"HTTP {status}: redirects are not followed, set the final address", for_good=True)
+            return Failed(f"HTTP {status}: fleet does not follow redirects; use the final URL", for_good=True)
         shown = self._without_secret(said)
         why = f"HTTP {status}{f': {shown}' if shown else ''}"
         retry = answer.headers.get("retry-after", "")
@@ -131,7 +131,7 @@ class Webhook:
         return Failed(why, for_good=status < 500 and status not in _RETRIED, after_s=after_s)  # noqa: PLR2004
 
     def _without_secret(self, text: str) -> str:
-        """What a receiver or a library says, which may repeat the address."""
+        """Redact the address from the text of a receiver or library."""
         parts = urlsplit(self.url)
         secrets = (self.url, f"{parts.path}?{parts.query}", parts.path, parts.query, parts.password or "")
         for secret in (*secrets, *parts.path.split("/")):
@@ -142,7 +142,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Runs a program of the operator's, as the operator, with the body on its input. Exit code 0: delivered."""
+    """Runs the operator's program, as the operator, with the body on stdin. Exit code 0 means delivered."""
 
     words: tuple[str, ...]
     environ: Mapping[str, str] = field(repr=False)
@@ -156,7 +156,7 @@ class Command:
             words = tuple(shlex.split(keys.command or ""))
         except ValueError:
             words = ()
-        return cls(words, environ) if words else ".command: it can't be split into words"
+        return cls(words, environ) if words else ".command: invalid quoting"
 
     async def send(self, outgoing: Outgoing) -> Failed | None:
         more = {"FLEET_NOTIFICATION_KEY": outgoing.key, "FLEET_NOTIFICATION_TRY": str(outgoing.number)}
@@ -168,7 +168,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Desktop:
-    """A notification on this machine's desktop, by `notify-send`."""
+    """Shows a notification on this machine's desktop with `notify-send`."""
 
     environ: Mapping[str, str] = field(repr=False)
     send_s: float = SEND_S
@@ -176,8 +176,8 @@ class Desktop:
     @classmethod
     def of(cls, keys: NotifyChannel, environ: Mapping[str, str]) -> Desktop | str:
         if shutil.which("notify-send") is None:
-            return ": notify-send is not installed: apt-get install libnotify-bin"
-        return ".template: the desktop takes none" if keys.template is not None else cls(environ)
+            return ": notify-send is not installed; run `apt-get install libnotify-bin`"
+        return ".template: not supported by desktop channels" if keys.template is not None else cls(environ)
 
     async def send(self, outgoing: Outgoing) -> Failed | None:
         words = ("notify-send", "--app-name=fleet", "--", outgoing.title, outgoing.text)
@@ -190,12 +190,12 @@ async def _run(words: tuple[str, ...], given: str, environment: Mapping[str, str
             words, stdin=-1, stdout=-3, stderr=-3, env=dict(environment), start_new_session=True
         )
     except OSError as error:
-        return Failed(f"{safe(words[0], limit=_SHOWN)} can't be started: {error.strerror}")
+        return Failed(f"{safe(words[0], limit=_SHOWN)} could not be started: {error.strerror}")
     code: int | None = None
     try:
         with anyio.move_on_after(limit_s):
             if process.stdin is not None:
-                with suppress(anyio.BrokenResourceError, OSError):  # it need not read
+                with suppress(anyio.BrokenResourceError, OSError):  # the program may ignore its input
                     await process.stdin.send(given.encode())
                     await process.stdin.aclose()
             code = await process.wait()
@@ -205,8 +205,8 @@ async def _run(words: tuple[str, ...], given: str, environment: Mapping[str, str
         with anyio.CancelScope(shield=True):
             await process.aclose()
     if code is None:
-        return Failed(f"{safe(words[0], limit=_SHOWN)} had not ended after {limit_s:g} s")
-    return None if code == 0 else Failed(f"{safe(words[0], limit=_SHOWN)} ended with exit code {code}")
+        return Failed(f"{safe(words[0], limit=_SHOWN)} did not finish within {limit_s:g} s")
+    return None if code == 0 else Failed(f"{safe(words[0], limit=_SHOWN)} failed with exit code {code}")
 
 
 KINDS: dict[str, type[Channel]] = {
@@ -217,7 +217,7 @@ KINDS: dict[str, type[Channel]] = {
 
 
 class NotifyChannel(Section):
-    """A table of the configuration: where notifications go. A kind reads the keys that it has use for."""
+    """The configuration table of a channel. Each kind uses some of the keys."""
 
     kind: Literal[
         "webhook",

@@ -1,6 +1,7 @@
-"""Sends the notifications of one run: each cause once to each channel that wants it, over any number of crashes.
+"""Sends the notifications of one run: each cause once to each subscribed channel, even across crashes.
 
-Intent on disk, then the delivery, then its outcome on disk. A delivery without an outcome is repeated with its key.
+The intent is stored before the delivery and the outcome after it. A delivery without an outcome is repeated with the
+same key.
 """
 
 import json
@@ -24,12 +25,12 @@ from fleet.features.notify.settings import Notify
 from fleet.read.base_view import dump_view
 
 # ---- routes ----------------------------------------------------------------------------------------------------------
-# The channels as the configuration and the environment describe them.
+# The channels from the configuration and the environment.
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A channel, and the events that it gets."""
+    """A channel and the events sent to it."""
 
     channel: Channel
     events: frozenset[str]
@@ -37,11 +38,11 @@ class Route:
 
 
 def routes_of(notify: Notify, environ: Mapping[str, str]) -> dict[str, Route]:
-    """Each channel, and the events that it gets. Raises `UsageError` with everything that is wrong with them."""
+    """Return the route of each channel. Raises `UsageError` that lists every mistake."""
     found = {name: _channel(keys, environ) for name, keys in notify.channels.items()}
     problems = [f"notify.channels.{name}{why}" for name, why in found.items() if isinstance(why, str)]
     if problems:
-        raise UsageError("\n".join(problems), hint="`fleet notify test` tries them")
+        raise UsageError("\n".join(problems), hint="correct them, then run `fleet notify test`")
     return {
         name: Route(channel, frozenset(keys.events or notify.events), keys.template or "")
         for name, keys in notify.channels.items()
@@ -50,7 +51,7 @@ def routes_of(notify: Notify, environ: Mapping[str, str]) -> dict[str, Route]:
 
 
 def channel_problems(notify: Notify, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The channels that can't work, and why. No text holds an address."""
+    """Yield the misconfigured channels with the reason, which never contains an address."""
     for name, keys in notify.channels.items():
         if isinstance(why := _channel(keys, environ), str):
             yield name, why
@@ -70,7 +71,7 @@ FIRST_RETRY_S, LONGEST_RETRY_S = 2.0, 300.0
 
 @dataclass(frozen=True, slots=True)
 class Courier:
-    """Delivers for one run."""
+    """Delivers the notifications of one run."""
 
     run: str
     routes: Mapping[str, Route]
@@ -82,14 +83,14 @@ class Courier:
     local: Callable[[float], datetime] = datetime.fromtimestamp
 
     async def deliver(self, causes: Sequence[Cause], now: float) -> bool:
-        """Send what is due, on all channels at once. Returns whether everything is sent or given up."""
+        """Send due notifications on all channels in parallel. Return whether all were sent or given up."""
         async with anyio.create_task_group() as channels:
             for name in self.routes:
                 channels.start_soon(self._serve, name, causes, now)
         return not any(self.outbox.pending(name) or self._unsent(name, causes) for name in self.routes)
 
     def has_due(self, causes: Sequence[Cause], now: float) -> bool:
-        """Whether there is anything that could be sent at once."""
+        """Whether a notification could be sent now."""
         for name in self.routes:
             message = self.outbox.pending(name)
             if message is not None and message.next_at <= now:
@@ -132,7 +133,7 @@ class Courier:
         wait = max(failed.after_s, min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(message.tries, 20)))
         if failed.for_good or now + wait - message.at > self.give_up_s:
             self.outbox.give_up(message, failed.why)
-            self.on_give_up(f"{name} could not be notified after {message.tries + 1} tries: {failed.why}")
+            self.on_give_up(f"channel {name} failed after {message.tries + 1} tries: {failed.why}")
         else:
             self.outbox.later(message, now + wait, failed.why)
 
@@ -140,7 +141,7 @@ class Courier:
 def courier_of(
     notify: Notify, environ: Mapping[str, str], run: str, outbox: Outbox, on_give_up: Callable[[str], None]
 ) -> Courier:
-    """Who sends the notifications of a run. Raises `UsageError`."""
+    """Create the courier of a run. Raises `UsageError`."""
     return Courier(
         run,
         routes_of(notify, environ),
@@ -154,21 +155,21 @@ def courier_of(
 
 
 # ---- body ------------------------------------------------------------------------------------------------------------
-# What a notification says, as JSON: in a form of ours, or in that of a receiver by a template.
+# The JSON body of a notification: in fleet's format, or in the receiver's by means of a template.
 #
-# Texts of models and repositories are data of others in a place where people click: they keep no mention, link or
-# markup.
+# Mentions, links and markup are removed from texts of models and repositories, because they are untrusted and people
+# may click on them.
 
 
 TEXT, TITLE, MOST = 300, 160, 10
-_HARMLESS = str.maketrans("<>@`*[]", "\u2039\u203a\uff20\u02cb\u2217\u2045\u2046")  # look alike, and do nothing
+_HARMLESS = str.maketrans("<>@`*[]", "\u2039\u203a\uff20\u02cb\u2217\u2045\u2046")  # lookalikes without effect
 PLACEHOLDERS = ("title", "text", "run", "event", "command", "link", "key")
 
 
 def notification(key: str, run: str, causes: Sequence[Cause], link: str) -> NotificationView:
     shown = tuple(_view(each) for each in causes[:MOST])
     left_out = f"and {len(causes) - MOST} more" if len(causes) > MOST else ""
-    title = shown[0].title if len(causes) == 1 else f"{len(causes)} things to know"
+    title = shown[0].title if len(causes) == 1 else f"{len(causes)} notifications"
     lines = [f"{each.title}: {each.text}" if len(causes) > 1 else each.text for each in shown]
     lines += [f"→ {each.command}" for each in shown[:1] if each.command]
     return NotificationView(
@@ -186,12 +187,12 @@ def _view(cause: Cause) -> CauseView:
 
 
 def harmless(text: str, limit: int) -> str:
-    """A text of others on one line, without anything that a chat, a mail or a desktop would act on."""
+    """Return untrusted text on one line, without markup that a chat, mail client or desktop would interpret."""
     return safe(text, limit=limit).translate(_HARMLESS).replace("://", ": //").replace("www.", "www .")
 
 
 def dump_body(view: NotificationView, template: str = "") -> str:
-    """The body. In a template each value stands where it is written in a JSON text, and can't leave it."""
+    """Return the body. Template values are escaped, so that none can end its JSON string."""
     if not template:
         return json.dumps(dump_view(view), ensure_ascii=False)
     events = dict.fromkeys(each.event for each in view.causes)
@@ -202,12 +203,12 @@ def dump_body(view: NotificationView, template: str = "") -> str:
 
 
 def template_problem(template: str) -> str | None:
-    """Why a template can't be used."""
+    """Return why a template is invalid, or None."""
     view = NotificationView('k"', "r", 't"', 'a\n"b', "", ())
     try:
         parse_json(dump_body(view, template))
     except KeyError as error:
-        return f"there is no ${error.args[0]}; there are ${', $'.join(PLACEHOLDERS)}"
+        return f"unknown placeholder ${error.args[0]}; available: ${', $'.join(PLACEHOLDERS)}"
     except ValueError as error:
-        return f"it makes no JSON: {error}; put each placeholder between double quotes"
+        return f"the result is not valid JSON: {error}; put each placeholder in double quotes"
     return None

@@ -1,9 +1,9 @@
-"""The notifier of a run: a process beside its engine, which can still speak when the engine has died.
+"""The notifier of a run: a separate process, which can still send notifications if the engine has died.
 
     python -m fleet.features.notify.notifier RUN-FOLDER     the section `[notify]`, as JSON, on standard input
 
-It ends once no engine runs the run and everything is sent. The engine starts it again if it dies; if both die at once,
-`fleet resume` or `fleet notify watch` sends what is left.
+It exits once no engine runs the run and everything was sent. The engine restarts it if it dies. If both die at the same
+time, `fleet resume` or `fleet notify watch` sends the remaining notifications.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
 LOG = "notifier.log"
 POLL_S = 0.5
-IDLE_S = 5.0  # how often what time alone changes is looked for
-START_S = 60.0  # how long an engine may take to begin
-WATCH_S = 10.0  # how often an engine looks after its notifier
+IDLE_S = 5.0  # interval for changes that depend only on time
+START_S = 60.0  # time limit for the start of an engine
+WATCH_S = 10.0  # how often an engine checks its notifier
 
 
 async def send_notifications(
     folder: RunFolder, notify: Notify, environ: Mapping[str, str], *, once: bool = False
 ) -> None:
-    """Send the notifications of a run until it is over and everything is sent; `once`: until nothing is due now."""
+    """Send the notifications of a run until it has ended and all were sent. With `once`, stop when none is due."""
     with sending(folder.path) as is_ours:
         if not is_ours:
             return
@@ -70,7 +70,7 @@ async def send_notifications(
 
 
 class _Watched(RunFollower):
-    """A run as its notifier sees it."""
+    """The run of a notifier."""
 
     was_alive = False
 
@@ -91,26 +91,26 @@ class _Watched(RunFollower):
 
 
 def note_given_up(folder: RunFolder, text: str) -> None:
-    """Put it into the journal, as a warning of the run, and into the notifier's log."""
+    """Record a warning in the journal and in the notifier's log."""
     sys.stderr.write(f"{text}\n")
     send_requests(folder, WarningNoted(at=time.time(), text=f"notification not delivered: {text}"))
 
 
 # ---- findings --------------------------------------------------------------------------------------------------------
-# What the doctor finds about notifications.
+# Findings of `fleet doctor` about notifications.
 
 
-NEWEST = 20  # runs that are looked at
+NEWEST = 20  # runs to check
 
 
 async def notify_findings(fleet: Fleet) -> AsyncIterator[Finding]:
-    """Each channel, and notifications of the latest runs that were not delivered."""
+    """Check each channel, and look for undelivered notifications of the latest runs."""
     notify = fleet.config.of(Notify)
     problems = dict(channel_problems(notify, fleet.environ))
     for name, channel in notify.channels.items():
         if (why := problems.get(name)) is not None:
             says = f"notify.channels.{name}{safe(why)}"
-            yield Finding("notify", ok=False, says=says, fix="set it right, then try it: fleet notify test")
+            yield Finding("notify", ok=False, says=says, fix="correct it, then run `fleet notify test`")
         else:
             events = ", ".join(channel.events or notify.events)
             yield Finding("notify", ok=True, says=f"{name}: {channel.kind}, for {events}")
@@ -120,7 +120,7 @@ async def notify_findings(fleet: Fleet) -> AsyncIterator[Finding]:
 
 
 def _undelivered(folder: RunFolder) -> Finding | None:
-    """Notifications of a run that were given up, or that no process will send."""
+    """Report notifications of a run that were given up or that no process will send."""
     if not has_outbox(folder.path):
         return None
     with sending(folder.path) as nobody_sends:
@@ -134,7 +134,7 @@ def _undelivered(folder: RunFolder) -> Finding | None:
     if not lost:
         return None
     says = f"{folder.run}: {counted(len(lost), 'notification')} not delivered: {safe(lost[-1].why or 'not sent yet')}"
-    return Finding("notify", ok=False, says=says, fix="fleet notify list; fleet notify watch --once")
+    return Finding("notify", ok=False, says=says, fix="run `fleet notify list`, then `fleet notify watch --once`")
 
 
 # ---- the process ----------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def _undelivered(folder: RunFolder) -> Finding | None:
 
 @asynccontextmanager
 async def keeping_notifier(fleet: Fleet, folder: RunFolder) -> AsyncIterator[None]:
-    """See to it that a notifier runs while the block lasts."""
+    """Keep a notifier running during the block."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_keep, fleet, folder)
         yield
@@ -154,7 +154,7 @@ async def _keep(fleet: Fleet, folder: RunFolder) -> None:
     try:
         routes_of(notify, fleet.environ)
     except FleetError as error:
-        typer.echo(f"{folder.run}: nobody is notified: {error}", err=True)
+        typer.echo(f"{folder.run}: notifications are off: {error}", err=True)
         return
     process: subprocess.Popen[bytes] | None = None
     while True:
@@ -178,7 +178,7 @@ def _start(notify: Notify, folder: RunFolder) -> subprocess.Popen[bytes] | None:
             with process.stdin as stdin:
                 stdin.write(notify.model_dump_json().encode())
     except OSError as error:
-        typer.echo(f"{folder.run}: nobody is notified: {error.strerror}", err=True)
+        typer.echo(f"{folder.run}: notifications are off: {error.strerror}", err=True)
         return None
     return process
 

@@ -1,4 +1,4 @@
-"""Notifications: as a receiver gets them, as they were sent, and the result of a test of the channels."""
+"""The views of notifications: the body for receivers, the list of sent ones, and the result of a channel test."""
 
 from dataclasses import dataclass
 
@@ -12,22 +12,22 @@ class SentView:
     channel: str
     """The NAME of its table `[notify.channels.NAME]`."""
     title: str
-    """What it says, in a line."""
+    """The title, on one line."""
     state: str
-    """`waiting` (it is tried again), `sending` (it may have arrived), `sent` or `given up`."""
+    """`waiting` (to be tried again), `sending` (may have arrived), `sent` or `given up`."""
     tries: int
-    """How often it was about to be sent."""
+    """The number of tries."""
     at: float
-    """When it was made, in seconds since 1970."""
+    """The creation time, in seconds since 1970."""
     why: str
-    """Why the last try failed; empty if none did."""
+    """Why the last try failed, or empty."""
     key: str
-    """By which a receiver knows it again."""
+    """The idempotency key, by which a receiver can recognize duplicates."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotifiedRunsView:
-    """For whom `fleet notify watch` sent what was due."""
+    """The runs whose notifications `fleet notify watch` sent."""
 
     runs: tuple[str, ...]
     """The names of the runs that were started with `[notify]`."""
@@ -35,16 +35,16 @@ class NotifiedRunsView:
 
 @dataclass(frozen=True, slots=True)
 class ChannelTestView:
-    """The delivery of a test to one channel."""
+    """The result of a test notification on one channel."""
 
     channel: str
     """The NAME of its table `[notify.channels.NAME]`."""
     kind: str
     """`webhook`, `command` or `desktop`."""
     delivered: bool
-    """Whether the receiver took it."""
+    """Whether the receiver accepted it."""
     why: str
-    """Why not; empty if it was delivered."""
+    """Why the delivery failed, or empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +52,30 @@ class CauseView:
     """A reason for a notification."""
 
     event: str
-    """Which of `notify.events` it is."""
+    """One of `notify.events`."""
     title: str
-    """What happened."""
+    """A summary of the event."""
     text: str
-    """The details; what a model or a repository wrote has lost mentions, links and markup."""
+    """The details. Mentions, links and markup are removed from texts of models and repositories."""
     command: str
-    """What to type; empty if there is nothing to do."""
+    """The command to run next, or empty."""
     since: float
-    """In seconds since 1970."""
+    """The time of the event, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotificationView:
-    """What a webhook or a command is given, unless a template says otherwise."""
+    """The body sent to webhooks and commands, unless the channel has a template."""
 
     key: str
-    """Unique: the same notification has the same key whenever it is sent again."""
+    """The idempotency key. It stays the same when a notification is sent again."""
     run: str
     """The name of the run."""
     title: str
-    """One line."""
+    """The title, on one line."""
     text: str
-    """A line for each cause."""
+    """One line per cause."""
     link: str
-    """Where to answer; empty unless `notify.link` is set."""
+    """The link to answer at, or empty if `notify.link` is not set."""
     causes: tuple[CauseView, ...]
-    """The reasons for it, ten at most."""
+    """The causes, at most ten."""

@@ -1,7 +1,7 @@
-"""The notifications of a run: each is on disk before it is sent, and again once it was. One process at a time sends.
+"""The notifications of a run, stored before and after they are sent. Only one process sends at a time.
 
-What was being sent when a process died may or may not have arrived. It is sent again, word for word and with the key
-that it had, so that a receiver can drop it.
+If a process dies while it sends, the notification may or may not have arrived. It is sent again unchanged and with the
+same key, so that the receiver can drop the duplicate.
 """
 
 import fcntl
@@ -34,7 +34,7 @@ class Message:
 
     id: int
     key: str
-    """By which a receiver knows it again."""
+    """The idempotency key, by which a receiver can recognize duplicates."""
     channel: str
     causes: tuple[str, ...]
     title: str
@@ -42,10 +42,10 @@ class Message:
     body: str
     state: MessageState
     tries: int
-    """How often it was about to be sent."""
+    """The number of tries."""
     at: float
     next_at: float
-    """When it may be tried next."""
+    """The earliest time of the next try."""
     why: str
     """Why the last try failed."""
 
@@ -56,7 +56,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A notification that is to be sent. From here on it does not change, however often it is sent."""
+    """A new notification. It does not change once it is stored."""
 
     key: str
     channel: str
@@ -73,7 +73,7 @@ class Outbox:
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         self.path = folder / FILE
         if not (create or self.path.is_file()):
-            raise FleetError(f"{folder.name} was started without [notify]: it has no notifications")
+            raise FleetError(f"{folder.name} has no notifications, because it was started without [notify]")
         try:
             with ExitStack() as undo:
                 self._db = undo.enter_context(
@@ -101,12 +101,12 @@ class Outbox:
         return [_message(row) for row in self._run("select * from messages order by id")]
 
     def causes_of(self, channel: str) -> frozenset[str]:
-        """The causes that have a message on a channel, in any state."""
+        """Return the causes that have a message on a channel, in any state."""
         rows = self._run("select causes from messages where channel = ?", channel)
         return frozenset(cause for (causes,) in rows for cause in json.loads(causes))
 
     def pending(self, channel: str) -> Message | None:
-        """The message that a channel has to send before any other."""
+        """Return the next message to send on a channel."""
         rows = self._run(
             "select * from messages where channel = ? and state in ('waiting', 'sending') order by id limit 1",
             channel,
@@ -116,7 +116,7 @@ class Outbox:
     # ---- writing
 
     def add(self, draft: Draft) -> None:
-        """Intend to send these causes: from now on no other message does."""
+        """Store a message for these causes. No other message will include them."""
         self._run(
             "insert into messages (key, channel, causes, title, text, body, state, at, next_at, why) "
             "values (?, ?, ?, ?, ?, ?, 'waiting', ?, ?, '')",
@@ -126,7 +126,7 @@ class Outbox:
         reached("a notification is intended")
 
     def begin(self, message: Message) -> None:
-        """From here on it may have arrived."""
+        """Mark a message as being sent. From now on it may have arrived."""
         self._run("update messages set state = 'sending', tries = tries + 1 where id = ?", message.id)
         reached("a notification is about to be sent")
 
@@ -154,10 +154,10 @@ def has_outbox(folder: Path) -> bool:
 
 @contextmanager
 def sending(folder: Path) -> Iterator[bool]:
-    """Whether this process, and no other, sends the notifications of a run while the block lasts."""
+    """Lock the notifications of a run during the block. Yield whether this process got the lock."""
     try:
         file = (folder / LOCK).open("a")
-    except OSError:  # its folder was removed
+    except OSError:  # the folder was removed
         yield False
         return
     with file:

@@ -1,4 +1,4 @@
-"""The configuration of notifications."""
+"""Configuration of notifications."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
@@ -10,7 +10,7 @@ from fleet.ports.settings import DailyHours, Line, Section, Slug
 
 
 class Notify(Section):
-    refused: ClassVar[Mapping[str, str]] = {"": "decides who is told of your runs, and how"}
+    refused: ClassVar[Mapping[str, str]] = {"": "decides who is notified about your runs"}
 
     events: Annotated[tuple[Event, ...], Field(strict=False)]
     incident_minutes: float = Field(gt=0)

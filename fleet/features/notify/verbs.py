@@ -1,4 +1,4 @@
-"""The verbs of `fleet notify`: try the channels, list what was sent, send for all runs."""
+"""The verbs of `fleet notify`: test channels, list and send notifications."""
 
 import time
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def notify_test(config: ConfigFile = None, as_json: AsJson = False) -> None:
     """
     settings = _settings(config)
     routes = routes_of(settings, current())
-    cause = Cause("test", "ended", "a test", "If you read this, notifications arrive.", "fleet status", time.time())
+    cause = Cause("test", "ended", "a test", "If you can read this, notifications work.", "fleet status", time.time())
     results: dict[str, str] = {}
 
     async def send(name: str) -> None:
@@ -90,7 +90,6 @@ def notify_list(
 
 
 def _sent(folder: RunFolder) -> Iterator[SentView]:
-    """The notifications of a run."""
     if has_outbox(folder.path):
         with Outbox(folder.path) as outbox:
             for each in outbox.messages():

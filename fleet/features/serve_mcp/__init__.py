@@ -1,1 +1,1 @@
-"""`fleet mcp`: the fleet as tools of another agent. A thin client of journals, inboxes and the verbs' own functions."""
+"""`fleet mcp`: fleet as tools for another agent. A thin client of journals, inboxes and the functions of the verbs."""

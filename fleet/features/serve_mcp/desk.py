@@ -1,4 +1,4 @@
-"""What each tool does: for one repository, which the operator named, with the functions that the verbs have."""
+"""The implementation of each tool, for the repository that the operator named. It uses the functions of the verbs."""
 
 import time
 from dataclasses import dataclass, field
@@ -31,14 +31,14 @@ from fleet.runs.journal_feed import JournalFeed
 from fleet.runs.run_folder import RunFolder, git_folder, runs_by_start
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
-# The arguments of each tool, as a client's model writes them: parsed here, and unknown ones refused.
+# The arguments of each tool, as written by a client's model. Unknown arguments are rejected.
 
 
 LONGEST_WAIT_S = 300
 
 Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9._/-]+$")]
-Run = Annotated[Name | None, Field(description="The run; left out: the latest one of this repository.")]
-NamedRun = Annotated[Name, Field(description="The run, by its name.")]
+Run = Annotated[Name | None, Field(description="The name of the run. Defaults to the latest run of this repository.")]
+NamedRun = Annotated[Name, Field(description="The name of the run.")]
 SubtaskId = Annotated[Name, Field(description="The id of a subtask.")]
 
 
@@ -48,12 +48,14 @@ class Arguments(BaseModel):
 
 class Begin(Arguments):
     epic: str = Field(
-        min_length=1, max_length=LONGEST_EPIC, description="The goal, as text: what should be true afterwards."
+        min_length=1, max_length=LONGEST_EPIC, description="The goal, as text: the state that the run should reach."
     )
-    budget_dollars: float = Field(gt=0, description="What the run may cost at most. It has no default.")
-    minutes: float | None = Field(default=None, gt=0, description="How long it may work.")
-    workers: int | None = Field(default=None, ge=1, le=1000, description="How many agents may work at once.")
-    name: Annotated[Name | None, Field(description="The run's name; its branch is fleet/NAME.")] = None
+    budget_dollars: float = Field(gt=0, description="The maximum cost of the run, in USD. Required.")
+    minutes: float | None = Field(default=None, gt=0, description="The maximum duration of the run, in minutes.")
+    workers: int | None = Field(
+        default=None, ge=1, le=1000, description="The maximum number of agents that work in parallel."
+    )
+    name: Annotated[Name | None, Field(description="The name of the run. Its result branch is fleet/NAME.")] = None
 
 
 class OfRun(Arguments):
@@ -64,14 +66,16 @@ class Show(Arguments):
     run: Run = None
     subtask: Annotated[Name | None, Field(description="Show this subtask with its attempts and checks.")] = None
     what: Literal["plan", "incidents"] = Field(
-        default="plan", description="Without a subtask: the plan as it is now, or what failed and what was done."
+        default="plan", description="Without a subtask: the current plan, or the incidents with their remedies."
     )
 
 
 class Diff(Arguments):
     run: Run = None
     subtask: SubtaskId
-    attempt: int | None = Field(default=None, ge=1, description="The attempt; left out: the last one with a commit.")
+    attempt: int | None = Field(
+        default=None, ge=1, description="The attempt number. Defaults to the last attempt with a commit."
+    )
 
 
 class Answer(Arguments):
@@ -82,8 +86,8 @@ class Answer(Arguments):
 
 class Approve(Arguments):
     run: NamedRun
-    version: int = Field(ge=1, description="The version of the plan that was looked at; another one is refused.")
-    subtasks: list[Name] = Field(min_length=1, max_length=1000, description="The subtasks to approve, one by one.")
+    version: int = Field(ge=1, description="The plan version that you reviewed. Any other version is rejected.")
+    subtasks: list[Name] = Field(min_length=1, max_length=1000, description="The ids of the subtasks to approve.")
 
 
 class Pause(Arguments):
@@ -92,9 +96,9 @@ class Pause(Arguments):
 
 class Wait(Arguments):
     run: Run = None
-    seconds: float = Field(default=30, gt=0, le=LONGEST_WAIT_S, description="How long to wait at most.")
+    seconds: float = Field(default=30, gt=0, le=LONGEST_WAIT_S, description="The maximum time to wait, in seconds.")
     until: Literal["news", "end"] = Field(
-        default="news", description="news: until it needs somebody, or ends; end: only until it ends."
+        default="news", description="news: until the run needs a person or ends. end: only until it ends."
     )
 
 
@@ -107,17 +111,17 @@ Data = dict[str, Any]
 
 @dataclass(slots=True)
 class Desk:
-    """The tools of one session. Every run it reads or changes is one of its repository."""
+    """The tools of one session. It only reads and changes runs of its repository."""
 
     repository: Path
     config_file: Path | None = None
     base_url: str | None = None
     sandbox: str | None = None
     budget_dollars: float | None = None
-    """What all runs that it starts may cost together."""
+    """The total budget of all runs that this session starts."""
     granted: float = 0.0
     _engines: list[Background] = field(default_factory=list)
-    """Held, so that an engine that ended is taken off the list of processes."""
+    """Kept so that engines that exited are reaped."""
 
     # ---- work
 
@@ -145,7 +149,7 @@ class Desk:
         return await self.status(OfRun(run=folder.run))
 
     def _configuration(self, given: Begin) -> Loaded:
-        """The operator's configuration with the limits that were asked for; none may be above theirs."""
+        """Return the operator's configuration with the requested limits, none of which may exceed the operator's."""
         options = flags(base_url=self.base_url, sandbox=self.sandbox)
         theirs = common.configuration(self.repository, self.config_file, options).config.run
         wanted = (
@@ -162,8 +166,8 @@ class Desk:
     def _grant(self, dollars: float) -> None:
         if self.budget_dollars is not None and self.granted + dollars > self.budget_dollars:
             left = max(0.0, self.budget_dollars - self.granted)
-            hint = "the operator chose that limit with `fleet mcp --budget`"
-            raise UsageError(f"budget_dollars: {dollars:g} is more than the {left:g} that are left here", hint=hint)
+            hint = "ask the operator to raise `fleet mcp --budget`"
+            raise UsageError(f"budget_dollars: {dollars:g} exceeds the remaining session budget of {left:g}", hint=hint)
         self.granted += dollars
 
     # ---- looking
@@ -188,13 +192,13 @@ class Desk:
         return dump_view(await to_thread.run_sync(common.report_of, folder))
 
     async def wait(self, given: Wait) -> Data:
-        """Follow the journal until there is something to do, or the time is over."""
+        """Follow the journal until the run has news or the time is up."""
         folder = await to_thread.run_sync(self._find, given.run)
         with anyio.move_on_after(given.seconds), JournalFeed(folder) as feed:
             follower = RunFollower(feed, time.time)
             while True:
                 follower.look()
-                follower.catch_up(0)  # slice by slice: other calls are answered meanwhile
+                follower.catch_up(0)  # in slices, so that other calls are answered in between
                 if not follower.loaded:
                     await anyio.lowlevel.checkpoint()
                     continue
@@ -216,18 +220,20 @@ class Desk:
         folder = await to_thread.run_sync(self._find, given.run)
         request = Paused(at=time.time(), by=_by())
         common.send_checked(folder, request)
-        return _requested(folder, request.kind, "no new agents start; a person resumes it: `fleet resume`")
+        return _requested(folder, request.kind, "no new agents start until a person runs `fleet resume`")
 
     async def approve(self, given: Approve) -> Data:
         folder = await to_thread.run_sync(self._find, given.run)
         state = folder.requested_state()
         if given.version != state.plan.version:
-            raise UsageError(f"the plan is at version {state.plan.version}, not {given.version}", hint="show it again")
+            raise UsageError(
+                f"the plan is at version {state.plan.version}, not {given.version}", hint="call `show` again"
+            )
         ids = tuple(dict.fromkeys(given.subtasks))
         high = [id_ for id_ in ids if common.find_subtask(state, id_).risk == "high"]
         if high:
-            hint = f"`fleet approve {folder.run} --only {high[0]}`, or the screen"
-            raise UsageError(f"{', '.join(high)}: of high risk, which only a person approves", hint=hint)
+            hint = f"a person can run `fleet approve {folder.run} --only {high[0]}`"
+            raise UsageError(f"{', '.join(high)}: high risk; only a person can approve high-risk subtasks", hint=hint)
         if not_waiting := [id_ for id_ in ids if id_ not in waiting_for_approval(state)]:
             raise UsageError(f"{', '.join(not_waiting)}: not waiting for approval")
         approved = PlanApproved(at=time.time(), version=given.version, by=_by(), subtasks=ids)
@@ -242,22 +248,22 @@ class Desk:
         return RunSnapshot(await to_thread.run_sync(folder.state), time.time(), folder.alive)
 
     def _find(self, name: str | None) -> RunFolder:
-        """A run of the repository. One of another is unknown here, whatever a client names."""
+        """Return a run of this repository. Runs of other repositories are not found, even by their exact name."""
         here = git_folder(self.repository)
         runs = [run.folder for run in runs_by_start(common.state_dir()) if run.is_of(here)]
         if not runs:
-            raise UsageError("this repository has no runs yet", hint="`plan` and `run` start one")
+            raise UsageError("this repository has no runs yet", hint="call `plan` or `run` to start one")
         if name is None:
             return runs[-1]
         wanted = name.removeprefix("fleet/")
         found = next((folder for folder in runs if folder.run == wanted), None)
         if found is None:
-            raise UsageError(f"this repository has no run {wanted!r}", hint=f"the latest one is {runs[-1].run}")
+            raise UsageError(f"this repository has no run {wanted!r}", hint=f"the latest run is {runs[-1].run}")
         return found
 
 
 def _has_news(run: RunSnapshot, given: Wait) -> bool:
-    """Whether a run has ended or stopped, or needs somebody."""
+    """Whether a run has ended, has stopped or needs a person."""
     if run.figures.is_over or not run.alive:
         return True
     return given.until == "news" and bool(run.needs)
@@ -269,5 +275,5 @@ def _requested(folder: RunFolder, kind: str, message: str) -> Data:
 
 
 def _by() -> str:
-    """Who decided: the journal says that a program did it for the person."""
+    """Return the name that the journal records for decisions made over MCP."""
     return f"{user()} by mcp"

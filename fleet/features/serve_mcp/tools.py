@@ -1,4 +1,4 @@
-"""The tools of `fleet mcp`: a row for each, with what a client reads about it."""
+"""The table of the tools of `fleet mcp`, with the descriptions that clients read."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class FleetTool:
     effect: Effect
     do: Callable[[Desk, Any], Awaitable[dict[str, Any]]]
     view: type[View] | None
-    """The view that it returns, if that is always the same."""
+    """The returned view, if it is always the same."""
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -33,15 +33,15 @@ class FleetTool:
 
     @property
     def output_schema(self) -> dict[str, Any]:
-        """The keys that `--json` prints, too; the reference explains each."""
+        """The schema of the view. The same keys are printed by `--json` and described in the reference."""
         return shape_of(self.view)
 
 
 TOOLS: tuple[FleetTool, ...] = (
     FleetTool(
         "plan",
-        "Start a run that plans an epic and then waits: nothing is built before `approve`. Returns at once with the "
-        "run's name; `wait`, then `show` its plan.",
+        "Start a run that plans an epic and then waits for `approve` before it builds anything. Returns the name of "
+        "the run immediately. Call `wait`, then `show` to read the plan.",
         Begin,
         "starts",
         Desk.plan,
@@ -49,9 +49,9 @@ TOOLS: tuple[FleetTool, ...] = (
     ),
     FleetTool(
         "run",
-        "Start a run that plans an epic and builds it, within a budget. Agents work in worktrees of their own; the "
-        "result is the new branch fleet/RUN, and the checkout is not touched. Subtasks that the operator's review "
-        "rules stop wait for approval. Returns at once with the run's name; poll `wait`.",
+        "Start a run that plans an epic and builds it within a budget. Agents work in separate worktrees. The result "
+        "is the new branch fleet/RUN; the checkout is not touched. Subtasks that the operator's review rules don't "
+        "approve wait for approval. Returns the name of the run immediately. Poll `wait`.",
         Begin,
         "starts",
         Desk.run,
@@ -59,7 +59,7 @@ TOOLS: tuple[FleetTool, ...] = (
     ),
     FleetTool(
         "status",
-        "How a run is doing: its state, what it needs from a person, open questions, what landed, cost and budget.",
+        "Show the status of a run: state, pending decisions, open questions, landed subtasks, cost and budget.",
         OfRun,
         "reads",
         Desk.status,
@@ -67,18 +67,18 @@ TOOLS: tuple[FleetTool, ...] = (
     ),
     FleetTool(
         "show",
-        "The plan of a run with its version, or its incidents, or one subtask with its attempts, checks and failures.",
+        "Show the plan of a run with its version, its incidents, or a subtask with its attempts, checks and failures.",
         Show,
         "reads",
         Desk.show,
         None,
     ),
-    FleetTool("diff", "What an attempt at a subtask changed, as a patch.", Diff, "reads", Desk.diff, DiffView),
+    FleetTool("diff", "Show the changes of an attempt at a subtask, as a patch.", Diff, "reads", Desk.diff, DiffView),
     FleetTool("answer", "Answer an open question of a run.", Answer, "decides", Desk.answer, RequestView),
     FleetTool(
         "approve",
-        "Approve subtasks of a plan that wait for approval, one by one and by the plan's version. Those of high risk "
-        "are refused: a person approves them.",
+        "Approve pending subtasks of a plan, by id and plan version. High-risk subtasks are rejected, because only a "
+        "person can approve them.",
         Approve,
         "decides",
         Desk.approve,
@@ -86,7 +86,7 @@ TOOLS: tuple[FleetTool, ...] = (
     ),
     FleetTool(
         "pause",
-        "Start no new agents in a run until a person resumes it. Running agents finish.",
+        "Pause a run: running agents finish, and no new agents start until a person resumes it.",
         Pause,
         "decides",
         Desk.pause,
@@ -94,8 +94,8 @@ TOOLS: tuple[FleetTool, ...] = (
     ),
     FleetTool(
         "wait",
-        "Wait until a run ends or needs somebody, or the seconds are over; returns its status. A run takes minutes to "
-        "hours: call it again.",
+        "Wait until a run ends, needs a person, or the time is up. Returns its status. Runs take minutes to hours, so "
+        "call this repeatedly.",
         Wait,
         "reads",
         Desk.wait,
@@ -103,7 +103,7 @@ TOOLS: tuple[FleetTool, ...] = (
     ),
     FleetTool(
         "report",
-        "The report of a run: what landed and what did not, checks, recovery, cost, what needs attention.",
+        "Show the report of a run: landed and unfinished subtasks, checks, recovery, cost and open issues.",
         OfRun,
         "reads",
         Desk.report,

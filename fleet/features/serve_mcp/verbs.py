@@ -1,4 +1,4 @@
-"""`fleet mcp`: the fleet as a server of the Model Context Protocol, for another agent."""
+"""The verb `fleet mcp`: an MCP server for other agents."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,11 +18,11 @@ class McpToolView:
     """A tool that `fleet mcp` offers."""
 
     name: str
-    """As other agents call it."""
+    """The name of the tool."""
     effect: str
     """`reads`: does not change anything. `starts`: starts a run. `decides`: acts on your behalf."""
     description: str
-    """What those agents read about it."""
+    """The description that other agents read."""
 
 
 def mcp(
@@ -50,7 +50,7 @@ def mcp(
       claude mcp add fleet -- fleet mcp -C ~/service --budget 20
       fleet mcp --read-only
     """
-    from fleet.features.serve_mcp.tools import offered  # noqa: PLC0415 - what runs start with is slow to import
+    from fleet.features.serve_mcp.tools import offered  # noqa: PLC0415 - slow to import
 
     if only_list:
         views = [
@@ -62,18 +62,18 @@ def mcp(
             common.show(f"{view.name:<8} {view.effect:<8} {view.description}" for view in views)
         return
     if find_spec("mcp") is None:
-        raise FleetError("fleet mcp needs more packages", hint="pip install 'worktree-fleet[mcp]'")
+        raise FleetError("fleet mcp requires packages that are not installed", hint="pip install 'worktree-fleet[mcp]'")
     root = _repository(repo)
     from fleet.features.serve_mcp.desk import Desk  # noqa: PLC0415
     from fleet.features.serve_mcp.server import serve  # noqa: PLC0415 - the SDK is slow to import
 
     desk = Desk(root, config.absolute() if config is not None else None, base_url, sandbox, budget)
-    common.configuration(root, desk.config_file)  # a mistake in it is better known now
+    common.configuration(root, desk.config_file)  # report mistakes in it immediately
     common.run_async(lambda: serve(desk, read_only=read_only))
 
 
 def _repository(repo: Path) -> Path:
     root = root_of(repo)
     if root is None:
-        raise UsageError(f"{repo.absolute()} is not in a git repository", hint="fleet mcp -C DIR names one")
+        raise UsageError(f"{repo.absolute()} is not in a git repository", hint="pass a repository: `fleet mcp -C DIR`")
     return root

@@ -1,1 +1,1 @@
-"""A run as a trace of OpenTelemetry: printed, or sent to a collector while the run works."""
+"""Runs as OpenTelemetry traces, printed or sent to a collector during the run."""

@@ -1,6 +1,6 @@
-"""Sends the spans of a run to a collector while it works, each once it is over.
+"""Sends the spans of a run to a collector during the run, each when it has ended.
 
-Where it is in the journal is kept beside it. After a crash the spans since then are sent again: they are the same.
+The position in the journal is kept in a file next to it. After a crash, later spans are sent again with the same ids.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -19,22 +19,22 @@ from fleet.features.traces.spans import AT_ONCE, Span, Spans, collector_address,
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 
-LAST_S = 10.0  # so long the end of a run may take to arrive
+LAST_S = 10.0  # time limit for the last spans of a run
 POSITION = "traces.position"
 POLL_S, RETRY_S = 1.0, 10.0
 
 
 @dataclass(slots=True)
 class TraceExporter:
-    """The traces of one run."""
+    """Sends the trace of one run."""
 
     url: str
     run: str
     source: FactSource
     position: Path
-    """The file with the number of the last fact whose spans have arrived."""
+    """The file with the number of the last fact whose spans were delivered."""
     complain: Callable[[str], None]
-    """Called once when the collector can't be reached, and again after it could."""
+    """Called once per outage of the collector."""
     _spans: Spans = field(default_factory=Spans)
     _read: int = 0
     _sent: int = -1
@@ -47,7 +47,7 @@ class TraceExporter:
             await anyio.sleep(POLL_S if arrived else RETRY_S)
 
     async def flush(self) -> bool:
-        """Send what is over. False if the collector does not take it: it is tried again, and nothing more is read."""
+        """Send the spans that ended. Return False if the collector did not accept them; the next call retries."""
         if self._sent < 0:
             self._sent = self._kept()
         while True:
@@ -62,13 +62,13 @@ class TraceExporter:
             if not self._waiting:
                 return True
             try:
-                with anyio.CancelScope(shield=True):  # what is cut off may have arrived, and would be sent twice
+                with anyio.CancelScope(shield=True):  # a canceled request may have arrived and would be sent twice
                     await send(self.url, self._waiting, self.run)
                     self._waiting.clear()
                     self._keep()
             except FleetError as error:
                 if not self._is_down:
-                    self.complain(f"{error}; it is tried again")
+                    self.complain(f"{error}; fleet will retry")
                 self._is_down = True
                 return False
             self._is_down = False
@@ -79,7 +79,7 @@ class TraceExporter:
         return 0
 
     def _keep(self) -> None:
-        """Losing it costs time: everything is sent again."""
+        """Store the position. If it is lost, all spans are sent again."""
         self._sent = self._read
         with suppress(OSError):
             self.position.write_text(f"{self._read}", encoding="ascii")
@@ -87,7 +87,7 @@ class TraceExporter:
 
 @asynccontextmanager
 async def sending_traces(fleet: Fleet, folder: RunFolder) -> AsyncIterator[None]:
-    """Send what is over while the block lasts, and the rest after it. A collector that is down stops no run."""
+    """Send spans during the block and the remaining ones after it. An unreachable collector does not stop the run."""
 
     def complain(text: str) -> None:
         typer.echo(f"{folder.run}: {text}", err=True)
@@ -101,4 +101,4 @@ async def sending_traces(fleet: Fleet, folder: RunFolder) -> AsyncIterator[None]
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(LAST_S):
             if not await exporter.flush():
-                complain(f"not all traces have arrived; `fleet trace {folder.run} --otlp {url}` sends them")
+                complain(f"some spans were not delivered; send them with `fleet trace {folder.run} --otlp {url}`")

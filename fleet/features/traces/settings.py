@@ -1,4 +1,4 @@
-"""The configuration of traces."""
+"""Configuration of traces."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
@@ -9,6 +9,6 @@ from fleet.ports.settings import Line, Section
 
 
 class Traces(Section):
-    refused: ClassVar[Mapping[str, str]] = {"otlp": "decides who can observe your fleet"}
+    refused: ClassVar[Mapping[str, str]] = {"otlp": "decides where data about your runs is sent"}
 
     otlp: Annotated[Line, Field(pattern=r"^$|^https?://[^\s]+$")]

@@ -1,7 +1,7 @@
-"""The spans of a run, each made of facts alone: exported twice, or in parts, they are the same spans with the same ids.
+"""The spans of a run, derived from facts alone: exporting a run twice, or in parts, produces the same span ids.
 
-A run is an `invoke_workflow`; in it are attempts and calls of the planner (`invoke_agent`), in these calls of models
-(`chat`) and checks (`execute_tool`), by OpenTelemetry's conventions for generative AI. Batches land beside them.
+A run is an `invoke_workflow` span. It contains attempts and planner calls (`invoke_agent`), which contain model calls
+(`chat`) and checks (`execute_tool`), as in OpenTelemetry's conventions for generative AI. Batches are `land` spans.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from fleet import __version__
 from fleet.core.facts import facts as f
 from fleet.errors import FleetError, UsageError
 
-LONGEST = 200  # characters of a text
+LONGEST = 200  # characters
 Value = str | int | float | bool
 Key = tuple[str | int | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something that took time, and is over."""
+    """An operation that has ended."""
 
     trace: str
     id: str
@@ -38,7 +38,7 @@ class Span:
     end: float
     attributes: Mapping[str, Value]
     error: str = ""
-    """Why it failed, if it did."""
+    """Why the operation failed, or empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +50,16 @@ class _Open:
 
 @dataclass(slots=True)
 class Spans:
-    """Turns facts into the spans that they end. A span is always given after those in it."""
+    """Converts facts to spans. A span is returned by the fact that ends it, after the spans inside it."""
 
     _trace: str = ""
     _run: str = ""
     _lives: int = 0
-    """How often the run began: at first, and whenever it was reopened."""
+    """How often the run was started or reopened."""
     _open: dict[Key, _Open] = field(default_factory=dict)
 
     def take(self, seq: int, fact: f.Fact) -> Sequence[Span]:
-        """The spans that a fact of the journal ends."""
+        """Return the spans that end with this fact."""
         return tuple(self._taken(seq, fact))
 
     def _taken(self, seq: int, fact: f.Fact) -> Iterator[Span]:
@@ -139,7 +139,7 @@ class Spans:
         yield from self._end(key, fact.at, "red" if fact.red else "", found)
 
     def _begin(self, key: Key, name: str, at: float, attributes: Mapping[str, Value]) -> None:
-        """Something that begins again after a crash goes on."""
+        """Open a span. A span that is already open, from before a crash, continues."""
         self._open.setdefault(key, _Open(name, at, attributes))
 
     def _begin_run(self, at: float, goal: str) -> None:
@@ -150,7 +150,7 @@ class Spans:
         self._open["run", self._lives] = _Open(f"invoke_workflow {self._run}", at, about)
 
     def _end(self, key: Key, at: float, error: str = "", more: Mapping[str, Value] | None = None) -> Iterator[Span]:
-        """A span that is over; nothing if it is over already, as a result that is recorded twice would make it."""
+        """Close an open span. A span that was already closed, because its result was recorded twice, is ignored."""
         begun = self._open.pop(key, None)
         if begun is not None:
             parent = "" if key[0] == "run" else self._id(("run", self._lives))
@@ -174,7 +174,10 @@ class Spans:
     def _checks(
         self, seq: int, fact: f.Fact, within: Key, runs: Sequence[f.CheckRun], *, expects_red: bool = False
     ) -> Iterator[Span]:
-        """Checks end with the fact that reports them: only their length is known. Before the work, red is no error."""
+        """Return spans of checks. They end with the fact that reports them, because only their duration is recorded.
+
+        Before the work, a failing check is not an error.
+        """
         for number, run in enumerate(runs):
             attributes: dict[str, Value] = {"gen_ai.operation.name": "execute_tool", "fleet.passed": run.passed}
             if run.node:
@@ -185,7 +188,7 @@ class Spans:
             yield Span(self._trace, id_, self._parent(within), name, start, fact.at, attributes, error)
 
     def _parent(self, key: Key) -> str:
-        """What it belongs to, or the run where that is over: an answer may be recorded late."""
+        """Return the id of the parent span, or that of the run if the parent has ended. Answers may be late."""
         return self._id(key if key in self._open else ("run", self._lives))
 
     def _id(self, key: Key) -> str:
@@ -205,14 +208,14 @@ def _short(text: str) -> str:
 
 
 # ---- text ------------------------------------------------------------------------------------------------------------
-# A trace on a terminal: what a run consisted of, in the order in which it began.
+# A trace on a terminal: the spans of a run in the order of their start.
 
 
 LINE = 100
 
 
 def trace_lines(spans: Sequence[Span]) -> Iterator[str]:
-    """The run with its agents and landings; of what is in them, how many."""
+    """Yield a line for the run, each agent and each landing, with counts of the spans inside."""
     of = dict[str, list[Span]]()
     for span in spans:
         of.setdefault(span.parent, []).append(span)
@@ -237,32 +240,34 @@ def _in_order(spans: Iterable[Span]) -> list[Span]:
 
 
 # ---- otlp ------------------------------------------------------------------------------------------------------------
-# Spans in OpenTelemetry's protocol: JSON over HTTP, which every collector takes.
+# Spans in OTLP, as JSON over HTTP, which every collector accepts.
 
 
-AT_ONCE = 500  # spans of one request
+AT_ONCE = 500  # spans per request
 SEND_S = 10.0
 PATH = "/v1/traces"
 SHOWN = 200
 
 
 def collector_address(text: str) -> str:
-    """Where to send to. Raises `UsageError`."""
+    """Return the URL to send spans to. Raises `UsageError`."""
     parts = urlsplit(text)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.query or parts.fragment:
-        raise UsageError(f"--otlp {text}: is not the address of a collector", hint="such as http://127.0.0.1:4318")
+        raise UsageError(
+            f"--otlp {text}: not the URL of an OTLP collector", hint="pass a URL such as http://127.0.0.1:4318"
+        )
     return text if parts.path.strip("/") else f"{text.rstrip('/')}{PATH}"
 
 
 def as_document(spans: Sequence[Span], run: str) -> dict[str, Any]:
-    """The body of a request."""
+    """Return the body of an OTLP request."""
     about = _attributes({"service.name": "fleet", "service.version": __version__, "fleet.run": run})
     scope = {"scope": {"name": "fleet", "version": __version__}, "spans": [_span(span) for span in spans]}
     return {"resourceSpans": [{"resource": {"attributes": about}, "scopeSpans": [scope]}]}
 
 
 async def send(url: str, spans: Sequence[Span], run: str) -> None:
-    """Raises `FleetError` if the collector does not take them."""
+    """Send spans. Raises `FleetError` if the collector does not accept them."""
     import aiohttp  # noqa: PLC0415 - slow to import
 
     timeout = aiohttp.ClientTimeout(total=SEND_S)
@@ -272,13 +277,15 @@ async def send(url: str, spans: Sequence[Span], run: str) -> None:
             for first in range(0, len(spans), AT_ONCE):
                 body = json.dumps(as_document(spans[first : first + AT_ONCE], run))
                 async with http.post(url, data=body.encode(), headers=headers, allow_redirects=False) as answer:
-                    if answer.status != 200:  # noqa: PLR2004 - the only success of the protocol
+                    if answer.status != 200:  # noqa: PLR2004 - the only success status of OTLP
                         said = safe((await answer.content.read(SHOWN)).decode("utf-8", "replace"), limit=SHOWN)
-                        raise FleetError(f"the collector refuses traces: HTTP {answer.status} {said}".rstrip())
+                        raise FleetError(
+                            f"the OTLP collector rejected the traces: HTTP {answer.status} {said}".rstrip()
+                        )
     except TimeoutError:
-        raise FleetError(f"the collector gives no answer within {SEND_S:g} s: {url}") from None
+        raise FleetError(f"no response from the OTLP collector within {SEND_S:g} s: {url}") from None
     except (aiohttp.ClientError, OSError, UnicodeError) as error:
-        raise FleetError(f"the collector is not reached: {safe(str(error), limit=SHOWN)}") from None
+        raise FleetError(f"can't connect to the OTLP collector: {safe(str(error), limit=SHOWN)}") from None
 
 
 def _span(span: Span) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The verb that turns a run into a trace."""
+"""The verb `fleet trace`."""
 
 import json
 

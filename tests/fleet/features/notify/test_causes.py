@@ -66,4 +66,4 @@ def test_an_end_is_told_by_what_it_was_and_nothing_else_any_more() -> None:
         story.attempt_fails("api")
         story.happens(f.RunEnded(at=7, ending=ending, why="so it is"))
         [end] = by_name(story, alive=False).values()
-        assert (end.event, end.title, end.text) == (event, f"it ended: {ending}", "so it is")
+        assert (end.event, end.title, end.text) == (event, f"the run has ended: {ending}", "so it is")

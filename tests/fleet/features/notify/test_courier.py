@@ -67,7 +67,7 @@ async def test_causes_that_come_together_are_one_message(outbox: Outbox) -> None
         await courier(outbox, receiver).deliver([cause(f"question:q{number}") for number in range(30)], 10.0)
         await courier(outbox, receiver).deliver([cause(f"question:q{number}") for number in range(30)], 11.0)
     [body] = receiver.bodies
-    assert body["title"] == "fleet r: 30 things to know"
+    assert body["title"] == "fleet r: 30 notifications"
     assert len(body["causes"]) == 10
     assert body["text"].endswith("and 20 more")
 
@@ -155,7 +155,7 @@ async def test_what_can_not_be_delivered_is_given_up_and_said(outbox: Outbox) ->
         done = [await sender.deliver([cause()], float(now)) for now in range(100)]
     assert done[-1]
     assert [message.state for message in outbox.messages()] == ["given up"]
-    assert said == ["oncall could not be notified after 5 tries: HTTP 500"]
+    assert said == ["channel oncall failed after 5 tries: HTTP 500"]
 
 
 async def test_a_channel_that_hangs_holds_no_other_back(outbox: Outbox) -> None:

@@ -23,7 +23,7 @@ def test_long_lists_and_texts_are_cut_and_that_is_said() -> None:
     view = bounded({"run": "r", "incidents": [{"evidence": "x" * 5_000, "n": n} for n in range(10_000)]})
     assert len(json.dumps(view)) <= LONGEST
     assert [each["n"] for each in view["incidents"]] == list(range(len(view["incidents"])))
-    assert "lists end after" in view[LEFT_OUT]
+    assert "lists are cut to" in view[LEFT_OUT]
 
 
 def test_a_long_patch_keeps_its_beginning() -> None:

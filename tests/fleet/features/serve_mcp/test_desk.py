@@ -40,7 +40,7 @@ async def test_a_budget_that_was_refused_is_there_for_the_next(desk: Desk) -> No
     for _ in range(3):
         with pytest.raises(UsageError, match="can't name a run"):
             await desk.plan(Begin(epic="x", budget_dollars=2, name="a/b"))
-    with pytest.raises(UsageError, match=r"budget_dollars: 2\.1 is more than the 2 that are left here"):
+    with pytest.raises(UsageError, match=r"budget_dollars: 2\.1 exceeds the remaining session budget of 2"):
         await desk.plan(Begin(epic="x", budget_dollars=2.1))
 
 
@@ -67,4 +67,4 @@ def test_no_tool_takes_a_path_or_an_option() -> None:
 def test_it_serves_a_repository_only(tmp_path: Path) -> None:
     done = fleet("mcp", cwd=tmp_path)
     assert done.returncode == 2
-    assert "is not in a git repository; fleet mcp -C DIR names one" in done.stderr
+    assert "is not in a git repository; pass a repository: `fleet mcp -C DIR`" in done.stderr

@@ -165,5 +165,5 @@ async def test_a_lost_position_sends_the_same_spans_again(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("url", ["", "collector:4318", "ftp://x", "http://", "http://me:secret@x/", "http://x/?a=b"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(UsageError, match="is not the address of a collector"):
+    with pytest.raises(UsageError, match="not the URL of an OTLP collector"):
         collector_address(url)
