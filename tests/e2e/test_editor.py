@@ -32,7 +32,7 @@ async def test_an_epic_in_an_editor_from_its_prompt_to_its_result(stage: Stage, 
             session = (await agent.new_session(cwd=str(repository))).session_id
             ended = await agent.prompt(session_id=session, prompt=words("Write two files"))
             assert ended.stop_reason == "end_turn"
-            with pytest.raises(RequestError, match="has ended; a new session begins another epic"):
+            with pytest.raises(RequestError, match="has ended; open a new session to start another epic"):
                 await agent.prompt(session_id=session, prompt=words("And a third"))
             listed = await agent.list_sessions(cwd=str(repository))
             assert [each.session_id for each in listed.sessions] == [session]
@@ -116,12 +116,12 @@ async def test_an_editor_approves_nothing_of_high_risk_and_no_file_gives_orders(
                 tasks.start_soon(begin)
                 state = await to_thread.run_sync(stage.wait, session, has_landed)
                 assert subtask_of(state, "two").attempts == ()
-                with pytest.raises(RequestError, match="is at work"):
+                with pytest.raises(RequestError, match="is busy"):
                     await agent.prompt(session_id=session, prompt=words("/approve two"))
                 await agent.cancel(session_id=session)
             assert reasons == ["cancelled"]
             await to_thread.run_sync(stage.wait, session, lambda state: state.ending == "cancelled")
-            with pytest.raises(RequestError, match="of high risk, which no editor approves"):
+            with pytest.raises(RequestError, match="high-risk subtasks can't be approved in an editor"):
                 await agent.prompt(session_id=session, prompt=words("/approve two"))
     assert ["two" in call.title for call in editor.asked] == [False]
     assert f"fleet approve {session} --only two" in editor.text

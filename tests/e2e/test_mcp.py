@@ -65,10 +65,10 @@ async def test_a_session_from_an_epic_to_its_report(stage: Stage, repository: Pa
         async with connected(wire, stage, *options) as client:
             call = Caller(client)
             assert "has no runs yet" in await call.refused("status")
-            assert "more than the 5 that are left" in await call.refused("run", epic=EPIC, budget_dollars=6)
+            assert "exceeds the remaining session budget of 5" in await call.refused("run", epic=EPIC, budget_dollars=6)
             begun = await call("plan", epic=EPIC, budget_dollars=5, name="r")
             assert (begun["run"], begun["goal"], begun["budget"]["dollars"]["limit"]) == ("r", EPIC, 5)
-            assert "more than the 0 that are left" in await call.refused("run", epic=EPIC, budget_dollars=1)
+            assert "exceeds the remaining session budget of 0" in await call.refused("run", epic=EPIC, budget_dollars=1)
 
             planned = await call("wait", run="r", seconds=300)
             assert planned["needs"] == ["approve"]
@@ -127,9 +127,9 @@ async def test_a_client_of_the_older_protocol_sees_the_same_tools_and_no_other_r
         left_of(stage, repository, "ours")
         for name in ("theirs", "fleet/theirs", "../runs/theirs", "../other"):
             assert f"has no run '{name.removeprefix('fleet/')}'" in await call.refused("status", run=name)
-        assert "do not fit: repo: Extra inputs" in await call.refused("status", repo=str(other))
-        assert "do not fit: run: " in await call.refused("status", run="--repo=/ x")
-        assert "do not fit: seconds: " in await call.refused("wait", seconds=1e9)
+        assert "invalid arguments for status: repo: Extra inputs" in await call.refused("status", repo=str(other))
+        assert "invalid arguments for status: run: " in await call.refused("status", run="--repo=/ x")
+        assert "invalid arguments for wait: seconds: " in await call.refused("wait", seconds=1e9)
         seen = await call("wait")
         assert (seen["run"], seen["state"], "\x1b" in seen["goal"]) == ("ours", "interrupted", False)
         with pytest.raises(Exception, match="there is no tool 'run'; they are status, show"):

@@ -1,1 +1,1 @@
-"""`fleet acp`: an editor drives the fleet. A thin client of journals, inboxes and the verbs' own functions."""
+"""`fleet acp`: fleet as an agent in an editor. A thin client of journals, inboxes and the functions of the verbs."""

@@ -1,4 +1,4 @@
-"""The fleet as an agent of the Agent Client Protocol. A session is a run and has its name; nothing else is kept."""
+"""fleet as an ACP agent. A session is a run and has the run's name. No other state is kept."""
 
 import logging
 import time
@@ -81,18 +81,18 @@ from fleet.runs.journal_feed import JournalFeed
 from fleet.runs.run_folder import FirstFact, RunFolder, git_folder, root_of, runs_by_start
 
 # ---- shown -----------------------------------------------------------------------------------------------------------
-# What an editor sees of a run: its plan as a list, its events, how it ended. It sends nothing.
+# A run as shown in an editor: its plan as a list, its events and its end. Pure.
 
 
 TITLE = 200
 _DONE: frozenset[SubtaskStatus] = frozenset({"merged", "split", "dropped"})
 _UNDERWAY: frozenset[SubtaskStatus] = frozenset({"running", "verifying", "landing"})
 Block = object
-"""A block of a prompt, of whatever kind."""
+"""A block of a prompt, of any kind."""
 
 
 def plan_entries(run: RunSnapshot) -> list[PlanEntry]:
-    """The plan as it is now. Before there is one, planning is all there is to do."""
+    """Return the current plan. Before the first plan, the only entry is planning."""
     if not run.plan.subtasks:
         return [plan_entry("Plan the epic", status="completed" if run.figures.is_over else "in_progress")]
     entries = []
@@ -111,12 +111,12 @@ def _status(status: SubtaskStatus) -> PlanEntryStatus:
 
 
 def ending_text(run: RunSnapshot) -> str:
-    """How a run is or has ended, and the commands that take its result."""
+    """Describe the status or end of a run, with the commands that merge its result."""
     return as_code("\n".join(summary_lines(run)))
 
 
 def review_text(run: RunSnapshot, ids: Sequence[SubtaskId]) -> str:
-    """What a person reads before an approval."""
+    """Describe the subtasks that need approval."""
     return as_code("\n".join(review_lines(run.review, ids)))
 
 
@@ -128,14 +128,14 @@ def question_text(question: QuestionView) -> str:
 
 
 def info_of(run: FirstFact, cwd: str) -> SessionInfo:
-    """A run as a session in an editor's list."""
+    """Return a run as a session for an editor's list."""
     goal = run.state.goal if run.state is not None else ""
     title = safe(goal.strip().split("\n", 1)[0], limit=TITLE)
     return SessionInfo(session_id=run.folder.run, cwd=cwd, title=title)
 
 
 def offered_commands() -> list[AvailableCommand]:
-    """What may be typed, as an editor offers it."""
+    """Return the slash commands for an editor."""
     return [
         AvailableCommand(
             name=name,
@@ -147,12 +147,12 @@ def offered_commands() -> list[AvailableCommand]:
 
 
 def typed_text(prompt: Sequence[Block]) -> str:
-    """What the person typed: files that they attached are no part of it."""
+    """Return the typed text, without attached files."""
     return "\n\n".join(block.text for block in prompt if isinstance(block, TextContentBlock)).strip()
 
 
 def epic_text(prompt: Sequence[Block]) -> str:
-    """The prompt as an epic, with what is attached to it. Raises `UsageError` for what is no text."""
+    """Return the prompt as an epic, including attached text. Raises `UsageError` for other attachments."""
     parts = []
     for block in prompt:
         if isinstance(block, TextContentBlock):
@@ -162,19 +162,19 @@ def epic_text(prompt: Sequence[Block]) -> str:
         elif isinstance(block, EmbeddedResourceContentBlock) and isinstance(block.resource, TextResourceContents):
             parts.append(f"Attached, {block.resource.uri}:\n\n{as_code(block.resource.text)}")
         else:
-            raise UsageError("an epic is text", hint="describe the picture or the sound in words")
+            raise UsageError("images and audio are not supported", hint="describe the goal in text")
     return "\n\n".join(parts)
 
 
 # ---- text ------------------------------------------------------------------------------------------------------------
-# Text as an editor shows it: Markdown, in which texts of others stay what they are.
+# Text for an editor: Markdown, with untrusted text escaped.
 
 
 LINES = 400
 
 
 def as_code(text: str) -> str:
-    """A block that nothing inside can close."""
+    """Return a code block that its content can't close."""
     shown = safe_block(text, lines=LINES)
     longest = max((len(run) for run in _runs_of_ticks(shown)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -186,8 +186,8 @@ def _runs_of_ticks(text: str) -> list[str]:
 
 
 # ---- people ----------------------------------------------------------------------------------------------------------
-# What a run needs from a person, asked in the editor: the approval of a plan as a permission, a question as a form.
-# An editor may be set to allow whatever it is asked. So what is of high risk is never asked here.
+# Decisions for a person, shown in the editor: the approval of a plan as a permission request, a question as a form.
+# Editors can be set to allow every request. High-risk subtasks are therefore never approved here.
 
 
 LONGEST_ANSWER = 20_000
@@ -196,7 +196,7 @@ Outcome = Literal["sent", "dismissed"]
 
 @dataclass(frozen=True, slots=True)
 class Matter:
-    """Something that waits for a person. It is asked once in a turn; what changes is another matter."""
+    """A pending decision. It is shown once per turn, and again if it changes."""
 
     run: RunSnapshot
     question: QuestionView | None = None
@@ -208,7 +208,7 @@ class Matter:
 
 
 def matters(run: RunSnapshot) -> list[Matter]:
-    """Everything that waits for a person and may be asked here, an approval first."""
+    """Return the pending decisions that an editor may show, approvals first."""
     if not run.may_ask:
         return []
     here = tuple(id_ for id_ in run.waiting_for_approval if run.spec(id_).risk != "high") if run.plan_waits else ()
@@ -217,13 +217,13 @@ def matters(run: RunSnapshot) -> list[Matter]:
 
 
 def only_elsewhere(run: RunSnapshot) -> tuple[SubtaskId, ...]:
-    """What waits for an approval that no editor may give."""
+    """Return the subtasks that can't be approved in an editor."""
     return tuple(id_ for id_ in run.waiting_for_approval if run.spec(id_).risk == "high") if run.plan_waits else ()
 
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """The person at the editor of one session."""
+    """Requests decisions from the person at the editor of one session."""
 
     client: Client
     session: str
@@ -231,11 +231,11 @@ class People:
     has_forms: bool
 
     def can_ask(self, matter: Matter) -> bool:
-        """Whether the editor has a way to ask this. A question without one is answered with the next prompt."""
+        """Whether the editor can show this decision. Otherwise, the next prompt is the answer to a question."""
         return matter.question is None or self.has_forms or bool(matter.question.options)
 
     async def ask(self, matter: Matter) -> Outcome:
-        """Ask, and send what was decided. An editor that can't ask is like one that dismisses it."""
+        """Ask for a decision and send it to the run. An editor that can't show the request counts as dismissing it."""
         try:
             request = await (self._approval(matter) if matter.question is None else self._answer(matter.question))
         except RequestError:
@@ -245,7 +245,7 @@ class People:
         try:
             common.send_checked(self.folder, request)
         except FleetError:
-            return "dismissed"  # it was settled elsewhere meanwhile
+            return "dismissed"  # it was decided elsewhere in the meantime
         return "sent"
 
     async def _approval(self, matter: Matter) -> Request | None:
@@ -259,7 +259,7 @@ class People:
         )
         options = [
             PermissionOption(option_id="approve", name=f"Approve {len(ids)} of the subtasks", kind="allow_once"),
-            PermissionOption(option_id="reject", name="Reject: the planner revises the plan", kind="reject_once"),
+            PermissionOption(option_id="reject", name="Reject and let the planner revise the plan", kind="reject_once"),
         ]
         match await self._choice(call, options):
             case "approve":
@@ -300,14 +300,14 @@ class People:
         return question.options[int(chosen)] if chosen.isdigit() and int(chosen) < len(options) else ""
 
     async def _choice(self, call: ToolCallUpdate, options: list[PermissionOption]) -> str:
-        """The option that was chosen; empty if none was."""
+        """Return the chosen option, or an empty string."""
         reply = await self.client.request_permission(session_id=self.session, tool_call=call, options=options)
         outcome = reply.outcome
         return outcome.option_id if isinstance(outcome, AllowedOutcome) else ""
 
 
 # ---- turn ------------------------------------------------------------------------------------------------------------
-# One turn of an editor's session: a run followed until it ends, or until only another prompt can continue it.
+# A turn in an editor: it follows a run until the run ends or needs another prompt.
 
 
 POLL_S = 0.2
@@ -315,14 +315,14 @@ POLL_S = 0.2
 
 @dataclass(slots=True)
 class Turn:
-    """Follows one run. What it shows is read from the journal alone."""
+    """Follows a run. Everything shown is read from the journal."""
 
     client: Client
     session: str
     folder: RunFolder
     people: People
     since: float = 0.0
-    """What happened before is not shown again."""
+    """The time from which events are shown."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     _lines: list[str] = field(default_factory=list)
     _plan: list[PlanEntry] = field(default_factory=list)
@@ -330,10 +330,10 @@ class Turn:
     _named: set[str] = field(default_factory=set)
     _asking: tuple[tuple[object, ...], anyio.CancelScope] | None = None
     _closing: str | None = None
-    """What is said at the end of a turn that ends before its run does."""
+    """The last message of a turn that ends before its run."""
 
     async def follow(self) -> None:
-        """Show what happens, ask what a person has to decide, and say how it ended."""
+        """Show events, ask for decisions and show how the run ended."""
         with JournalFeed(self.folder) as feed:
             follower = RunFollower(feed, time.time, take=self._note)
             async with anyio.create_task_group() as tasks:
@@ -364,7 +364,7 @@ class Turn:
             self._lines += event_lines(step.run, step.fact)
 
     async def _show(self, run: RunSnapshot) -> None:
-        """Send what is new since the last look."""
+        """Send the news since the last call."""
         if self._lines:
             lines, self._lines = self._lines, []
             await self.say(as_code("\n".join(lines)))
@@ -373,7 +373,7 @@ class Turn:
             await self.client.session_update(session_id=self.session, update=update_plan(plan))
 
     async def _ask_next(self, run: RunSnapshot, tasks: TaskGroup) -> None:
-        """Ask one thing at a time; what was settled elsewhere is asked no longer."""
+        """Ask for one decision at a time. Requests that were decided elsewhere are withdrawn."""
         waiting = matters(run)
         if self._asking is not None:
             key, scope = self._asking
@@ -383,8 +383,8 @@ class Turn:
         if elsewhere := set(only_elsewhere(run)) - self._named:
             self._named |= elsewhere
             self._lines.append(
-                f"of high risk, which no editor approves: {', '.join(sorted(elsewhere))}; "
-                f"`fleet approve {self.folder.run} --only {min(elsewhere)}`"
+                f"high-risk subtasks can't be approved in an editor: {', '.join(sorted(elsewhere))}. "
+                f"Run `fleet approve {self.folder.run} --only {min(elsewhere)}` instead."
             )
         unsettled = [matter for matter in waiting if matter.key not in self._settled]
         if not unsettled:
@@ -394,7 +394,7 @@ class Turn:
         }
         for matter in unsettled:
             if matter.key not in requested:
-                continue  # what was decided is on its way to the run
+                continue  # the decision is being sent to the run
             if not self.people.can_ask(matter):
                 self._closing = _by_prompt(matter)
                 return
@@ -412,36 +412,36 @@ class Turn:
 
 
 def _by_prompt(matter: Matter) -> str:
-    """How a person decides what the editor did not ask, or what was dismissed."""
+    """Explain how to decide if the editor did not show the request or it was dismissed."""
     if matter.question is not None:
         return f"{question_text(matter.question)}\n\nYour next message is the answer."
-    return "The plan stays pending. `/approve` approves it, `/reject WHY` has the planner revise it."
+    return "The plan is still waiting for approval. Type `/approve` to approve it, or `/reject WHY` to have it revised."
 
 
 # ---- agent -----------------------------------------------------------------------------------------------------------
 
 
-FAILED = -32000  # the code of errors that a person can fix; a client shows their message
+FAILED = -32000  # the code of errors that a person can fix. Clients show the message.
 LISTED = 50
-LONGEST_LINE = 50 * 1024 * 1024  # bytes, as the package has it
+LONGEST_LINE = 50 * 1024 * 1024  # bytes, the package's limit
 Configure = Callable[[Path], Loaded]
-"""The configuration for a repository, with the options of the command line."""
+"""Loads the configuration for a repository, with the command-line options."""
 
 
 @dataclass(slots=True)
 class EditorAgent:
-    """Satisfies the package's `Agent`."""
+    """Implements the package's `Agent`."""
 
     configure: Configure
     review: Reviewing
     client: Client | None = None
     has_forms: bool = False
     _roots: dict[str, Path] = field(default_factory=dict)
-    """The repository of each session of this process."""
+    """The repository of each session in this process."""
     _turns: dict[str, Turn | None] = field(default_factory=dict)
-    """The turns under way; None while one begins."""
+    """The active turns; None while a turn is starting."""
     _engines: list[Background] = field(default_factory=list)
-    """Held, so that an engine that ended is taken off the list of processes."""
+    """Kept so that engines that exited are reaped."""
 
     def on_connect(self, client: Client) -> None:
         self.client = client
@@ -449,7 +449,7 @@ class EditorAgent:
     async def initialize(
         self, protocol_version: int, client_capabilities: ClientCapabilities | None = None, **_: Any
     ) -> InitializeResponse:
-        del protocol_version  # a client that does not know ours says so
+        del protocol_version  # clients report an unsupported version themselves
         elicitation = client_capabilities.elicitation if client_capabilities is not None else None
         self.has_forms = elicitation is not None and elicitation.form is not None
         return InitializeResponse(
@@ -466,13 +466,13 @@ class EditorAgent:
     async def new_session(self, cwd: str, **_: Any) -> NewSessionResponse:
         root = _repository(cwd)
         with _shown_errors():
-            await to_thread.run_sync(self.configure, root)  # a mistake in it is better known now
+            await to_thread.run_sync(self.configure, root)  # report mistakes in it immediately
         session = f"editor-{token_hex(4)}"
         self._roots[session] = root
         return NewSessionResponse(session_id=session)
 
     async def load_session(self, cwd: str, session_id: str, **_: Any) -> LoadSessionResponse:
-        """Attach to a run of this repository, whoever began it."""
+        """Attach to a run of this repository, even if it was started elsewhere."""
         root = _repository(cwd)
         with _shown_errors():
             folder = await to_thread.run_sync(_find, root, session_id)
@@ -487,7 +487,7 @@ class EditorAgent:
         return LoadSessionResponse()
 
     async def list_sessions(self, cwd: str | None = None, **_: Any) -> ListSessionsResponse:
-        """The latest runs of a repository, the newest first."""
+        """Return the latest runs of a repository, newest first."""
         if cwd is None:
             return ListSessionsResponse(sessions=[])
         root = _repository(cwd)
@@ -495,11 +495,11 @@ class EditorAgent:
         return ListSessionsResponse(sessions=[info_of(run, str(root)) for run in reversed(runs[-LISTED:])])
 
     async def prompt(self, prompt: Sequence[Any], session_id: str, **_: Any) -> PromptResponse:
-        """An epic for a session without a run. Afterwards a command, or the answer to what the run asks."""
+        """Start a run from an epic. In a session with a run, handle a slash command or an answer."""
         if session_id not in self._roots:
-            raise RequestError(FAILED, "there is no such session; load it first")
+            raise RequestError(FAILED, "unknown session; load it first")
         if session_id in self._turns:
-            raise RequestError(FAILED, "this session is at work; cancel that first")
+            raise RequestError(FAILED, "this session is busy; cancel its turn first")
         self._turns[session_id] = None
         try:
             with _shown_errors():
@@ -508,7 +508,7 @@ class EditorAgent:
             del self._turns[session_id]
 
     async def cancel(self, session_id: str, **_: Any) -> None:
-        """End the turn under way. The turn that began a run cancels it, too."""
+        """End the active turn. In the turn that started a run, also cancel the run."""
         if (turn := self._turns.get(session_id)) is not None:
             turn.scope.cancel()
 
@@ -522,7 +522,7 @@ class EditorAgent:
         begins, since = folder is None, 0.0
         if folder is None:
             if typed_text(prompt).startswith("/"):
-                raise UsageError("this session has no run yet", hint="describe what should be true afterwards")
+                raise UsageError("this session has no run yet", hint="describe a goal to start one")
             folder = await self._begin(epic_text(prompt), root, session)
         else:
             state = await to_thread.run_sync(folder.state)
@@ -541,29 +541,32 @@ class EditorAgent:
         return PromptResponse(stop_reason="cancelled")
 
     async def _begin(self, text: str, root: Path, session: str) -> RunFolder:
-        """A run of this epic, in the background: it outlives the editor."""
+        """Start a run of this epic in the background. It continues when the editor exits."""
         epic = checked_epic(text)
         fleet = Fleet(await to_thread.run_sync(self.configure, root), current())
         folder = await fleet.create(Order(goal=epic, repository=root, name=session, review=self.review))
         engine = Background(folder)
         await to_thread.run_sync(engine.start, fleet)
         self._engines.append(engine)
-        await self._say(session, f"Run `{folder.run}`; its result will be the branch `fleet/{folder.run}`.")
+        await self._say(session, f"Started run `{folder.run}`. Its result will be on the branch `fleet/{folder.run}`.")
         await to_thread.run_sync(engine.wait_started)
         return folder
 
     async def _act(self, folder: RunFolder, text: str) -> str | None:
-        """Do what was typed in a session that has a run; what to say about it."""
+        """Handle text typed in a session with a run. Return the reply."""
         run = just_after(folder.requested_state())
         command = parsed(text)
         if command is not None:
             request = command[0].request(run, command[1]) if command[0].request is not None else None
         elif run.figures.is_over:
-            raise UsageError(f"the run {folder.run} has ended", hint="a new session begins another epic")
+            raise UsageError(f"the run {folder.run} has ended", hint="open a new session to start another epic")
         elif questions := run.question_lines():
             request = QuestionAnswered(at=time.time(), question=questions[0].id, answer=text, by=by())
         else:
-            raise UsageError("this run asks nothing now", hint="/tell SUBTASK TEXT instructs an agent; /status follows")
+            raise UsageError(
+                "this run has no open question",
+                hint="use /tell SUBTASK TEXT to instruct an agent, or /status to follow the run",
+            )
         if request is None:
             return None
         common.send_checked(folder, request)
@@ -574,7 +577,7 @@ class EditorAgent:
     @property
     def _connected(self) -> Client:
         if self.client is None:
-            raise AssertionError("there is no client")
+            raise AssertionError("no client is connected")
         return self.client
 
     async def _say(self, session: str, text: str) -> None:
@@ -582,19 +585,19 @@ class EditorAgent:
 
 
 async def serve(agent: EditorAgent) -> None:
-    """Speak the protocol on standard input and output until the editor closes them. Runs that it began go on."""
-    logging.disable(logging.CRITICAL)  # an editor's mistakes are answered, not logged
+    """Serve on stdin and stdout until the editor closes them. Runs started by the session continue."""
+    logging.disable(logging.CRITICAL)  # errors go to the editor as answers, not to a log
     try:
         output, given = await stdio_streams(limit=LONGEST_LINE)
-    except ValueError as error:  # a file
-        hint = "an editor starts it; `fleet acp --list` shows what may be typed there"
-        raise UsageError("standard input and output are no pipes", hint=hint) from error
-    await run_agent(agent, given, output)  # type: ignore[arg-type] # a method that it lacks is answered as unknown
+    except ValueError as error:  # stdin or stdout is a file
+        hint = "configure your editor to start `fleet acp`; `fleet acp --list` lists its slash commands"
+        raise UsageError("stdin and stdout must be pipes", hint=hint) from error
+    await run_agent(agent, given, output)  # type: ignore[arg-type] # missing methods are answered as unknown
 
 
 @contextmanager
 def _shown_errors() -> Iterator[None]:
-    """What a person can fix, as the error that an editor shows."""
+    """Convert errors that a person can fix to errors that an editor shows."""
     try:
         yield
     except FleetError as error:
@@ -613,7 +616,7 @@ def _repository(cwd: str) -> Path:
 
 
 def _runs_of(root: Path) -> list[FirstFact]:
-    """The runs of a repository. One of another is unknown here, whatever an editor names."""
+    """Return the runs of a repository. Runs of other repositories are not found, even by their exact name."""
     here = git_folder(root)
     return [run for run in runs_by_start(common.state_dir()) if run.is_of(here)]
 

@@ -1,4 +1,4 @@
-"""What a person may type in a session besides an epic: `/pause`, `/answer q1 TEXT`. Each is the request of a verb."""
+"""The slash commands of a session, such as `/pause` and `/answer q1 TEXT`. Each sends the same request as a verb."""
 
 import time
 from collections.abc import Callable
@@ -22,18 +22,18 @@ MARK = "/"
 
 
 def by() -> str:
-    """Who decided: the journal says that it was done in an editor."""
+    """Return the name that the journal records for decisions made in an editor."""
     return f"{user()} by acp"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A word, what it does, and the request that it becomes."""
+    """A slash command and the request that it sends."""
 
     description: str
     hint: str
     request: Callable[[RunSnapshot, str], Request] | None
-    """From the run and the rest of the line; None: it only looks."""
+    """Makes the request from the run and the rest of the line; None for read-only commands."""
 
 
 def _approve(run: RunSnapshot, rest: str) -> Request:
@@ -42,10 +42,10 @@ def _approve(run: RunSnapshot, rest: str) -> Request:
     ids = given or tuple(each for each in pending if run.spec(each).risk != "high")
     high = [id_ for id_ in ids if run.has_subtask(id_) and run.spec(id_).risk == "high"]
     if high:
-        hint = f"`fleet approve {run.run} --only {high[0]}`, or the screen"
-        raise UsageError(f"{', '.join(high)}: of high risk, which no editor approves", hint=hint)
+        hint = f"run `fleet approve {run.run} --only {high[0]}`"
+        raise UsageError(f"{', '.join(high)}: high-risk subtasks can't be approved in an editor", hint=hint)
     if not ids:
-        raise UsageError("nothing waits for an approval that is given here")
+        raise UsageError("no subtask is waiting for an approval that can be given in an editor")
     return PlanApproved(at=time.time(), version=run.plan.version, by=by(), subtasks=ids)
 
 
@@ -63,32 +63,32 @@ def _answer(run: RunSnapshot, rest: str) -> Request:
 def _tell(run: RunSnapshot, rest: str) -> Request:
     subtask, _, text = _needed(rest, "/tell SUBTASK TEXT").partition(" ")
     if not run.has_subtask(subtask):
-        raise UsageError(f"there is no subtask {subtask!r}")
+        raise UsageError(f"unknown subtask {subtask!r}")
     return InstructionGiven(at=time.time(), subtask=subtask, text=_needed(text, "/tell SUBTASK TEXT"), by=by())
 
 
 def _needed(text: str, usage: str) -> str:
     if not text.strip():
-        raise UsageError(f"write {usage}")
+        raise UsageError("arguments are missing", hint=f"write {usage}")
     return text.strip()
 
 
 COMMANDS: dict[str, Command] = {
-    "status": Command("Show how the run is doing, and follow it", "", None),
-    "approve": Command("Approve the plan, or some of its subtasks", "SUBTASK …", _approve),
-    "reject": Command("Reject the plan; the planner revises it", "WHY", _reject),
+    "status": Command("Show the status of the run and follow it", "", None),
+    "approve": Command("Approve the plan or some of its subtasks", "SUBTASK …", _approve),
+    "reject": Command("Reject the plan and have the planner revise it", "WHY", _reject),
     "answer": Command("Answer a question", "QUESTION TEXT", _answer),
-    "tell": Command("Instruct the agent that works on a subtask", "SUBTASK TEXT", _tell),
-    "pause": Command("Start no new agents", "", lambda _run, _rest: Paused(at=time.time(), by=by())),
+    "tell": Command("Send an instruction to the agent of a subtask", "SUBTASK TEXT", _tell),
+    "pause": Command("Pause the run: start no new agents", "", lambda _run, _rest: Paused(at=time.time(), by=by())),
     "cancel": Command("Stop the run", "", lambda _run, _rest: CancelRequested(at=time.time(), by=by())),
 }
 
 
 def parsed(text: str) -> tuple[Command, str] | None:
-    """The command that a person typed, and the rest of the line; None for text that is no command."""
+    """Return the typed command and the rest of the line; None if the text is not a command."""
     if not text.startswith(MARK):
         return None
     word, _, rest = text.removeprefix(MARK).partition(" ")
     if word not in COMMANDS:
-        raise UsageError(f"there is no command /{word[:40]}", hint=f"they are /{', /'.join(COMMANDS)}")
+        raise UsageError(f"unknown command /{word[:40]}", hint=f"available commands: /{', /'.join(COMMANDS)}")
     return COMMANDS[word], rest.strip()

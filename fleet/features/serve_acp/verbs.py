@@ -1,4 +1,4 @@
-"""`fleet acp`: the fleet as an agent of the Agent Client Protocol, for an editor."""
+"""The verb `fleet acp`: an ACP agent for editors."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,14 +27,14 @@ from fleet.features.serve_acp.slash_commands import COMMANDS
 
 @dataclass(frozen=True, slots=True)
 class EditorCommandView:
-    """What may be typed in a session of an editor."""
+    """A slash command of an editor session."""
 
     name: str
-    """Its word, without the slash."""
+    """The name of the command, without the slash."""
     takes: str
-    """What follows the word; empty for nothing."""
+    """The arguments, or empty."""
     description: str
-    """What it does."""
+    """The description that the editor shows."""
 
 
 def acp(
@@ -67,7 +67,7 @@ def acp(
             common.show(f"/{f'{view.name} {view.takes}':<22} {view.description}" for view in views)
         return
     if not has_acp():
-        raise FleetError("fleet acp needs one more package", hint=ACP_EXTRA)
+        raise FleetError("fleet acp requires a package that is not installed", hint=ACP_EXTRA)
     reviewing = reviewing_of(review, yes=False, by_human=True)
     limits = limits_of(workers=workers, budget=budget, minutes=None, tokens=None, attempts=None)
     given = flags(limits, base_url=base_url, sandbox=sandbox)

@@ -1,1 +1,1 @@
-"""Servers of the Model Context Protocol, whose tools workers have."""
+"""MCP servers that provide tools to workers."""

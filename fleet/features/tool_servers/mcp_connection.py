@@ -1,6 +1,6 @@
-"""One life of a server: connected to, asked for its tools and called. The door to the SDK's client.
+"""The connection to a running server: lists and calls its tools. The only module that imports the SDK's client.
 
-A server gets no capability of ours: requests for files, roots, models or a person's input are refused by the client.
+The client declares no capabilities: it rejects a server's requests for files, roots, model calls or user input.
 """
 
 import logging
@@ -28,15 +28,15 @@ from agents.models.text import redacted
 from fleet.features.tool_servers.servers import Listing, ServerSettings, plain, read_listing
 
 # ---- line ------------------------------------------------------------------------------------------------------------
-# A server's process and the line to it: newline-delimited JSON, bounded, for the SDK's client to speak over.
+# The process of a server and its streams: newline-delimited JSON with limits, used by the SDK's client.
 #
-# The SDK's own transport reads lines of any length and passes on any number of messages.
+# The SDK's transport limits neither the length of lines nor the number of messages.
 
 
 LONGEST_LINE = 4 * 1024 * 1024  # bytes of one message
-MOST_UNASKED = 2_000  # messages since we last asked for something
+MOST_UNASKED = 2_000  # messages since the last request
 GOODBYE_S = 1.0
-KEPT = 2_000  # bytes of its error output
+KEPT = 2_000  # bytes of stderr
 _GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
 Incoming = SessionMessage | Exception
@@ -44,14 +44,14 @@ Incoming = SessionMessage | Exception
 
 @dataclass(slots=True)
 class ServerLine:
-    """Both directions of a line, and why it was closed, if we did that."""
+    """Both directions of a connection, and the reason why it was closed."""
 
     received: MemoryObjectReceiveStream[Incoming]
     to_send: MemoryObjectSendStream[SessionMessage]
     closed: anyio.Event = field(default_factory=anyio.Event)
     reason: str = ""
     complaint: bytearray = field(default_factory=bytearray)
-    """The end of its error output. It may hold secrets."""
+    """The end of stderr. It may contain secrets."""
     unasked: int = 0
 
     def close(self, reason: str) -> None:
@@ -61,7 +61,7 @@ class ServerLine:
 
 @asynccontextmanager
 async def open_line(command: Sequence[str], environment: dict[str, str]) -> AsyncIterator[ServerLine]:
-    """A server in a session and an empty folder of its own, which has ended when the block has. Raises `OSError`."""
+    """Run a server during the block, in a new session and an empty folder. Raises `OSError`."""
     with TemporaryDirectory(prefix="fleet-mcp-", ignore_cleanup_errors=True) as folder:
         process = await anyio.open_process(
             list(command),
@@ -106,10 +106,10 @@ async def _listen(line: ServerLine, output: ByteReceiveStream, deliver: MemoryOb
             for text in filter(None, lines):
                 line.unasked += 1
                 if line.unasked > MOST_UNASKED:
-                    return line.close(f"it sent more than {MOST_UNASKED} messages that nobody had asked for")
+                    return line.close(f"it sent more than {MOST_UNASKED} unsolicited messages")
                 await deliver.send(_parsed(bytes(text)))
     except _GONE:
-        line.close("it ended")
+        line.close("it exited")
     finally:
         deliver.close()
     return None
@@ -125,11 +125,11 @@ def _parsed(text: bytes) -> Incoming:
 async def _speak(line: ServerLine, given: ByteSendStream, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
     with suppress(*_GONE):
         async for each in outgoing:
-            if isinstance(each.message, JSONRPCRequest):  # an answer to a server's own request gives it nothing
+            if isinstance(each.message, JSONRPCRequest):  # answers to the server's requests don't reset the limit
                 line.unasked = 0
             await given.send(each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
         return
-    line.close("it reads nothing more")
+    line.close("it no longer reads its input")
 
 
 async def _keep_errors(line: ServerLine, errors: ByteReceiveStream) -> None:
@@ -140,7 +140,7 @@ async def _keep_errors(line: ServerLine, errors: ByteReceiveStream) -> None:
 
 
 async def _end(process: Process, given: ByteSendStream) -> None:
-    """Close its input, then ask, then kill it with what it has started."""
+    """Close stdin, then send SIGTERM, then SIGKILL, to the server and its children."""
     with suppress(*_GONE):
         await given.aclose()
     for number in (None, signal.SIGTERM, signal.SIGKILL):
@@ -155,7 +155,7 @@ async def _end(process: Process, given: ByteSendStream) -> None:
 
 
 def last_words(line: ServerLine) -> str:
-    """The last line of its error output. Untrusted."""
+    """Return the last line of stderr. Untrusted."""
     text: Any = line.complaint.decode("utf-8", "replace").strip().rpartition("\n")[2].strip()
     return "".join(char for char in text if char.isprintable())[:300]
 
@@ -168,17 +168,17 @@ MOST_PAGES = 20
 _RAW: Any = TypeAdapter(dict[str, Any])
 _SHOWN = 300
 
-for _name in ("mcp", "client"):  # what a hostile server sends is not written into our log
+for _name in ("mcp", "client"):  # a hostile server must not write to the log
     logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
 
 
 class ServerError(Exception):
-    """A server can't be used, or did not answer. The message is for a model, and harmless."""
+    """A server failed or did not answer. The message is safe to show to a model."""
 
 
 @dataclass(slots=True)
 class Connection:
-    """A server that has listed its tools."""
+    """A connected server with its tools."""
 
     client: Client
     line: ServerLine
@@ -189,14 +189,14 @@ class Connection:
         return not self.line.closed.is_set()
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The result of a call, in the protocol's shape. Raises `ServerError`."""
+        """Call a tool and return the protocol result. Raises `ServerError`."""
         params = types.CallToolRequestParams(name=name, arguments=dict(arguments))
         return await asked(self.client, self.line, types.CallToolRequest(params=params))
 
 
 @asynccontextmanager
 async def connected(settings: ServerSettings) -> AsyncIterator[Connection]:
-    """A server, from its start to its end. Raises `ServerError`."""
+    """Start a server, connect to it, and stop it after the block. Raises `ServerError`."""
     try:
         async with open_line(settings.command, settings.environment) as line:
             with anyio.CancelScope() as life:
@@ -205,13 +205,13 @@ async def connected(settings: ServerSettings) -> AsyncIterator[Connection]:
                     with anyio.fail_after(START_S) as clock:
                         async with Client(_transport(line), cache=None) as client:
                             listing = read_listing(settings.name, await _listed(client, line), settings.tools)
-                            clock.deadline = float("inf")  # it has begun, and may live as long as the run
+                            clock.deadline = float("inf")  # it has started and may run as long as the run
                             yield Connection(client, line, listing)
                     tasks.cancel_scope.cancel()
             if life.cancelled_caught:
                 raise ServerError(_why(settings, line))
     except OSError as error:
-        raise ServerError(f"{settings.command[0]} can't be started: {error.strerror}") from error
+        raise ServerError(f"{settings.command[0]} could not be started: {error.strerror}") from error
 
 
 async def _end_with(line: ServerLine, life: anyio.CancelScope) -> None:
@@ -225,7 +225,7 @@ async def _transport(line: ServerLine) -> AsyncIterator[Any]:
 
 
 async def _listed(client: Client, line: ServerLine) -> list[object]:
-    """The tools of all pages, unread."""
+    """Return the tools of all pages, unparsed."""
     listed: list[object] = []
     cursor: str | None = None
     for _ in range(MOST_PAGES):
@@ -235,24 +235,24 @@ async def _listed(client: Client, line: ServerLine) -> list[object]:
         cursor = page.get("nextCursor")
         if not cursor:
             return listed
-    raise ServerError(f"its list of tools has more than {MOST_PAGES} pages")
+    raise ServerError(f"its tool list has more than {MOST_PAGES} pages")
 
 
 async def asked(client: Client, line: ServerLine, request: Any) -> dict[str, Any]:
-    """The answer to a request, as it came: what a server says of its own results is not used to judge them."""
+    """Send a request and return the raw answer. The result schema that a server declares is not used."""
     try:
         answer: dict[str, Any] = await client.session.send_request(request, _RAW)
     except MCPError as error:
         if line.closed.is_set() or error.code == types.CONNECTION_CLOSED:
-            raise ServerError(line.reason or "it ended") from None
-        raise ServerError(f"it refused: {plain(error.message)[:_SHOWN]}") from None
-    except ValidationError as error:  # of the protocol's own shapes
+            raise ServerError(line.reason or "it exited") from None
+        raise ServerError(f"it returned an error: {plain(error.message)[:_SHOWN]}") from None
+    except ValidationError as error:  # raised for the protocol's own types
         where = ".".join(map(str, error.errors(include_input=False, include_url=False)[0]["loc"]))
-        raise ServerError(f"its answer has another shape than the protocol's, at {plain(where)[:80]}") from None
+        raise ServerError(f"its answer does not follow the protocol, at {plain(where)[:80]}") from None
     return answer
 
 
 def _why(settings: ServerSettings, line: ServerLine) -> str:
-    """Why a server is gone, with its own last words for the operator."""
+    """Describe why a server exited, with the end of its error output."""
     words = redacted(last_words(line), settings.secrets)
-    return f"{line.reason}; it said: {words}" if words else line.reason
+    return f"{line.reason}; stderr: {words}" if words else line.reason

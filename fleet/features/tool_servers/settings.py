@@ -1,4 +1,4 @@
-"""The configuration of servers whose tools workers have."""
+"""Configuration of MCP servers for workers."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
@@ -9,9 +9,9 @@ from fleet.ports.settings import Line, Section, Slug, Texts, Variable
 
 
 class ServerSection(Section):
-    """A server of the Model Context Protocol, whose tools workers may have."""
+    """An MCP server that provides tools to workers."""
 
-    refused: ClassVar[Mapping[str, str]] = {"": "runs a program as you, whose tools workers get"}
+    refused: ClassVar[Mapping[str, str]] = {"": "runs a program as you and gives its tools to workers"}
 
     command: Annotated[Line, Field(min_length=1)]
     environment: dict[Variable, Line] = Field(default={})

@@ -46,7 +46,7 @@ def test_an_epic_holds_what_is_attached_and_is_text() -> None:
     prompt = [acp.text_block("Do it"), link, attached]
     assert epic_text(prompt) == "Do it\n\nSee file:///notes.md\n\nAttached, file:///a.md:\n\n```\nmore\n```"
     assert typed_text(prompt) == "Do it"
-    with pytest.raises(UsageError, match="an epic is text"):
+    with pytest.raises(UsageError, match="images and audio are not supported"):
         epic_text([acp.image_block("AA==", "image/png")])
 
 

@@ -61,14 +61,14 @@ def test_a_server_that_a_worker_names_gets_what_it_is_to_get_and_no_more() -> No
 @pytest.mark.parametrize(
     ("named", "server", "why"),
     [
-        (["its"], {"command": "x"}, r"workers\.coder\.mcp: there is no server 'its'; did you mean 'it'"),
+        (["its"], {"command": "x"}, r"workers\.coder\.mcp: no server 'its' is configured; did you mean 'it'"),
         (
             ["other"],
             {"command": "x"},
-            r"workers\.coder\.mcp: there is no server 'other'; set its command: \[mcp\.other\]",
+            r"workers\.coder\.mcp: no server 'other' is configured; set `command` in \[mcp\.other\]",
         ),
-        (["it"], {"command": "'x"}, r"mcp\.it\.command: \"'x\" can't be split into words"),
-        (["it"], {"command": " "}, r"mcp\.it\.command: is empty"),
+        (["it"], {"command": "'x"}, r"mcp\.it\.command: invalid quoting in \"'x\""),
+        (["it"], {"command": " "}, r"mcp\.it\.command is empty"),
         (["it"], {"command": "x", "pass_environment": ["NONE"]}, r"mcp\.it\.pass_environment: NONE is not set; set it"),
     ],
 )
@@ -80,7 +80,9 @@ def test_what_is_wrong_is_said_with_its_key(named: list[str], server: dict[str, 
 def test_without_the_packages_the_command_that_brings_them_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
     assert servers_of(config([], it={"command": "x"}), ENVIRON) == {}
-    with pytest.raises(UsageError, match=r"servers need more packages; pip install 'worktree-fleet\[mcp\]'"):
+    with pytest.raises(
+        UsageError, match=r"servers require packages that are not installed; pip install 'worktree-fleet\[mcp\]'"
+    ):
         servers_of(config(["it"], it={"command": "x"}), ENVIRON)
 
 

@@ -27,22 +27,24 @@ async def look_at_servers(way: str, worker: str = "coder", **server: Any) -> lis
 
 @pytest.mark.parametrize(
     ("way", "says"),
-    [("good", "it: 2 tools, declared, some "), ("many", "it: 60 tools, searched for, some ")],
+    [("good", "it: 2 tools, declared, about "), ("many", "it: 60 tools, searched for, about ")],
 )
 async def test_a_server_is_shown_with_what_its_tools_cost(way: str, says: str) -> None:
     (finding,) = await look_at_servers(way)
     assert (finding.ok, finding.fix) == (True, "")
     assert finding.says.startswith(says)
-    assert finding.says.endswith(" tokens in each prompt, for coder")
+    assert finding.says.endswith(" tokens in each prompt, used by coder")
 
 
 async def test_a_server_that_can_not_be_used_says_why() -> None:
     (ended,) = await look_at_servers("complains")
-    assert (ended.ok, ended.says) == (False, "it: offers no tool: it ended; it said: no licence:")
+    assert (ended.ok, ended.says) == (False, "it: no usable tools: it exited; stderr: no licence:")
     (unset,) = await look_at_servers("good", pass_environment=["NO_SUCH_TOKEN"])
     assert "mcp.it.pass_environment: NO_SUCH_TOKEN is not set; set it" in unset.fix
     (left_out,) = await look_at_servers("invalid")
-    assert left_out.fix.startswith("left out: 'choice': its schema has alternatives at the top; 'remote':")
+    assert left_out.fix.startswith(
+        "omitted: 'choice': its schema has oneOf, anyOf, allOf or not at the top level; 'remote':"
+    )
 
 
 async def test_what_is_not_configured_is_no_finding() -> None:

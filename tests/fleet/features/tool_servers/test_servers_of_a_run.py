@@ -104,7 +104,7 @@ async def test_one_that_ended_is_started_again_but_not_for_ever(tmp_path: Path) 
     assert {answer.partition(":")[0] for answer in answers[:MOST_STARTS]} == {"The server it did not answer"}
     assert (
         answers[-1]
-        == f"The server it is not available: it was started {MOST_STARTS} times in this run and did not last"
+        == f"The server it is not available: it was started {MOST_STARTS} times in this run and exited each time"
     )
     assert len(room.processes) == MOST_STARTS
 
@@ -113,14 +113,14 @@ async def test_one_that_hangs_is_started_again(tmp_path: Path) -> None:
     async with open_servers({"it": settings("hangs", tmp_path / "log", timeout_s=0.3)}) as servers:
         room = Room(servers.by_name["it"], tmp_path / "log")
         answers = [await room.call() for _ in range(3)]
-    assert set(answers) == {"No answer after 0.3 s; whether anything was done is not known."}
+    assert set(answers) == {"No answer after 0.3 s. The call may still have taken effect."}
     assert len(room.processes) == 2
     await all_gone(room.processes)
 
 
 @pytest.mark.parametrize(
     ("way", "why"),
-    [("complains", "it ended; it said: no licence: [hidden]"), ("pages", "its list of tools has more than 20 pages")],
+    [("complains", "it exited; stderr: no licence: [hidden]"), ("pages", "its tool list has more than 20 pages")],
 )
 async def test_one_that_can_not_be_used_offers_nothing_and_says_why(tmp_path: Path, way: str, why: str) -> None:
     async with open_servers({"it": settings(way, tmp_path / "log")}) as servers:
@@ -132,7 +132,7 @@ async def test_a_program_that_is_not_there_is_a_problem_and_no_error(tmp_path: P
     missing = replace(settings("good", tmp_path / "log"), command=("/no/such/program",))
     async with open_servers({"it": missing}) as servers:
         listing = (await servers.listed(["it", "unknown"]))["it"]
-    assert listing.problems == ("/no/such/program can't be started: No such file or directory",)
+    assert listing.problems == ("/no/such/program could not be started: No such file or directory",)
 
 
 # ---- tools ----------------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ async def test_few_tools_are_declared_each_and_many_are_searched_for(tmp_path: P
         found = json.loads((await find.run({"query": "thing_42"})).text.splitlines()[0])
         assert (found["tool"], found["arguments"]["required"]) == ("mcp__it__thing_42", ["text"])
         assert (await find.run({"query": ""})).text.startswith("mcp__it__thing_0\n")
-        assert (await find.run({"query": "weather"})).text == "No tool matches; try other words."
+        assert (await find.run({"query": "weather"})).text == "No tool matches. Try other words."
         assert (await call.run({"tool": found["tool"], "arguments": {"text": "hi"}})).text == "hi"
         for wrong in ({"tool": "bash"}, {"tool": "thing_42"}, {}):
             with pytest.raises(ToolInputError):
@@ -165,7 +165,7 @@ def test_names_are_apart_from_ours_and_from_each_other() -> None:
     listing = read_listing("s", [{"name": name, "inputSchema": {"type": "object"}} for name in names], ())
     called = [tool.called for tool in listing.tools]
     assert called[:2] == ["mcp__s__bash", "mcp__s__a_b"]
-    assert listing.problems == ("'a_b': another tool has that name",)
+    assert listing.problems == ("'a_b': another tool has the same name",)
     assert len(set(called)) == len(called) == 6
     assert all(re.fullmatch(r"mcp__[A-Za-z0-9_-]{1,59}", name) for name in called)
 
@@ -188,8 +188,8 @@ def test_what_is_not_text_becomes_a_line_about_it() -> None:
         "[image, 4 characters, not shown]",
         "[a resource: file:///x]",
         "inside",
-        "[a resource, not text, not shown]",
-        "[something that is not text, not shown]",
+        "[a binary resource, not shown]",
+        "[content of an unsupported type, not shown]",
     ]
     assert read_answer({"content": [], "structuredContent": {"n": 1}}).text == '{"n": 1}'
-    assert read_answer({"content": [], "isError": True}) == ServerAnswer("(nothing)", is_error=True)
+    assert read_answer({"content": [], "isError": True}) == ServerAnswer("(empty result)", is_error=True)
