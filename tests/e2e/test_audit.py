@@ -88,13 +88,13 @@ def test_whatever_is_changed_afterwards_is_reported_as_a_problem(
     with edited(journal, "update facts set body = replace(body, 'claude-haiku-5-5', 'claude-opus-5-5')"):
         refused("its trailer Assisted-by says claude-haiku-5-5, the journal claude-opus-5-5")
     with edited(journal, "update facts set body = replace(body, ?, ?)", tree, "0" * 40):
-        refused(f"its tree is {tree[:12]}; the tree that was tested and landed is 000000000000")
+        refused(f"its tree is {tree[:12]}, but the tested and landed tree is 000000000000")
     with edited(journal, "delete from facts where kind = 'attempt_verified'"):
-        refused("are missing from the journal", "does not say that its own checks passed")
+        refused("are missing from the journal", "does not record that its checks passed")
     with edited(journal, "update facts set body = replace(body, '\"passed\":true', '\"passed\":false')"):
-        refused("a check of attempt 2 that landed is red", "a check of the tree that landed is red")
+        refused("a check of attempt 2 that landed is red", "a check of the landed tree failed")
     with edited(journal, "delete from facts where kind = 'plan_revised'"):
-        refused("does not follow from those before it")
+        refused("contradicts earlier facts")
     with edited(journal, "update facts set body = 'nonsense' where kind = 'attempt_verified'"):
         gated.fleet("audit", NAME).ended(3).says("is unknown to this version")
     gated.fleet("audit", NAME).ended(0)
@@ -105,7 +105,7 @@ def test_a_moved_repository_can_be_named_and_a_missing_one_is_reported(
 ) -> None:
     stage.fleet(*order, "--yes").ended(0)
     away = repository.rename(repository.with_name("elsewhere"))
-    stage.fleet("audit", NAME).ended(2).says("does not exist", "--moved-to")
+    stage.fleet("audit", NAME).ended(2).says("no longer exists", "--moved-to")
     stage.fleet("audit", NAME, "--moved-to", str(away)).ended(0).says("audit passed: 2 commits")
 
 

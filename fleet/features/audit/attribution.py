@@ -1,6 +1,6 @@
-"""The fleet's commits in a repository, by week, model and worker, and how many of them were reverted later.
+"""Statistics about commits made by fleet in a repository: by week, model and worker, with later reverts.
 
-What a commit says about itself is a claim, as anyone can write a trailer. Its values are short texts of one line.
+Trailers are untrusted, because anyone can write them. Their values are short, one-line texts.
 """
 
 import re
@@ -32,7 +32,7 @@ from worktrees.git.reader import read
 from worktrees.target.target import locate
 
 UNKNOWN = "unknown"
-LONGEST_VALUE = 100  # characters of a trailer that anyone may have written
+LONGEST_VALUE = 100  # characters of an untrusted trailer
 REVERTS = "^This reverts commit [0-9a-f]"
 MOST_NAMED = 1000  # commits that one message may revert
 _REVERTS = re.compile(r"^This reverts commit ([0-9a-f]{40}|[0-9a-f]{64})\b", re.MULTILINE)
@@ -40,13 +40,13 @@ _REVERTS = re.compile(r"^This reverts commit ([0-9a-f]{40}|[0-9a-f]{64})\b", re.
 
 @dataclass(frozen=True, slots=True)
 class Attributed:
-    """A commit that the fleet made, according to its trailers."""
+    """A commit made by fleet, according to its trailers."""
 
     commit: Sha
     at: float
     """Its commit time."""
     written_at: float
-    """Its author time, which stays when a commit is cherry-picked or rebased."""
+    """Its author time, which cherry-picks and rebases keep."""
     run: RunId
     subtask: SubtaskId
     attempt: int
@@ -62,7 +62,7 @@ class Attributed:
 
 @dataclass(frozen=True, slots=True)
 class Revert:
-    """A commit that reverts others, according to its message."""
+    """A commit that reverts other commits, according to its message."""
 
     commit: Sha
     message: str
@@ -74,11 +74,11 @@ class Revert:
 
 @dataclass(frozen=True, slots=True)
 class FleetCommits:
-    """The fleet's commits in a repository, each counted once."""
+    """The commits made by fleet in a repository, each counted once."""
 
     commits: Sequence[Attributed]
     reverted: frozenset[Sha]
-    """The commits that are reverted now."""
+    """The commits that are currently reverted."""
     all_commits: int
     """The number of all commits, by anyone."""
 
@@ -89,7 +89,7 @@ def fleet_commits(
     merged_by: Mapping[Sha, Collection[Sha]],
     all_commits: int,
 ) -> FleetCommits:
-    """Count each commit once: one that was cherry-picked or rebased is there several times, and the first counts.
+    """Count each commit once. Of a commit and its cherry-picked or rebased copies, only the first counts.
 
     `reverts` are ordered newest first. `merged_by` has the commits that came with each reverted merge.
     """
@@ -142,20 +142,20 @@ class WeekCounts:
 
 @dataclass(frozen=True, slots=True)
 class CommitsView:
-    """The fleet's commits in a repository, counted."""
+    """Statistics about commits made by fleet in a repository."""
 
     since: str | None
-    """The moment that was asked for; null for all commits."""
+    """The requested start time; null for all commits."""
     commits: int
     """Number of commits made by fleet."""
     all_commits: int
-    """All commits, including the fleet's."""
+    """The number of all commits, including those made by fleet."""
     reverted: int
-    """How many of the fleet's were reverted later."""
+    """The number of fleet's commits that were reverted later."""
     reverted_share: float | None
-    """`reverted` of `commits`; null if there are none."""
+    """`reverted` divided by `commits`; null if there are no commits."""
     runs: int
-    """The number of runs that they come from."""
+    """The number of runs that made these commits."""
     weeks: tuple[WeekCounts, ...]
     """Numbers for each week, the earliest first."""
 
@@ -186,7 +186,7 @@ def commits_view(found: FleetCommits, *, since: str | None = None) -> CommitsVie
 
 
 async def read_attribution(path: Path, *, since: float | None = None) -> FleetCommits:
-    """The fleet's commits on all branches of the repository at `path`, back to `since`. Raises `UsageError`."""
+    """Read fleet's commits on all branches of the repository at `path`, back to `since`. Raises `UsageError`."""
     git = await locate(path)
     ours = await read(git, partial(reader.matching_commits, pattern=f"^{RUN}: ", since=since))
     reverting = await read(git, partial(reader.matching_commits, pattern=REVERTS, since=since))
@@ -198,7 +198,7 @@ async def read_attribution(path: Path, *, since: float | None = None) -> FleetCo
 
 
 def _attributed(id_: Sha, content: bytes) -> Attributed | None:
-    """Nothing for a commit whose trailers only look like ours."""
+    """Parse a commit; None if its trailers are not fleet's."""
     commit = parse_commit(content)
     author, written_at = parse_signature(commit.author)
     trailers = parse_trailers(text(commit.message))
@@ -220,7 +220,7 @@ def _attributed(id_: Sha, content: bytes) -> Attributed | None:
 
 
 def _worker_of(author: str) -> str:
-    """The worker that a commit from before its trailer names as author: `fleet coder (model)`."""
+    """Return the worker from the author name, `fleet coder (model)`, for commits from before the trailer existed."""
     words = author.split()
     return words[1] if len(words) > 1 and words[0] == "fleet" and is_slug(words[1]) else UNKNOWN
 
@@ -229,16 +229,16 @@ def _worker_of(author: str) -> str:
 
 
 def commits_lines(view: CommitsView) -> list[str]:
-    """The fleet's commits of a repository by week. The names of models and workers are what commits claim."""
+    """Format the statistics by week. Model and worker names are taken from the commits."""
     if not view.commits:
-        return [f"none of {count(view.all_commits)} commits has the trailer Fleet-Run"]
+        return [f"no commit by fleet found ({count(view.all_commits)} commits without the trailer Fleet-Run)"]
     rows: list[tuple[str, ...]] = [("WEEK", "COMMITS", "REVERTED", "MODEL", "WORKER")]
     for week in view.weeks:
         rows.append((week.week, str(week.commits), _share(week.reverted, week.commits), "", ""))
         for by in week.by:
             model, worker = safe(by.model, limit=NAME), safe(by.worker, limit=NAME)
             rows.append(("", str(by.commits), _share(by.reverted, by.commits), model, worker))
-    commits = f"{count(view.commits)} of {count(view.all_commits)} commits have the trailers of a run"
+    commits = f"{count(view.commits)} of {count(view.all_commits)} commits were made by fleet"
     reverted = f"reverted later: {_share(view.reverted, view.commits)}"
     return [*columns(rows), "", f"{commits}, from {counted(view.runs, 'run')}; {reverted}"]
 

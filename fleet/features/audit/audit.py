@@ -1,7 +1,7 @@
-"""Compares the chains of a run with the commits of its result branch, and describes every contradiction.
+"""Compares the journal of a run with the commits of its result branch, and describes every contradiction.
 
-The journal and the repository are two witnesses. Each commit's id covers its tree, message and parents, so a change of
-landed work has to change both in the same way to go unnoticed. Knows neither git nor files.
+The journal and the repository are independent records. A commit's id covers its tree, message and parents, so a change
+to landed work goes unnoticed only if both are changed in the same way.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -34,14 +34,13 @@ from worktrees.git.reader import read
 from worktrees.target.target import locate
 
 # ---- commits ---------------------------------------------------------------------------------------------------------
-# A result branch as git has it. Knows nothing of what it is compared with. Git is asked for names and bytes only, and
-# the bytes are parsed here, so neither a graph file nor a graft nor a setting of the repository can change what they
-# say.
+# A result branch as stored in git. Only names and raw bytes are read from git, and the bytes are parsed here, so that
+# graph files, grafts and settings of the repository have no effect on them.
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit as git has it, and the values of its trailers."""
+    """A commit as stored in git, and the values of its trailers."""
 
     id: Sha
     tree: Sha
@@ -58,7 +57,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The result branch as git has it: the commits above the base, oldest first."""
+    """The result branch as stored in git: the commits above the base, oldest first."""
 
     tip: Sha | None
     """None if the branch does not exist."""
@@ -67,9 +66,9 @@ class Branch:
 
 
 async def read_result_branch(path: Path, branch: str, *, base: Sha, instead: Sha | None) -> Branch:
-    """The commits of `branch` above `base`, the oldest first; of the commit `instead` where there is no such branch.
+    """Read the commits of `branch` above `base`, oldest first. Without such a branch, read those of commit `instead`.
 
-    Raises `UsageError` where there is no repository at `path`, and `EffectError` where it can't be read.
+    Raises `UsageError` if there is no repository at `path`, and `EffectError` if it can't be read.
     """
     git = await locate(path)
     tip = await git.sha(f"refs/heads/{branch}")
@@ -101,10 +100,9 @@ def _audited(id_: Sha, content: bytes) -> Commit:
 
 
 # ---- chains ----------------------------------------------------------------------------------------------------------
-# Chains: why each landed commit is there, from the epic to its landing, by the facts of a run alone.
+# Chains: the records that led to each landed commit, from the epic to the landing, derived from the facts of a run.
 #
-# What was true when an attempt started is taken from the state of that moment, not from later ones. `audit.py` judges
-# the chains.
+# The conditions at the start of an attempt are taken from the state at that time, not from later states.
 
 
 Key = tuple[SubtaskId, int]
@@ -113,28 +111,28 @@ Key = tuple[SubtaskId, int]
 
 @dataclass(frozen=True, slots=True)
 class AttemptStart:
-    """What was true when an attempt started."""
+    """The conditions at the start of an attempt."""
 
     spec: Subtask
     version: int
     """The version of the plan."""
     reviewed: bool
-    """Whether the run asked for a review of its plan."""
+    """Whether the run requested a review of its plan."""
     approval: Review | None
     rejections: tuple[Review, ...]
     objections: tuple[str, ...]
     """Why the review rules did not approve the subtask; empty if they did."""
     versions: tuple[Version, ...]
-    """The versions of the plan that made or changed the subtask, or had it tried again."""
+    """The versions of the plan that created, changed or retried the subtask."""
     unapproved: bool
     """Whether it started although an approval was pending."""
     models: frozenset[str] = frozenset()
-    """The model it was given, and those that were called in it."""
+    """The configured model, and the models called during the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A landed commit, and all that led to it."""
+    """A landed commit and the records that led to it."""
 
     member: f.Member
     batch: int
@@ -142,13 +140,13 @@ class Chain:
     checks: tuple[f.CheckRun, ...]
     """The checks that ran on its own tree."""
     later_checks: tuple[f.CheckRun, ...]
-    """If its own tree was not tested: the checks on the tree of the last commit that landed with it."""
+    """If the commit's tree was not tested: the checks on the tree of the last commit that landed with it."""
     red_on_base: frozenset[str]
-    """Commands that failed on the base, so that their failures do not count."""
+    """Commands that failed on the base. Their failures don't count."""
     unrecorded: bool
-    """Whether a crash took the record of its tests."""
+    """Whether the record of its tests was lost in a crash."""
     was_candidate: bool
-    """Whether its candidate is among those of the batch."""
+    """Whether its candidate is one of the batch."""
     start: AttemptStart | None
     attempts: tuple[Attempt, ...]
     area: SubtaskId | None
@@ -157,7 +155,7 @@ class Chain:
 
     @property
     def attempt(self) -> Attempt | None:
-        """The attempt that landed."""
+        """Return the attempt that landed."""
         return next((attempt for attempt in self.attempts if attempt.number == self.member.attempt), None)
 
     @property
@@ -173,12 +171,12 @@ class JournalChains:
     chains: tuple[Chain, ...]
     published: Sha | None
     problems: tuple[str, ...]
-    """Where the journal is not consistent."""
+    """Inconsistencies of the journal."""
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads facts in their order. It changes with each, but is used in `read_facts` only."""
+    """Reads facts in order. Mutable, only used in `read_facts`."""
 
     state: RunState | None = None
     starts: dict[Key, AttemptStart] = field(default_factory=dict)
@@ -188,9 +186,9 @@ class _Reader:
     _versions: dict[SubtaskId, tuple[Version, ...]] = field(default_factory=dict)
     """The versions of the plan that concern each subtask."""
     _reviews: dict[SubtaskId, list[Review]] = field(default_factory=dict)
-    """The verdicts on each subtask."""
+    """The reviews of each subtask."""
     _shown: int = 0
-    """How many of the first chains were published."""
+    """The number of chains that were published. They come first."""
 
     def read(self, fact: f.Fact) -> None:
         before, self.state = self.state, evolve(self.state, fact)
@@ -261,7 +259,7 @@ class _Reader:
         )
 
     def _remove_lost(self, fact: f.WorkLost) -> None:
-        """Remove the chains of lost commits: their subtasks land again, as other commits."""
+        """Remove the chains of lost commits. Their subtasks land again as different commits."""
         lost = {*fact.reland, *fact.redo}
         self.chains, self._shown = [chain for chain in self.chains if chain.member.subtask not in lost], 0
         if fact.unpublished or self.published in fact.commits:
@@ -278,7 +276,7 @@ class _Reader:
 
 
 def read_facts(facts: Iterable[tuple[int, f.Fact]]) -> JournalChains:
-    """The chains of a journal. Stops at a fact that can't follow from those before it."""
+    """Read the chains of a journal. Stops at a fact that contradicts earlier ones."""
     reader, problems, expected = _Reader(), list[str](), 1
     for number, fact in facts:
         if number != expected:
@@ -287,7 +285,7 @@ def read_facts(facts: Iterable[tuple[int, f.Fact]]) -> JournalChains:
         try:
             reader.read(fact)
         except (LookupError, ValueError, TypeError) as error:
-            problems.append(f"fact {number} ({fact.kind}) does not follow from those before it: {error!r}")
+            problems.append(f"fact {number} ({fact.kind}) contradicts earlier facts: {error!r}")
             break
     return JournalChains(reader.state, tuple(reader.chains), reader.published, tuple(problems))
 
@@ -315,9 +313,9 @@ class Audit:
     branch: Branch
     entries: tuple[Entry, ...]
     problems: tuple[str, ...]
-    """Problems that concern no single commit; the others are in `entries`."""
+    """Problems that don't concern a single commit. All others are in `entries`."""
     unpublished: tuple[Chain, ...]
-    """Landed, but not yet on the result branch."""
+    """Chains that landed and are not on the result branch yet."""
 
     @property
     def holds(self) -> bool:
@@ -341,7 +339,7 @@ def audit_run(journal: JournalChains, state: RunState, branch: Branch) -> Audit:
 
 
 def _with_parents(commits: Sequence[Commit], base: Sha) -> Iterator[tuple[Commit, Sha]]:
-    """Each commit with the one that has to be below it."""
+    """Yield each commit with its expected parent."""
     below = base
     for commit in commits:
         yield commit, below
@@ -349,20 +347,20 @@ def _with_parents(commits: Sequence[Commit], base: Sha) -> Iterator[tuple[Commit
 
 
 def _branch_problems(journal: JournalChains, state: RunState, branch: Branch) -> Iterator[str]:
-    """Problems that concern no single commit."""
+    """Yield problems that don't concern a single commit."""
     published = journal.published
     if not branch.has_base:
         yield f"the base {state.base[:SHORT]} is not in the repository, so the run's commits can't be identified"
     if branch.tip is None and published is not None:
-        yield f"there is no branch {state.result_branch}; according to the journal, its tip is {published[:SHORT]}"
+        yield f"no branch {state.result_branch} exists; according to the journal, its tip is {published[:SHORT]}"
     landings = [chain.member.commit for chain in journal.chains]
     if published is not None and published not in landings:
-        yield f"the journal published {published[:SHORT]}, which is not a landing in it"
+        yield f"the journal records {published[:SHORT]} as published, but not as landed"
     on_branch = [commit.id for commit in branch.commits if commit.id in landings]
     if on_branch != [commit for commit in landings if commit in on_branch]:
-        yield "the commits are in a different order than they landed in"
+        yield "the commits are not in the order in which they landed"
     if len(set(landings)) != len(landings):
-        yield "the journal lands a commit twice"
+        yield "the journal records the same commit as landed twice"
 
 
 def _entry(commit: Commit, chains: Mapping[Sha, Chain], state: RunState, below: Sha) -> Entry:
@@ -375,7 +373,7 @@ def _entry(commit: Commit, chains: Mapping[Sha, Chain], state: RunState, below: 
 
 def _unknown_commit(commit: Commit, chains: Mapping[Sha, Chain], state: RunState) -> str:
     if commit.run != state.run:
-        return "does not belong to this run: the journal has no such landing, and no trailer names the run"
+        return "does not belong to this run: it is not in the journal, and it has no trailer of the run"
     landings = {(chain.member.subtask, chain.member.attempt): chain.member.commit for chain in chains.values()}
     landed = landings.get((commit.subtask or SubtaskId(""), commit.attempt or 0))
     claim = f"claims to be {commit.subtask}, attempt {commit.attempt}"
@@ -389,64 +387,64 @@ def _commit_problems(commit: Commit, below: Sha) -> Iterator[str]:
         yield "its content does not match its id"
     if commit.parents != (below,):
         parents = ", ".join(parent[:SHORT] for parent in commit.parents) or "none"
-        yield f"its parents are {parents}; expected only {below[:SHORT]}"
+        yield f"its parents are {parents}, expected {below[:SHORT]}"
 
 
 def _contradictions(commit: Commit, chain: Chain, run: RunId) -> Iterator[str]:
-    """Where git and the journal differ about a commit."""
+    """Yield the differences between git and the journal for a commit."""
     member, attempt = chain.member, chain.attempt
     trailers: list[tuple[str, object, object]] = [
         ("Fleet-Run", commit.run, run),
         ("Fleet-Task", commit.subtask, member.subtask),
         ("Fleet-Attempt", commit.attempt, member.attempt),
     ]
-    if attempt is not None and commit.worker is not None:  # early versions wrote no such trailer
+    if attempt is not None and commit.worker is not None:  # early versions did not write this trailer
         trailers.append(("Fleet-Worker", commit.worker, attempt.worker))
     for name, in_git, in_journal in trailers:
         if in_git != in_journal:
-            yield f"its trailer {name} says {in_git}, the journal {in_journal}"
+            yield f"its trailer {name} is {in_git}, but {in_journal} in the journal"
     models = chain.start.models if chain.start is not None else frozenset[str]()
     if models and not any(_same_model(commit.model or "", model) for model in models):
-        yield f"its trailer Assisted-by says {commit.model or 'nothing'}, the journal {', '.join(sorted(models))}"
+        yield f"its trailer Assisted-by is {commit.model or 'missing'}, but {', '.join(sorted(models))} in the journal"
     if member.tree and member.tree != commit.tree:
-        yield f"its tree is {commit.tree[:SHORT]}; the tree that was tested and landed is {member.tree[:SHORT]}"
+        yield f"its tree is {commit.tree[:SHORT]}, but the tested and landed tree is {member.tree[:SHORT]}"
     if attempt is not None and attempt.commit == commit.id:  # it landed without a merge
         trees = {run.tree for run in attempt.checks if run.tree}
         if trees and commit.tree not in trees:
-            yield f"its own checks ran on the tree {min(trees)[:SHORT]}, not on its {commit.tree[:SHORT]}"
+            yield f"its checks ran on the tree {min(trees)[:SHORT]}, not on its tree {commit.tree[:SHORT]}"
 
 
 def _same_model(one: str, other: str) -> bool:
-    """Whether two names mean one model: a service may answer with a dated name."""
+    """Whether two names mean the same model. Services may answer with a dated name."""
     return one == other or one.startswith(f"{other}-") or other.startswith(f"{one}-")
 
 
 def _journal_problems(chain: Chain) -> Iterator[str]:
-    """Where the journal alone does not justify a landing."""
+    """Yield reasons why the journal does not justify a landing."""
     attempt, start, who = chain.attempt, chain.start, f"attempt {chain.member.attempt}"
     if start is None or attempt is None:
-        yield f"the journal has no start of {who} at {chain.member.subtask}"
+        yield f"the journal has no record of the start of {who} at {chain.member.subtask}"
         return
     if not chain.versions:
         yield f"no version of the plan before {who} contains {chain.member.subtask}"
     if start.unapproved:
         yield f"{who} started before the plan was approved"
     if not attempt.verified:
-        yield f"{who} landed, but the journal does not say that its own checks passed"
+        yield f"{who} landed, but the journal does not record that its checks passed"
     for run in attempt.checks:
         if not run.passed:
-            yield f"a check of {who} that landed is red: {run.command}"
+            yield f"{who} landed, but one of its checks failed: {run.command}"
     if attempt.worker != PLANNER and not chain.was_candidate and not chain.unrecorded:
-        yield f"batch {chain.batch} landed it, but did not have it among its candidates"
+        yield f"batch {chain.batch} landed it without having it as a candidate"
     if not chain.unrecorded:
         yield from _test_problems(chain, attempt, has_checks=bool(start.spec.acceptance))
 
 
 def _test_problems(chain: Chain, attempt: Attempt, *, has_checks: bool) -> Iterator[str]:
-    """Where the journal does not show that what landed is green. A step whose worker decides has no checks."""
+    """Yield landings whose tests did not pass or are not recorded. A step decided by its worker has no checks."""
     runs = chain.checks if chain.member.tested else chain.later_checks
     if not runs and has_checks and attempt.checks:
-        yield f"the journal has no check of the tree {chain.member.tree[:SHORT]}, but calls it tested"
+        yield f"the journal marks the tree {chain.member.tree[:SHORT]} as tested, but has no check of it"
     for run in runs:
         if not run.fine and run.command not in chain.red_on_base:
-            yield f"a check of the tree that landed is red: {run.command}"
+            yield f"a check of the landed tree failed: {run.command}"

@@ -1,4 +1,4 @@
-"""An audit as a view: the output of `fleet audit --json`, and the source of its text."""
+"""The view of an audit: the output of `fleet audit --json`, and the source of the text output."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ Tested = Literal["itself", "with what landed on it", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class AppliedReview:
-    """How the run reviews its plans."""
+    """The review settings of the run."""
 
     by: Reviewing | None
-    """`human`, `auto` or `none`; null in a run from before there were rules."""
+    """`human`, `auto` or `none`; null for runs from before review rules existed."""
     rules: Mapping[str, object]
     """`[review]` of the configuration."""
 
@@ -37,31 +37,31 @@ class VersionView:
     at: float
     """When, in seconds since 1970."""
     area: SubtaskId | None
-    """The area whose planner wrote it; null: the run's own planner, or a person."""
+    """The area whose planner wrote it; null if the run's planner or a person wrote it."""
     why: str
     """Reason for the version."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalView:
-    """Who approved the subtask."""
+    """The approval of a subtask."""
 
     required: bool
-    """Whether the run asked for a review."""
+    """Whether the run requested a review."""
     version: int | None
     """The approved version of the plan; null if none was approved."""
     by: str | None
-    """Null if nothing was approved."""
+    """The approver; null if nothing was approved."""
     at: float | None
     """When, in seconds since 1970."""
     automatic: bool | None
-    """Whether the rules approved it, not a person."""
+    """Whether the review rules approved it, instead of a person."""
     plan_version: int
     """The version of the plan when the attempt started."""
     broken_rules: tuple[str, ...]
-    """The review rules that it breaks, so that a person had to approve it."""
+    """The review rules that it does not meet, so that a person had to approve it."""
     rejections: tuple[Review, ...]
-    """The rejections of the subtask before that."""
+    """Earlier rejections of the subtask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,57 +71,57 @@ class AuditedSubtask:
     id: SubtaskId
     """Id of the subtask."""
     spec: Subtask | None
-    """As it was when the attempt started: [a subtask](plan-file.md#a-subtask). Null if the journal has no start."""
+    """The [subtask](plan-file.md#a-subtask) at the start of the attempt; null if the journal has no start."""
     area: SubtaskId | None
-    """The area it belongs to."""
+    """The area of the subtask."""
     split_from: SubtaskId | None
-    """The subtask it is a part of."""
+    """The subtask that was split into this one and others."""
 
 
 @dataclass(frozen=True, slots=True)
 class LandingRecord:
-    """How the commit landed."""
+    """The landing of a commit."""
 
     batch: int
     """The number of the batch."""
     at: float
     """When, in seconds since 1970."""
     published_at: float | None
-    """When the result branch reached it; null while it has not."""
+    """When it was published on the result branch; null before."""
     tree: Sha | None
     """Tree of the landed commit. Null if the journal does not name it."""
     tested: Tested
-    """Whether its own tree was tested, or only a later one that contains it; `unknown` if a crash took the record."""
+    """Whether its tree was tested, or only a later one that contains it; `unknown` if a crash lost the record."""
     checks: tuple[CheckRun, ...]
     """Checks of that tree, with their results."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitView:
-    """A commit that is or should be on the result branch, and the chain that led to it."""
+    """A commit that is or should be on the result branch, and the records that led to it."""
 
     commit: Sha | None
-    """Null if the journal names none."""
+    """The id of the commit; null if it is not in the journal."""
     tree: Sha | None
-    """Null if git does not have the commit."""
+    """The tree of the commit; null if git does not have the commit."""
     subject: str | None
     """The first line of its message."""
     on_branch: bool
     """Whether it is on the result branch."""
     plan: tuple[VersionView, ...] | None
-    """The versions of the plan that concern it. This and the next five are null if the journal does not know it."""
+    """The versions of the plan that concern it. This key and the next five are null if it is not in the journal."""
     approval: ApprovalView | None
-    """Null if the journal has no start of the attempt."""
+    """The approval; null if the start of the attempt is not in the journal."""
     subtask: AuditedSubtask | None
     """The subtask."""
     attempts: tuple[AttemptView, ...] | None
     """Every attempt at the subtask."""
     findings: tuple[FindingView, ...] | None
-    """What models found in these attempts that they did not make, and what became of it."""
+    """The findings of reviewers in these attempts, and their outcomes."""
     landing: LandingRecord | None
-    """How it landed."""
+    """The landing of the commit."""
     problems: tuple[str, ...]
-    """Where the journal and git contradict each other, or something is missing."""
+    """Contradictions between the journal and git, and missing records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,23 +145,23 @@ class AuditView:
     simulated: bool
     """Whether the model is simulated."""
     rehearsal: bool
-    """Whether it is about history."""
+    """Whether the run is a rehearsal."""
     for_real: bool
-    """Whether it is a rehearsal in which planner and workers did history's commits again."""
+    """Whether the run is a rehearsal with `--for-real`, in which workers made the commits of history again."""
     plan_values: Mapping[str, object]
     """The values of the parameters of the plan file."""
     ending: Ending | None
-    """How the run ended; null before."""
+    """How the run ended; null for an unfinished run."""
     review: AppliedReview
-    """How the run reviews its plans."""
+    """The review settings of the run."""
     ok: bool
     """Whether there are no problems, here or at a commit."""
     problems: tuple[str, ...]
-    """Problems that concern no single commit."""
+    """Problems that don't concern a single commit."""
     commits: tuple[CommitView, ...]
     """Landed commits in order, each with its history."""
     not_published: tuple[Sha, ...]
-    """Commits that landed and are not on the result branch yet."""
+    """Landed commits that are not on the result branch yet."""
 
 
 def audit_view(audit: Audit) -> AuditView:

@@ -1,4 +1,4 @@
-"""The verbs of the audit: `audit` for the result of a run, `commits` for a repository."""
+"""The verbs `fleet audit` and `fleet commits`."""
 
 import re
 import time
@@ -30,15 +30,15 @@ from fleet.read.subtask_view import AttemptView
 from fleet.runs.journal import Journal
 
 # ---- audit text ------------------------------------------------------------------------------------------------------
-# An audit as text: each commit of a result branch, and the records that led to it.
+# An audit as text: each commit of a result branch with the records that led to it.
 
 
-OUTPUT = 6  # lines of a check's output; --json and its log have more
+OUTPUT = 6  # lines of a check's output; `--json` and the log have more
 TEXT = 300
 TESTED = {
-    "unknown": "no record of what was tested",
+    "unknown": "no record of the tests",
     "itself": "this exact tree was tested",
-    "with what landed on it": "tested only together with the next",
+    "with what landed on it": "only tested together with the next commit",
 }
 
 
@@ -65,19 +65,19 @@ def _verdict(view: AuditView) -> str:
     if problems:
         return f"audit failed: {counted(problems, 'problem')}, marked PROBLEM above"
     if not view.commits:
-        return "audit passed: the result branch has no commits, as the journal says"
-    verdict = f"audit passed: {counted(len(view.commits), 'commit')}, each accounted for in journal and git"
+        return "audit passed: the result branch has no commits, as recorded in the journal"
+    verdict = f"audit passed: {counted(len(view.commits), 'commit')}, each matches the journal"
     unknown = sum(commit.landing is not None and commit.landing.tested == "unknown" for commit in view.commits)
-    return f"{verdict}; {unknown} without a record of what was tested" if unknown else verdict
+    return f"{verdict}; {unknown} without a record of tests" if unknown else verdict
 
 
 def _review(review: AppliedReview) -> str:
     rules = ", ".join(f"{key} {safe(value)}" for key, value in review.rules.items() if value not in (None, []))
     return {
         "human": f"a person approves the first plan, the rules approve changes to it ({rules})",
-        "auto": f"the rules approve ({rules}); a person decides on what they stop",
+        "auto": f"the rules approve ({rules}); a person decides on the rest",
         "none": "no review was requested",
-    }.get(review.by or "", "from a version without review rules: a person approves the first plan, or none is needed")
+    }.get(review.by or "", "not recorded: the run was started by a version of fleet without review rules")
 
 
 def _commit_lines(commit: CommitView) -> Iterator[str]:
@@ -112,7 +112,7 @@ def _approval(approval: ApprovalView) -> str:
         return "missing, though the run requires one" if approval.required else "not reviewed: no review was requested"
     later = f"; version {approval.plan_version} was in force" if approval.plan_version != approval.version else ""
     rules = "; ".join(map(safe, approval.broken_rules))
-    stopped = f"; the rules stop it: {rules}" if rules else ""
+    stopped = f"; not approved by the rules: {rules}" if rules else ""
     return f"version {approval.version} by {safe(approval.by)}, {_time(approval.at)}{later}{stopped}"
 
 
@@ -181,14 +181,16 @@ def commits(
 
 
 def _parse_since(text: str, now: float) -> float:
-    """The time of a period ago, or of the beginning of a day."""
+    """Return the time that a period or a date stands for."""
     period = re.fullmatch(r"(\d{1,5})([hdw])", text)
     if period is not None:
         return max(0.0, now - int(period[1]) * PERIODS[period[2]])
     try:
         day = datetime.fromisoformat(text)
     except ValueError as error:
-        raise UsageError(f"--since {text!r}: write it like 1w, 3d, 12h, or 2026-11-02") from error
+        raise UsageError(
+            f"--since {text!r}: not a period or a date", hint="use a value such as 1w, 3d, 12h or 2026-11-02"
+        ) from error
     return (day if day.tzinfo is not None else day.replace(tzinfo=UTC)).timestamp()
 
 
@@ -218,16 +220,16 @@ def audit(
         with reading(folder, journal) as facts:
             before = read_facts(facts)
         if (state := before.state) is None:
-            raise FleetError(f"{folder.journal} contains no run: {'; '.join(before.problems) or 'it is empty'}")
+            raise FleetError(f"{folder.journal} does not contain a run: {'; '.join(before.problems) or 'it is empty'}")
         path = moved_to or Path(state.repository)
         if moved_to is None and not path.exists():
             raise UsageError(
-                f"the repository {path} does not exist any more", hint="--moved-to DIR says where it is now"
+                f"the repository {path} no longer exists", hint="pass its new location with `--moved-to DIR`"
             )
         name, tip = state.result_branch, before.published
         branch = common.run_async(lambda: read_result_branch(path, name, base=state.base, instead=tip))
         with reading(folder, journal) as facts:
-            result = audit_run(read_facts(facts), state, branch)  # read again: more may have landed since
+            result = audit_run(read_facts(facts), state, branch)  # read again, because more may have landed
     common.show_view(audit_view(result), audit_lines, as_json=as_json)
     if not result.holds:
         raise typer.Exit(1)

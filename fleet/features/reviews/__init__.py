@@ -1,1 +1,1 @@
-"""Reviews of changes by models that did not make them."""
+"""Reviews of changes by a second model."""

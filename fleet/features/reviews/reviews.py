@@ -1,7 +1,7 @@
-"""Has changes reviewed by models that did not make them, once their checks pass. Votes are recorded as they come.
+"""Requests reviews of changes whose checks pass, from a model that did not make them. Each vote is recorded.
 
-A batch is recorded before it is sent and again with its name, so a resumed run waits for the batch that was paid for:
-by its name, or by looking for it among the service's batches if the name was lost.
+A batch is recorded before it is sent, and again with its name. A resumed run therefore waits for the batch that was
+already billed. If the name was lost, it searches for the batch among the service's batches.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -34,16 +34,15 @@ from fleet.ports.worktrees import Commits
 from fleet.read.base_view import Finding
 
 # ---- verdict ---------------------------------------------------------------------------------------------------------
-# Reviews of a change: which votes are still wanted, what they decide, and what becomes of findings. A vote approves
-# if it has no findings: a reviewer can't approve in words. A finding that names no line of the diff was discarded
-# before. Queries only.
+# Reviews of a change: missing votes, verdicts and the outcomes of findings. A vote approves if it has no findings. A
+# reviewer can't approve in words. Findings outside the diff were already discarded. Queries only.
 
 
 MOST_SHOWN = 20  # findings in the evidence of a failure
 
 
 def reviews_of(spec: Subtask, settings: Reviewer) -> tuple["Review", ...]:
-    """The reviews of a subtask's change: those that its plan asks for, and that of every change."""
+    """Return the reviews of a subtask's change: those in its plan, and the review of every change."""
     own = [Review.of(c, settings.votes) for c in spec.acceptance if c.review is not None]
     if not (look_for := settings.look_for.strip()):
         return tuple(own)
@@ -52,14 +51,14 @@ def reviews_of(spec: Subtask, settings: Reviewer) -> tuple["Review", ...]:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """One criterion that reviewers decide."""
+    """A criterion decided by reviewers."""
 
     criterion: str
     focus: str
     model: str | None
     votes: int
     threshold: int
-    """How many votes must approve."""
+    """The number of votes that must approve."""
 
     @classmethod
     def of(cls, criterion: Criterion, votes: int) -> "Review":
@@ -68,11 +67,11 @@ class Review:
         return cls(criterion.criterion, criterion.review or "", criterion.model, votes, threshold)
 
     def counted(self, attempt: Attempt) -> tuple[f.Vote, ...]:
-        """The votes that are there."""
+        """Return the existing votes."""
         return tuple(v for v in attempt.votes if (v.criterion, v.focus) == (self.criterion, self.focus))
 
     def passes(self, attempt: Attempt) -> bool | None:
-        """Whether the votes decide for the change; None if they decide nothing yet."""
+        """Whether the votes approve the change; None while undecided."""
         votes = self.counted(attempt)
         approving = sum(not vote.findings for vote in votes)
         if approving >= self.threshold:
@@ -80,7 +79,7 @@ class Review:
         return False if len(votes) - approving > self.votes - self.threshold else None
 
     def wanted(self, attempt: Attempt, *, at_once: bool) -> tuple[int, ...]:
-        """The numbers of the votes to ask for next: as few as may decide, or all that may be needed."""
+        """Return the numbers of the votes to request next: as few as may decide, or all that may be needed."""
         if self.passes(attempt) is not None:
             return ()
         there = {vote.vote for vote in self.counted(attempt)}
@@ -98,13 +97,13 @@ def place(finding: f.Finding) -> str:
 
 
 def verdict(review: Review, attempt: Attempt) -> f.CheckRun:
-    """What the votes say, in the form of a check."""
+    """Return the votes in the form of a check."""
     votes = review.counted(attempt)
     against = [vote for vote in votes if vote.findings]
     models = ", ".join(dict.fromkeys(vote.model for vote in votes))
     return f.CheckRun(
         criterion=review.criterion,
-        command=f"review by {models or 'nobody: nothing was changed'}",
+        command=f"review by {models or 'no model, because the change is empty'}",
         passed=review.passes(attempt) is not False,
         output="\n".join(_lines(review, votes, against)),
         review=True,
@@ -113,18 +112,18 @@ def verdict(review: Review, attempt: Attempt) -> f.CheckRun:
 
 def _lines(review: Review, votes: Sequence[f.Vote], against: Sequence[f.Vote]) -> Iterator[str]:
     if review.votes > 1:
-        yield f"{len(votes) - len(against)} of {len(votes)} votes found nothing; {review.threshold} must"
+        yield f"{len(votes) - len(against)} of {len(votes)} votes have no findings ({review.threshold} required)"
     found = list(dict.fromkeys(finding for vote in against for finding in vote.findings))
     for finding in found[:MOST_SHOWN]:
         yield f"{place(finding)}: {finding.problem}"
     if len(found) > MOST_SHOWN:
         yield f"and {len(found) - MOST_SHOWN} more findings"
     if discarded := sum(vote.discarded for vote in votes):
-        yield f"({discarded} discarded: they named no line of the change)"
+        yield f"({discarded} discarded, because they don't name a line of the change)"
 
 
 def review_failure(red: Sequence[f.CheckRun]) -> f.Failure:
-    """The failure of a change that reviewers found fault with."""
+    """Return the failure of a change with findings."""
     share = EVIDENCE // max(1, len(red))
     found = "\n\n".join(f"{check.criterion} ({check.command}):\n{check.output[:share]}" for check in red)
     names = ", ".join(check.criterion for check in red)
@@ -135,7 +134,7 @@ def review_failure(red: Sequence[f.CheckRun]) -> f.Failure:
 
 
 def settled_by(state: RunState, id_: SubtaskId, patch: Patch) -> Iterator[f.FindingSettled]:
-    """What a change that passed says about findings: those about its subtask, and those whose line it removes."""
+    """Settle findings by a change that passed: those of its subtask, and those whose line it removes."""
     for number, finding in findings_of(state.subtasks[id_].attempts):
         now: f.FindingResult = "ignored" if _is_still_there(finding, patch) else "fixed"
         if now != state.settled.get((id_, number, finding)):
@@ -147,7 +146,7 @@ def settled_by(state: RunState, id_: SubtaskId, patch: Patch) -> Iterator[f.Find
 
 
 def findings_of(attempts: Sequence[Attempt]) -> Iterator[tuple[int, f.Finding]]:
-    """Every finding about these attempts, once for each attempt, with the attempt's number."""
+    """Yield every finding of these attempts, once per attempt, with the attempt's number."""
     for attempt in attempts:
         if attempt.votes:
             for finding in dict.fromkeys(finding for vote in attempt.votes for finding in vote.findings):
@@ -155,8 +154,8 @@ def findings_of(attempts: Sequence[Attempt]) -> Iterator[tuple[int, f.Finding]]:
 
 
 def _is_still_there(finding: f.Finding, patch: Patch) -> bool:
-    """Whether the change that passed still does what a finding names."""
-    if finding.sign == " ":  # a line that the change had left as it was
+    """Whether the change that passed still contains the line of a finding."""
+    if finding.sign == " ":  # an unchanged line
         return finding.text not in patch.lines(finding.file, "-")
     return finding.text in patch.lines(finding.file, finding.sign)
 
@@ -164,13 +163,13 @@ def _is_still_there(finding: f.Finding, patch: Patch) -> bool:
 # ---- reviews ---------------------------------------------------------------------------------------------------------
 
 
-SLICE_S = 1.0  # how long a run that is drained may wait for a batch
-SAME_MODEL = "the reviewer of {subtask} is the model that did the work, {model}: no other is known (reviewer.model)"
+SLICE_S = 1.0  # how long a draining run may wait for a batch
+SAME_MODEL = "{subtask} is reviewed by {model}, the model that made the change; set reviewer.model to use another model"
 
 
 @dataclass(slots=True)
 class Reviews:
-    """The reviews of one run."""
+    """Runs the reviews of one run."""
 
     engine: Recorder
     reviewer: ClaudeReviewer
@@ -181,26 +180,26 @@ class Reviews:
     _warned: set[str] = field(default_factory=set)
 
     async def judge(self, spec: Subtask, number: int) -> tuple[f.Failure | None, tuple[f.CheckRun, ...]]:
-        """Why a change fails its reviews, if it does, and what they say. Without reviews it passes."""
+        """Review a change. Return the failure, if it does not pass, and the verdicts. Without reviews, it passes."""
         attempt, reviews = self._attempt(spec.id, number), reviews_of(spec, self.settings)
         if not reviews or attempt.commit is None:
             return None, ()
         again = self.engine.state.relanding
         if again is not None and again.commits.get(spec.id) == attempt.commit:
-            return None, ()  # it was reviewed when it was done
+            return None, ()  # it was reviewed when it was made
         patch = parse_patch(await self.commits.diff(attempt.base, attempt.commit))
         if why := self.reviewer.too_large(patch):
             return f.Failure(kind="too_complex", summary=why), ()
         reviewing = Reviewing(self, self.reviewer, spec, number, patch, reviews)
         if failure := await reviewing.ask():
-            return failure.model_copy(update={"summary": f"it could not be reviewed: {failure.summary}"}), ()
+            return failure.model_copy(update={"summary": f"the review failed: {failure.summary}"}), ()
         attempt = self._attempt(spec.id, number)
         checks = tuple(verdict(review, attempt) for review in reviews)
         red = tuple(check for check in checks if not check.passed)
         return (review_failure(red) if red else None), checks
 
     async def settled(self, spec: Subtask, number: int) -> tuple[f.FindingsSettled, ...]:
-        """What became of findings, now that an attempt has passed."""
+        """Return the outcomes of findings after an attempt has passed."""
         state, attempt = self.engine.state, self._attempt(spec.id, number)
         if attempt.commit is None:
             return ()
@@ -220,7 +219,7 @@ class Reviews:
 
 @dataclass(slots=True)
 class Reviewing:
-    """The reviews of one change."""
+    """Runs the reviews of one change."""
 
     run: Reviews
     reviewer: ClaudeReviewer
@@ -234,7 +233,7 @@ class Reviewing:
         return self.run.engine.state.subtasks[self.spec.id].attempts[self.number - 1]
 
     async def ask(self) -> f.Failure | None:
-        """Ask for votes until they decide. A failure if that is not possible."""
+        """Request votes until they decide. Return a failure if that is not possible."""
         if (self.run.settings.batch or self.attempt.batch is not None) and not self.attempt.unbatched:
             failure = await self._ask_batch()
             if failure is not None:
@@ -259,7 +258,7 @@ class Reviewing:
         await self.run.engine.record(*called, voted)
 
     async def _briefs(self, *, at_once: bool) -> list[ReviewBrief]:
-        """The reviews to ask for next."""
+        """Return the reviews to request next."""
         wanted = [(review, vote) for review in self.reviews for vote in review.wanted(self.attempt, at_once=at_once)]
         return [self._brief(await self._asked(review, vote)) for review, vote in wanted]
 
@@ -279,7 +278,7 @@ class Reviewing:
     # ---- as a batch
 
     async def _ask_batch(self) -> f.Failure | None:
-        """All votes that may be needed, as one batch. What it does not answer is asked one by one afterwards."""
+        """Request all votes that may be needed as one batch. Unanswered ones are requested individually afterwards."""
         pending = self.attempt.batch
         if pending is None:
             if not (briefs := await self._briefs(at_once=True)):
@@ -290,7 +289,7 @@ class Reviewing:
                 return refused
             try:
                 pending = self._batched(asked, cost)
-                await self.run.engine.record(pending)  # from here on it counts in the budget as pending
+                await self.run.engine.record(pending)  # from now on it counts as pending in the budget
             finally:
                 self.run.budget.free(cost)
             await self.run.budget.record_reservations()
@@ -316,12 +315,12 @@ class Reviewing:
 
     async def _send(self, pending: f.ReviewBatched, briefs: Mapping[str, ReviewBrief]) -> str | f.Failure:
         sent = await self.reviewer.send(list(briefs.values()))
-        if isinstance(sent, f.Failure) and sent.status is None:  # it may have arrived nevertheless
+        if isinstance(sent, f.Failure) and sent.status is None:  # it may still have arrived
             return await self._find(pending) or sent
         return sent
 
     async def _find(self, pending: f.ReviewBatched) -> str | None:
-        """The name of a batch that may have been sent; None if it was not. Waits for the service to say so."""
+        """Wait until the service lists a batch that may have been sent. Return its name, or None if it was not sent."""
         while True:
             found = await self.reviewer.find(pending.asked, pending.at)
             if isinstance(found, BatchFound) and (found.batch is not None or not found.is_open):
@@ -347,14 +346,14 @@ class Reviewing:
         return f.ModelCalled(at=self.run.clock.now(), **asdict(purpose), **asdict(use))
 
     async def _unbatch(self, why: f.Failure) -> None:
-        await self.run.warn_once(f"reviews are not sent as a batch, so they cost the full price: {why.summary}")
+        await self.run.warn_once(f"reviews can't be sent as a batch and cost the full price: {why.summary}")
         fact = f.ReviewUnbatched(at=self.run.clock.now(), subtask=self.spec.id, number=self.number, why=why.summary)
         await self.run.engine.record(fact)
 
     async def _wait(self, heard: object) -> None:
-        """Wait until the service is asked again. Raises `DrainingError` if the run is drained."""
+        """Wait until the next request to the service. Raises `DrainingError` if the run is draining."""
         if isinstance(heard, f.Failure):
-            await self.run.warn_once(f"a batch of reviews can't be asked for, and is waited for: {heard.summary}")
+            await self.run.warn_once(f"can't get the results of a review batch, will retry: {heard.summary}")
         left = self.run.settings.poll_s
         while left > 0:
             if self.run.engine.state.draining:
@@ -367,7 +366,7 @@ class Reviewing:
 
 
 def open_reviews(fleet: Fleet, models: OpenModels, adapters: Adapters, engine: Recorder, budget: RunBudget) -> Reviews:
-    """The reviews of a run. Of history that is replayed, only what its plan asks for is reviewed."""
+    """Create the reviews of a run. In a replay of history, only reviews requested in the plan are run."""
     section, state = fleet.config.of(Reviewer), engine.state
     if state.rehearsal is not None and not state.for_real:
         section = section.model_copy(update={"look_for": ""})
@@ -375,10 +374,10 @@ def open_reviews(fleet: Fleet, models: OpenModels, adapters: Adapters, engine: R
 
 
 async def findings(fleet: Fleet) -> AsyncIterator[Finding]:
-    """Who reviews changes, if the configuration says anything about it."""
+    """Report the configured reviewer, if there is one."""
     reviewer, planner = fleet.config.of(Reviewer), fleet.config.planner.model
     if reviewer.look_for.strip() or reviewer.model:
-        model = reviewer.model or f"{planner} (or {fleet.config.models.worker}, if that did the work)"
-        which = "every change" if reviewer.look_for.strip() else "changes whose plan asks for it"
+        model = reviewer.model or f"{planner} (or {fleet.config.models.worker}, if {planner} made the change)"
+        which = "every change" if reviewer.look_for.strip() else "changes for which the plan requires a review"
         how = f"{counted(reviewer.votes, 'vote')}{', as batches' if reviewer.batch else ''}"
         yield Finding("reviewer", ok=True, says=f"{safe(model, limit=200)} reviews {which}, {how}")

@@ -1,4 +1,4 @@
-"""The configuration of reviews."""
+"""Configuration of reviews."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar

@@ -147,7 +147,7 @@ def test_commits_that_land_together_each_have_the_checks_of_their_own_tree() -> 
     trees = [[check["tree"] for check in one["landing"]["checks"]] for one in dump_view(audit_view(result))["commits"]]
     assert trees == [[TREES["a"]], [TREES["b"]]]
     bare = changed(story.facts, f.BatchTested, proofs=())
-    assert problems(audit(bare, A, B)) == ["the journal has no check of the tree 111111111111, but calls it tested"]
+    assert problems(audit(bare, A, B)) == ["the journal marks the tree 111111111111 as tested, but has no check of it"]
 
 
 def test_who_approved_which_version_is_shown_and_its_absence_is_found() -> None:
@@ -175,14 +175,14 @@ def test_who_approved_which_version_is_shown_and_its_absence_is_found() -> None:
 @pytest.mark.parametrize(
     ("more", "problem"),
     [
-        ({"run": "other"}, "its trailer Fleet-Run says other, the journal r"),
-        ({"subtask": "b"}, "its trailer Fleet-Task says b, the journal a"),
-        ({"attempt": 1}, "its trailer Fleet-Attempt says 1, the journal 2"),
-        ({"worker": "writer"}, "its trailer Fleet-Worker says writer, the journal coder"),
-        ({"model": "another"}, "its trailer Assisted-by says another, the journal m"),
-        ({"model": None}, "its trailer Assisted-by says nothing, the journal m"),
-        ({"tree": "9" * 40}, "its tree is 999999999999; the tree that was tested and landed is 111111111111"),
-        ({"parents": ("base", "f" * 40)}, "its parents are base, ffffffffffff; expected only base"),
+        ({"run": "other"}, "its trailer Fleet-Run is other, but r in the journal"),
+        ({"subtask": "b"}, "its trailer Fleet-Task is b, but a in the journal"),
+        ({"attempt": 1}, "its trailer Fleet-Attempt is 1, but 2 in the journal"),
+        ({"worker": "writer"}, "its trailer Fleet-Worker is writer, but coder in the journal"),
+        ({"model": "another"}, "its trailer Assisted-by is another, but m in the journal"),
+        ({"model": None}, "its trailer Assisted-by is missing, but m in the journal"),
+        ({"tree": "9" * 40}, "its tree is 999999999999, but the tested and landed tree is 111111111111"),
+        ({"parents": ("base", "f" * 40)}, "its parents are base, ffffffffffff, expected base"),
         ({"sound": False}, "its content does not match its id"),
     ],
 )
@@ -201,13 +201,13 @@ def test_an_attempt_that_landed_as_it_was_made_was_checked_on_that_very_tree(sto
     facts = [
         f_.model_copy(update={"commit": SHAS["b"]}) if isinstance(f_, f.AttemptCommitted) else f_ for f_ in story.facts
     ]
-    assert problems(audit(facts, A, B)) == ["its own checks ran on the tree cccccccccccc, not on its 222222222222"]
+    assert problems(audit(facts, A, B)) == ["its checks ran on the tree cccccccccccc, not on its tree 222222222222"]
 
 
 def test_commits_that_did_not_land_or_are_lost_are_found(story: Story) -> None:
     foreign = Commit(Sha("d" * 40), Sha("3" * 40), (SHAS["b"],), "Mine", None, None, None, None, None)
     assert problems(audit(story.facts, A, B, foreign)) == [
-        "does not belong to this run: the journal has no such landing, and no trailer names the run"
+        "does not belong to this run: it is not in the journal, and it has no trailer of the run"
     ]
     rewritten = replace(B, id=Sha("e" * 40))
     assert problems(audit(story.facts, A, rewritten)) == [
@@ -216,7 +216,7 @@ def test_commits_that_did_not_land_or_are_lost_are_found(story: Story) -> None:
     ]
     assert problems(audit(story.facts, A)) == ["landed and published as bbbbbbbbbbbb, but is not on fleet/r"]
     assert problems(audit(story.facts, A, B, tip=None)) == [
-        "there is no branch fleet/r; according to the journal, its tip is bbbbbbbbbbbb"
+        "no branch fleet/r exists; according to the journal, its tip is bbbbbbbbbbbb"
     ]
     assert any("is not in the repository" in problem for problem in problems(audit(story.facts, has_base=False)))
 
@@ -226,19 +226,19 @@ def test_a_journal_that_was_cut_or_changed_is_seen(story: Story) -> None:
     account = read_facts([*numbered[:2], *numbered[4:]])
     assert account.problems[0] == "facts 3 to 4 are missing from the journal"
     cut = read_facts(enumerate(without(story.facts, f.PlanRevised), 1))
-    assert "does not follow from those before it" in cut.problems[0]
+    assert "contradicts earlier facts" in cut.problems[0]
     unverified = [fact for fact in story.facts if not (isinstance(fact, f.AttemptVerified) and fact.subtask == "b")]
-    assert "attempt 1 landed, but the journal does not say that its own checks passed" in problems(
+    assert "attempt 1 landed, but the journal does not record that its checks passed" in problems(
         audit(unverified, A, B)
     )
     twice = [*story.facts, *story.facts_of(f.BatchTested)[-1:]]
-    assert "the journal lands a commit twice" in problems(audit(twice, A, B))
+    assert "the journal records the same commit as landed twice" in problems(audit(twice, A, B))
 
 
 def test_a_red_check_of_what_landed_is_seen_unless_it_was_red_before_anything_was_done(story: Story) -> None:
     red = GATE.model_copy(update={"passed": False, "tree": TREES["b"]})
     facts = changed(story.facts, f.BatchTested, checks=(red,))
-    assert problems(audit(facts, A, B)) == ["a check of the tree that landed is red: make check"]
+    assert problems(audit(facts, A, B)) == ["a check of the landed tree failed: make check"]
     always = [
         fact.model_copy(update={"checks": tuple(run.model_copy(update={"passed": False}) for run in fact.checks)})
         if isinstance(fact, f.BatchTested)
@@ -250,7 +250,7 @@ def test_a_red_check_of_what_landed_is_seen_unless_it_was_red_before_anything_wa
     assert problems(audit([always[0], base, *always[1:]], A, B)) == []
     own = f.CheckRun(criterion="it works", command="check b", passed=False, tree="c" * 40)
     facts = changed(story.facts, f.AttemptVerified, checks=(own,))
-    assert problems(audit(facts, A, B)) == ["a check of attempt 1 that landed is red: check b"]
+    assert problems(audit(facts, A, B)) == ["attempt 1 landed, but one of its checks failed: check b"]
 
 
 def test_what_landed_and_is_not_published_yet_is_listed(story: Story) -> None:
@@ -266,7 +266,7 @@ def test_what_a_crash_lost_is_mentioned_and_is_not_a_problem(story: Story) -> No
     lost = tuple(member.model_copy(update={"tree": ""}) for member in tested.landed)
     found = audit(changed(story.facts, f.BatchTested, landed=lost, checks=()), A, B)
     assert problems(found) == []
-    assert list(audit_lines(audit_view(found)))[-1].endswith("; 1 without a record of what was tested")
+    assert list(audit_lines(audit_view(found)))[-1].endswith("; 1 without a record of tests")
 
 
 def test_text_of_a_model_steers_no_terminal(story: Story) -> None:
@@ -280,7 +280,7 @@ def test_text_of_a_model_steers_no_terminal(story: Story) -> None:
     [
         ((replace(A, sound=False), B), {}, "its content does not match its id"),
         ((A, B), {"has_base": False}, "the base base is not in the repository"),
-        ((replace(A, subtask=SubtaskId("c")), B), {}, "its trailer Fleet-Task says c"),
+        ((replace(A, subtask=SubtaskId("c")), B), {}, "its trailer Fleet-Task is c"),
         ((A, replace(B, id=Sha("e" * 40))), {}, "it was rewritten or forged"),
         ((A, B, commit("b", SHAS["b"], 7, id="e" * 40)), {}, "which did not land according to the journal"),
     ],
@@ -293,7 +293,7 @@ def test_what_git_says_otherwise_is_seen(
 
 def test_a_landing_without_a_tested_tree_is_seen(story: Story) -> None:
     bare = changed(story.facts, f.BatchTested, checks=(), proofs=())
-    assert any("has no check of the tree" in seen for seen in problems(audit(bare, A, B)))
+    assert any("as tested, but has no check of it" in seen for seen in problems(audit(bare, A, B)))
 
 
 def test_findings_of_reviews_are_in_the_chain_with_what_became_of_them() -> None:

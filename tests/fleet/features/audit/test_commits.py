@@ -195,7 +195,9 @@ async def test_an_empty_a_bare_and_a_shallow_repository_are_repositories(reposit
     empty = tmp_path / "empty"
     git(tmp_path, "init", "--quiet", str(empty))
     assert (await account_of(empty)).commits == ()
-    assert commits_lines(commits_view(await account_of(empty))) == ["none of 0 commits has the trailer Fleet-Run"]
+    assert commits_lines(commits_view(await account_of(empty))) == [
+        "no commit by fleet found (0 commits without the trailer Fleet-Run)"
+    ]
     work(repository, "a")
     for name, option in (("bare", "--bare"), ("shallow", "--depth=1")):
         git(tmp_path, "clone", "--quiet", option, f"file://{repository}", str(tmp_path / name))

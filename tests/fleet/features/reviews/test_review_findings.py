@@ -6,7 +6,7 @@ from fleet.app.fleet import Fleet
 from fleet.config.load import load_config
 from fleet.features.reviews.reviews import findings
 
-USUAL = "claude-opus-5-5 (or claude-haiku-5-5, if that did the work) reviews every change, 3 votes"
+USUAL = "claude-opus-5-5 (or claude-haiku-5-5, if claude-opus-5-5 made the change) reviews every change, 3 votes"
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ USUAL = "claude-opus-5-5 (or claude-haiku-5-5, if that did the work) reviews eve
         ({"reviewer.look_for": "holes", "reviewer.votes": 3}, [USUAL]),
         (
             {"reviewer.model": "m", "reviewer.batch": True},
-            ["m reviews changes whose plan asks for it, 1 vote, as batches"],
+            ["m reviews changes for which the plan requires a review, 1 vote, as batches"],
         ),
     ],
 )

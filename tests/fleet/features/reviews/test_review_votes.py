@@ -70,9 +70,9 @@ def test_a_verdict_names_each_place_once_and_what_was_discarded() -> None:
     check = verdict(review(votes=3), attempt(*both))
     assert (check.passed, check.review, check.command) == (False, True, "review by m")
     assert check.output.splitlines() == [
-        "1 of 3 votes found nothing; 2 must",
+        "1 of 3 votes have no findings (2 required)",
         "a.py:1: wrong",
-        "(2 discarded: they named no line of the change)",
+        "(2 discarded, because they don't name a line of the change)",
     ]
 
 

@@ -110,7 +110,7 @@ async def test_a_finding_without_a_place_is_returned_once_and_then_discarded(
     vote = await review(model, tmp_path)
     assert isinstance(vote, Vote)
     assert (len(vote.findings), vote.discarded, len(model.asked)) == (1, 1, 2)
-    assert "name no line that the change shows" in model.results()[0]["content"]
+    assert "don't name a line of the change" in model.results()[0]["content"]
 
 
 async def test_a_place_can_be_mended(model: Script, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ async def test_another_model_reviews_than_the_one_that_worked(
 async def test_a_change_that_is_too_large_or_cut_is_not_reviewed(model: Script, tmp_path: Path) -> None:
     async with agents_for(model, tmp_path) as agents:
         large = parse_patch(f"{CHANGE}+    {'x' * 1000}\n")
-        assert "at most 1,000 are reviewed" in str(reviewer_of(agents, change_chars=1000).too_large(large))
+        assert "the limit for reviews is 1,000" in str(reviewer_of(agents, change_chars=1000).too_large(large))
     cut = parse_patch(f"{CHANGE}\n[... 9 bytes left out ...]\n")
     async with agents_for(model, tmp_path) as agents:
         assert reviewer_of(agents).too_large(parse_patch(CHANGE)) is None

@@ -185,7 +185,7 @@ async def test_a_change_that_is_not_shown_as_a_whole_does_not_pass() -> None:
 async def test_a_change_that_could_not_be_reviewed_does_not_pass(kind: f.FailureKind) -> None:
     reviewer = FakeReviewer(lambda _: f.Failure(kind=kind, summary="no"))
     state = await ReviewedFleet(planned("a"), Policy(**{**dict(QUICK), "max_attempts": 1}), reviewer=reviewer).run()
-    assert failures(state) == [(kind, "it could not be reviewed: no")]
+    assert failures(state) == [(kind, "the review failed: no")]
     assert state.commits == 0
 
 
@@ -214,8 +214,8 @@ async def test_the_configuration_has_every_change_reviewed() -> None:
 async def test_a_model_that_reviews_its_own_work_is_reported_once() -> None:
     fleet = ReviewedFleet(planned("a", "b", model="m"))
     state = await fleet.run()
-    same = [text for text in state.warnings if "is the model that did the work, m" in text]
-    assert sorted(text.split()[3].rstrip(",") for text in same) == ["a", "b"]
+    same = [text for text in state.warnings if "is reviewed by m, the model that made the change" in text]
+    assert sorted(text.split()[0] for text in same) == ["a", "b"]
 
 
 # ---- batches --------------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ async def test_a_batch_that_can_not_be_looked_for_now_is_looked_for_later() -> N
     fleet = ReviewedFleet(planned("a"), settings=BATCHED, reviewer=FakeReviewer(lost=[UNKNOWN], out=2))
     state = await fleet.run()
     assert (state.ending, len(fleet.reviewer.sent), fleet.reviewer.briefs) == ("landed", 1, [])
-    assert state.warnings == ("a batch of reviews can't be asked for, and is waited for: no connection",)
+    assert state.warnings == ("can't get the results of a review batch, will retry: no connection",)
 
 
 async def test_a_service_without_batches_is_asked_one_by_one() -> None:
@@ -275,7 +275,7 @@ async def test_a_service_without_batches_is_asked_one_by_one() -> None:
     fleet = ReviewedFleet(planned("a"), settings=BATCHED, reviewer=FakeReviewer(lost=[refused]))
     state = await fleet.run()
     assert (state.ending, fleet.reviewer.sent, len(fleet.reviewer.briefs)) == ("landed", [], 1)
-    assert state.warnings == ("reviews are not sent as a batch, so they cost the full price: HTTP 404",)
+    assert state.warnings == ("reviews can't be sent as a batch and cost the full price: HTTP 404",)
     assert state.pending_reviews == {}
 
 
