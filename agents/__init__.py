@@ -1,1 +1,1 @@
-"""The agents: the planner, the workers, their tools, the client that calls the models, and the simulated model."""
+"""The planner, the workers, their tools, the model client and the simulated model."""

@@ -1,6 +1,6 @@
-"""Opens the agents: one model client and one caller for all, the planner, and a worker of each configured name.
+"""Creates the agents: one model client and one caller shared by all, the planner, and each configured worker.
 
-On a node there are only workers, one for each attempt, whose calls the manager makes.
+A node only has workers, one per attempt. The manager makes their model calls.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -30,18 +30,18 @@ class Agents:
     planner: Planner
     workers: dict[str, Worker]
     descriptions: dict[str, str]
-    """What each worker is for."""
+    """The purpose of each worker."""
     gauges: Callable[[], CallGauges]
-    """The calls to models as they are now."""
+    """Returns the current gauges of model calls."""
     calls: OpenCalls = no_calls
-    """Opens the calls of attempts that are made on nodes."""
+    """Opens the model calls of attempts on nodes."""
     models: "OpenModels | None" = None
-    """What more conversations may be held with; None: no model may be called."""
+    """For more conversations; None if no model may be called."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenModels:
-    """What conversations are held with, while the agents are open."""
+    """The model client and its settings, for conversations during a run."""
 
     settings: AgentSettings
     client: Client
@@ -51,7 +51,7 @@ class OpenModels:
 
 @asynccontextmanager
 async def open_agents(settings: AgentSettings, *, chance: Random | None = None) -> AsyncIterator[Agents]:
-    """The agents, for as long as the block lasts. Raises `UsageError` for invalid settings."""
+    """Create the agents, which are closed after the block. Raises `UsageError` for invalid settings."""
     async with open_client(settings.access, settings.timeouts) as client, AsyncExitStack() as stack:
         servers = await stack.enter_async_context(settings.servers()) if settings.servers is not None else None
         warmup = CacheWarmup(client, settings.prices, lacks=client.lacks)
@@ -78,14 +78,14 @@ async def open_agents(settings: AgentSettings, *, chance: Random | None = None) 
 
 
 def worker_on_node(settings: AgentSettings, name: str, line: CallLine) -> Worker:
-    """A worker for one attempt, whose calls go to the manager. Raises `UsageError`."""
+    """Create a worker for one attempt, whose calls go to the manager. Raises `UsageError`."""
     transcripts, relay = Transcripts(settings.transcripts, secrets=()), LineRelay(line)
     calls = RelayedCalls(relay, settings.retry)
     return make_worker(name, WorkerContext(settings, calls, transcripts, lambda *_: relay))
 
 
 def workers_lacking(settings: AgentSettings) -> list[str]:
-    """Workers that a node can't have: their program is not installed, or what they use can't be counted from there."""
+    """Return the workers that a node can't run: their program is missing, or their usage can't be counted there."""
     return [name for name, worker in settings.workers.items() if _is_lacking(worker)]
 
 

@@ -1,6 +1,6 @@
-"""The planner: one conversation per call, from the epic and the state to one revision. It changes nothing itself.
+"""The planner: one conversation per call, which starts with the epic and the state and ends with one revision.
 
-It ends its call with `submit_revision`. An inconsistent revision comes back with all its problems.
+It submits the revision with `submit_revision`. An inconsistent revision is returned with all its problems.
 """
 
 import re
@@ -25,21 +25,21 @@ from fleet.ports.agents import Meter, PlannerBrief, Repository
 
 _TAGS = re.compile(r"<(?=\s*/?\s*(?:epic|state|workers|notes|area|record)\b)", re.IGNORECASE)
 _PAGE = 4
-"""Entries of the record in one block. A block is complete before it is shared with later calls."""
+"""Record entries per block. Only complete blocks are shared with later calls."""
 
 Submit = Callable[[Revision], Awaitable[Sequence[Problem]]]
 
 _LONGEST = 20_000  # characters of a list of problems
-_LONGEST_PROBLEM = 200  # characters of the problem that a summary quotes
+_LONGEST_PROBLEM = 200  # characters of the problem in a summary
 _DESCRIPTION = (
     "Submits the changes to the plan, and ends this call. Leave lists empty if nothing changes. "
-    "A revision is applied completely or not at all: one that does not hold together comes back with all "
-    "its problems; fix every one and submit the whole revision again."
+    "A revision is applied completely or not at all. An inconsistent revision is returned with all "
+    "its problems. Fix each of them and submit the full revision again."
 )
 
 
 class SubmitRevision:
-    """Hands in a revision, and lets the model repair it a few times."""
+    """Submits a revision, and lets the model repair it a few times."""
 
     name = "submit_revision"
     declaration: Block = strict_declaration(name, _DESCRIPTION, Revision)
@@ -55,10 +55,10 @@ class SubmitRevision:
             return Finished(None)
         listed = capped("\n".join(f"- {problem}" for problem in problems), _LONGEST)
         if self._repairs_left <= 0:
-            why = f"the revision still does not hold together: {capped(str(problems[0]), _LONGEST_PROBLEM)}"
+            why = f"the revision is still inconsistent: {capped(str(problems[0]), _LONGEST_PROBLEM)}"
             return Finished(Failure(kind="protocol", summary=why, evidence=listed))
         self._repairs_left -= 1
-        return ToolResult(f"The revision does not hold together; none of it was applied.\n{listed}", is_error=True)
+        return ToolResult(f"The revision is inconsistent. None of it was applied.\n{listed}", is_error=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class ClaudePlanner:
     transcripts: Transcripts
 
     async def plan(self, brief: PlannerBrief, repository: Repository, submit: Submit, meter: Meter) -> Failure | None:
-        """Hand in one revision through `submit`, repaired until it holds together."""
+        """Submit one revision through `submit`, repaired until it is consistent."""
         settings, state = self.settings, fenced("state", brief.state)
         settled, latest = _blocks(brief)
         model = brief.model or settings.planner.model
@@ -101,12 +101,12 @@ class ClaudePlanner:
 
 
 def epic_text(epic: str) -> str:
-    """The epic, except that tags of ours, which would end its block, are escaped."""
+    """Return the epic with fleet's tags escaped, so that it can't end its block."""
     return _TAGS.sub("&lt;", epic)
 
 
 def _blocks(brief: PlannerBrief) -> tuple[list[str], list[str]]:
-    """What begins the first message: what the next call will begin with, too, and then what it may not."""
+    """Return the blocks of the first message: those that the next call starts with too, then those that may differ."""
     parts = {"workers": brief.workers, "notes": brief.notes, "area": brief.area}
     settled = [f"<epic>{epic_text(brief.epic)}</epic>"]
     settled += [fenced(name, dict(part)) for name, part in parts.items() if part]

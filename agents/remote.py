@@ -1,7 +1,7 @@
-"""Calls to models of an attempt on a node: HTTP to the relay of its manager, of agents in the box and of ours alike.
+"""Model calls of attempts on nodes: HTTP to the manager's relay, for API workers and other agents.
 
-The manager makes the calls, as those of attempts made here, and pays for them. The node may ask only for what its order
-allows. It sees neither a key nor a price, and what it sends is untrusted.
+The manager makes the calls and pays for them, as for local attempts. A node may only request calls that its order
+allows. It gets neither keys nor prices, and its messages are untrusted.
 """
 
 import json
@@ -32,8 +32,8 @@ from fleet.ports.orders import AttemptOrder, OpenCalls
 from fleet.ports.worktrees import EffectError
 
 # ---- messages --------------------------------------------------------------------------------------------------------
-# A request of HTTP as it travels: its head as one line of JSON, then its body as it is. The answer comes in parts: a
-# head, the body, and what the relay knows by then.
+# An HTTP request in transit: its head as one line of JSON, then its unchanged body. The answer has three parts: a head,
+# the body, and the state of the session.
 
 
 LONGEST_HEAD = 16 * 1024
@@ -42,10 +42,10 @@ MOST_MESSAGES = 20_000
 MOST_BLOCKS = 20_000
 MOST_TOOLS = 64
 BODY = b"="
-"""What a part begins with that is none of these documents, but of the body of an answer."""
+"""Prefix of parts that belong to the body of an answer."""
 MODELS = "/v1/models/"
 HEADERS = {"anthropic-version": "2023-06-01", "content-type": "application/json"}
-"""Of every request of a conversation of ours."""
+"""Headers of every request of an API worker's conversation."""
 _OK = 200
 _CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
 
@@ -54,10 +54,10 @@ Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
 class CallLine(Protocol):
-    """The way from an attempt on a node to its manager, which makes the calls."""
+    """The connection from an attempt on a node to its manager, which makes the calls."""
 
     def call(self, request: bytes) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Ask for a call; inside the block, the parts of its answer. Whoever leaves early does not want the rest."""
+        """Request a call. Yields the parts of the answer. Leaving the block early cancels the rest."""
         ...
 
 
@@ -72,14 +72,14 @@ class RequestHead(_Document):
 
 
 class ReplyHead(_Document):
-    """How an answer begins. Its body follows, and then `ReplyEnd`."""
+    """The head of an answer. Its body and `ReplyEnd` follow."""
 
     status: int
     headers: dict[str, str]
 
 
 class ReplyEnd(_Document):
-    """What the relay knows by now of how the session went; of a conversation of ours, how this call went."""
+    """The state of the session so far; for an API worker's conversation, the result of this call."""
 
     complete: bool
     refused: Failure | None
@@ -88,10 +88,10 @@ class ReplyEnd(_Document):
 
 
 class ModelNotes(_Document):
-    """The answer to a GET of `MODELS` with a model: what a conversation of ours has to know of it."""
+    """The answer to a GET of `MODELS` with a model: what a conversation needs to know about the model."""
 
     id: Model
-    """The model to begin with instead, if the service no longer has the one that was asked for."""
+    """The model to start with: a fallback if the service no longer has the requested one."""
     limits: ModelLimits
     touches: int
     without: frozenset[Capability]
@@ -103,38 +103,38 @@ def dump_request(request: RelayRequest) -> bytes:
 
 
 def load_request(data: bytes) -> RelayRequest:
-    """What a node asks for. Raises `CallRefusedError`."""
+    """Parse a request of a node. Raises `CallRefusedError`."""
     line, newline, body = data.partition(b"\n")
     if not newline or len(line) > LONGEST_HEAD:
-        raise CallRefusedError("its request has no head")
+        raise CallRefusedError("the node's request has no head")
     head = _honest(RequestHead, line)
     return RelayRequest(head.method, head.target, head.headers, body)
 
 
 def _honest(kind: type[Parsed], data: bytes) -> Parsed:
-    """What a node sent. Raises `CallRefusedError`."""
+    """Parse a document of a node. Raises `CallRefusedError`."""
     try:
         return kind.model_validate(parse_json(data))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "request"
-        raise CallRefusedError(f"its request has another shape: {where!r}: {first['msg']}"[:300]) from None
+        raise CallRefusedError(f"the node's request is invalid at {where!r}: {first['msg']}"[:300]) from None
     except ValueError:
-        raise CallRefusedError("its request is not JSON") from None
+        raise CallRefusedError("the node's request is not JSON") from None
 
 
 def load(kind: type[Parsed], data: bytes) -> Parsed:
-    """What a manager answers. Raises `ValueError`."""
+    """Parse a manager's answer. Raises `ValueError`."""
     return kind.model_validate(parse_json(data))
 
 
 # ---- a conversation of ours ------------------------------------------------------------------------------------------
-# What its requests may hold. An honest node sends nothing else, so whoever does gets no work any more.
+# The limits of a node's requests. A node that exceeds them is malicious or broken and gets no more work.
 
 
-MOST_NOTES = 200  # how often a conversation may ask about its model
+MOST_NOTES = 200  # how often a conversation may request facts about its model
 _TOOL_TYPES = frozenset({"", "custom", "bash_20250124", "text_editor_20250728"})
-"""What the service itself would run costs money, and is no tool of a worker."""
+"""Tool types that workers have. Tools that run on the service cost money and are excluded."""
 
 
 class _Message(_Document):
@@ -144,7 +144,7 @@ class _Message(_Document):
     @model_validator(mode="after")
     def _has_blocks(self) -> "_Message":
         if not all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in self.content):
-            raise ValueError("the content of a message is not made of blocks")
+            raise ValueError("the content of a message is not a list of blocks")
         return self
 
 
@@ -163,7 +163,7 @@ class _Previous(_Document):
 
 
 class _Body(_Document):
-    """The body of a call, as `parameters_of` makes it."""
+    """The body of a call, as made by `parameters_of`."""
 
     model: Model
     max_tokens: Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
@@ -178,7 +178,7 @@ class _Body(_Document):
 
 @dataclass(slots=True)
 class ConversationRules:
-    """What the order of a conversation allows to ask for."""
+    """The calls that the order of a conversation allows."""
 
     model: str
     effort: str | None
@@ -190,31 +190,31 @@ class ConversationRules:
     _warmed: int = 0
     _noted: int = 0
     _touches: int = 0
-    """The most that it was told."""
+    """The highest number of touches sent to the node."""
     _told: set[str] = field(default_factory=set)
-    """The models to begin with instead that it was told."""
+    """The fallback models sent to the node."""
 
     def check(self, request: RelayRequest) -> int:
-        """How many turns a request takes. Raises `CallRefusedError` for what an honest node never asks for."""
+        """Return how many turns a request takes. Raises `CallRefusedError` if the order does not allow the request."""
         if (request.method, request.target, request.headers) != ("POST", CALL, HEADERS):
-            raise CallRefusedError(f"it asks for {request.method} {request.target}"[:300])
+            raise CallRefusedError(f"the node requested {request.method} {request.target}"[:300])
         body = _honest(_Body, request.body)
         self._check_model(body.model)
         effort = body.output_config.effort if body.output_config is not None else None
         if effort != self.effort and not (effort is None and self.caller.lacks(body.model, "effort")):
-            raise CallRefusedError(f"it asks for the effort {effort!r}; its order has {self.effort!r}")
+            raise CallRefusedError(f"the node requested the effort {effort!r}, but its order has {self.effort!r}")
         if body.max_tokens > self.max_tokens:
-            raise CallRefusedError(f"it asks for an answer of {body.max_tokens} tokens")
+            raise CallRefusedError(f"the node requested an answer of {body.max_tokens} tokens")
         if any(str(tool.get("type", "")) not in _TOOL_TYPES for tool in body.tools):
-            raise CallRefusedError("it asks for a tool that the service runs")
+            raise CallRefusedError("the node requested a tool that runs on the service")
         if body.thinking not in (None, ADAPTIVE):
-            raise CallRefusedError("it asks for another kind of thinking")
+            raise CallRefusedError("the node requested a kind of thinking that its order does not allow")
         turns = int(body.max_tokens > 0)
         self._asked, self._warmed = self._asked + turns, self._warmed + 1 - turns
         tries = self.turns * self.caller.policy.retries + len(_CAPABILITIES)
         warmed = self.turns * self._touches
         if self.answered + turns > self.turns or self._asked > tries or self._warmed > warmed:
-            raise CallRefusedError(f"it asks more often than in {self.turns} turns")
+            raise CallRefusedError(f"the node made more than {self.turns} calls")
         return turns
 
     async def notes(self, model: str) -> ModelNotes:
@@ -222,7 +222,7 @@ class ConversationRules:
         self._noted += 1
         self._check_model(model)
         if self._noted > MOST_NOTES:
-            raise CallRefusedError(f"it asks about its model more than {MOST_NOTES} times")
+            raise CallRefusedError(f"the node requested facts about its model more than {MOST_NOTES} times")
         instead, lacks = self.caller.available(model), self.caller.lacks
         touches = self.caller.touches(instead)
         self._told, self._touches = self._told | {instead}, max(self._touches, touches)
@@ -235,7 +235,7 @@ class ConversationRules:
 
     def _check_model(self, model: str) -> None:
         if model not in {self.model, *self._told}:
-            raise CallRefusedError(f"it asks for the model {model!r}; its order has {self.model!r}"[:300])
+            raise CallRefusedError(f"the node requested the model {model!r}, but its order has {self.model!r}"[:300])
 
 
 # ---- the manager's end -----------------------------------------------------------------------------------------------
@@ -245,13 +245,13 @@ LONGEST_TRANSCRIPT = 64 * 1024 * 1024
 
 
 class NoCalls:
-    """Satisfies `AttemptCalls` for a worker that calls no model through us."""
+    """Implements `AttemptCalls` for a worker that does not call models through fleet."""
 
     drained = False
 
     async def answer(self, request: bytes, reply: Reply) -> None:
         del request, reply
-        raise CallRefusedError("it asks for a call to a model; its order is a program")
+        raise CallRefusedError("the node requested a model call, but its order is a program")
 
     def keep(self, transcript: bytes) -> None:
         del transcript
@@ -262,13 +262,13 @@ class NoCalls:
 
 @contextmanager
 def no_calls(order: AttemptOrder, meter: Meter) -> Iterator[AttemptCalls]:
-    """For agents without models."""
+    """Open no calls, for agents without models."""
     del order, meter
     yield NoCalls()
 
 
 def calls_of(context: WorkerContext, caller: Caller, open_ours: OpenRelay) -> OpenCalls:
-    """Opens the calls of attempts that are made on nodes. `open_ours` opens the relay of a conversation of ours."""
+    """Open the calls of attempts on nodes. `open_ours` opens the relay for an API worker's conversation."""
 
     @contextmanager
     def opened(order: AttemptOrder, meter: Meter) -> Iterator[AttemptCalls]:
@@ -291,11 +291,11 @@ def calls_of(context: WorkerContext, caller: Caller, open_ours: OpenRelay) -> Op
 
 @dataclass(slots=True)
 class LineReply:
-    """Satisfies `RelayReply` with the answer to a call of a node."""
+    """Implements `RelayReply` for the answer to a node's call."""
 
     reply: Reply
     as_one: bool = False
-    """Whether its body travels in one part: no one looks at it before it is complete."""
+    """Whether the body is sent in one part, because it is only read when it is complete."""
     complete: bool = False
     _body: bytearray = field(default_factory=bytearray)
 
@@ -328,12 +328,12 @@ class LineReply:
 
 @dataclass(slots=True)
 class RelayCalls:
-    """Satisfies `AttemptCalls` with the relay that agents here have, too."""
+    """Implements `AttemptCalls` with the same relay as local agents."""
 
     relay: AgentRelay
     transcript: Transcript
     rules: ConversationRules | None = None
-    """None: its order is an agent of others, which its node does not answer for."""
+    """None if the order is a third-party agent, for whose requests the node is not responsible."""
     _kept: int = 0
 
     @property
@@ -369,19 +369,19 @@ class RelayCalls:
 
 
 # ---- the node's end --------------------------------------------------------------------------------------------------
-# What is asked on a node goes to the relay of the manager, and its answer back. Nothing here knows a key or a service.
+# The node's side: requests go to the manager's relay, and answers come back. No key or service is known here.
 
 
-_POLL_S = 0.2  # how often we check whether an agent is still connected
+_POLL_S = 0.2  # how often the relay checks whether an agent is still connected
 _CUT_OFF = "the manager's relay did not answer"
-_NO_LIMITS = Timeouts(silence_s=math.inf, call_s=math.inf)  # the manager has them
+_NO_LIMITS = Timeouts(silence_s=math.inf, call_s=math.inf)  # the manager has the limits
 _TELLING = frozenset({400, 404})
-"""The statuses of refusals that may tell the manager something new about the model."""
+"""Statuses of rejections that may change what is known about the model."""
 
 
 @dataclass(slots=True)
 class LineRelay:
-    """Satisfies `AgentRelay`. Whether a request is allowed, and what it costs, is known to the manager alone."""
+    """Implements `AgentRelay`. Only the manager checks requests and knows their cost."""
 
     line: CallLine
     refused: Failure | None = None
@@ -402,7 +402,7 @@ class LineRelay:
             tasks.cancel_scope.cancel()
 
     async def forward(self, request: RelayRequest, reply: RelayReply) -> None:
-        """One request, whose answer is waited for."""
+        """Forward a request and wait for its answer."""
         complete = False
         try:
             async with self.line.call(dump_request(request)) as parts:
@@ -430,7 +430,7 @@ class LineRelay:
         return end.complete
 
     async def _watch(self, reply: RelayReply, scope: anyio.CancelScope) -> None:
-        """Say that the answer is not wanted any more once the agent has hung up."""
+        """Cancel the request once the agent has disconnected."""
         while not reply.is_gone:  # noqa: ASYNC110 - a socket reports no client that hangs up
             await anyio.sleep(_POLL_S)
         scope.cancel()
@@ -442,13 +442,13 @@ class LineRelay:
 
 @dataclass(slots=True)
 class AnswerReader:
-    """Satisfies `RelayReply` with the answer to a request of ours. Until that begins, the clock of its block rests."""
+    """Implements `RelayReply` for an API worker's request. Its clock is paused until the answer starts."""
 
     clock: Clock = None
     status: int = 0
     is_gone: bool = False
     body: bytearray = field(default_factory=bytearray)
-    """Of what is not streamed."""
+    """The body of an answer that is not streamed."""
     _left_s: float = 0.0
     _exchange: Exchange = field(default_factory=lambda: Exchange(_NO_LIMITS, lambda _: None, str))
     _started: float = field(default_factory=anyio.current_time)
@@ -467,7 +467,7 @@ class AnswerReader:
         self._go_on(float(headers.get(WAITED, self._seconds)))
 
     def _go_on(self, waited_s: float) -> None:
-        """Let the clock run as if it had stood still for so long."""
+        """Resume the clock after a pause of `waited_s`."""
         self._waited_s = waited_s
         if self.clock is not None:
             self.clock.deadline = self._started + waited_s + self._left_s
@@ -479,10 +479,10 @@ class AnswerReader:
             self._exchange.feed(chunk)
 
     async def finish(self) -> None:
-        """How it ended is read from what has arrived."""
+        """Do nothing: the result is read from the received parts."""
 
     def abort(self) -> None:
-        """The same."""
+        """Do nothing, as in `finish`."""
 
     @property
     def _is_document(self) -> bool:
@@ -493,7 +493,7 @@ class AnswerReader:
         return anyio.current_time() - self._started
 
     def result(self) -> Answer | CallFault | None:
-        """What the model said; None if the service was not reached, or refused."""
+        """Return the answer; None if the service was not reached or rejected the request."""
         if self.status != _OK:
             return None
         if self._is_document:
@@ -503,7 +503,7 @@ class AnswerReader:
 
 @dataclass(slots=True)
 class RelayedCalls:
-    """Satisfies `Calls` as an agent in the box does: over HTTP. The manager waits, counts and pays."""
+    """Implements `Calls` over HTTP, like an agent in a sandbox. The manager waits, counts and pays."""
 
     relay: LineRelay
     policy: RetryPolicy
@@ -523,7 +523,7 @@ class RelayedCalls:
     async def call(
         self, request: Request, meter: Meter, transcript: Transcript, *, turn: int, clock: Clock = None
     ) -> Answer | Failure:
-        """One answer. One that breaks off is asked for again, from here: its beginning has arrived."""
+        """Request an answer. If it breaks off, it is requested again here, because its start was already received."""
         del meter, transcript
         broken = 0
         while True:
@@ -556,7 +556,7 @@ class RelayedCalls:
         if isinstance(reader.result(), Answer):
             return True
         self._failure()
-        await self._read_notes(request.model)  # the service may refuse a request for no answer
+        await self._read_notes(request.model)  # the service may reject a request without an answer
         return False
 
     def _request(self, request: Request, notes: ModelNotes) -> RelayRequest:
@@ -567,7 +567,7 @@ class RelayedCalls:
         return RelayRequest("POST", CALL, HEADERS, json.dumps(body).encode())
 
     def _failure(self) -> Failure:
-        """Why the last request had no answer. Raises `DrainingError` if it would have had to wait."""
+        """Return why the last request had no answer. Raises `DrainingError` if it would have had to wait."""
         relay = self.relay
         if (failure := relay.refused or relay.failure) is not None:
             return failure
@@ -576,7 +576,7 @@ class RelayedCalls:
         raise EffectError(Failure(kind="infrastructure", summary=_CUT_OFF))
 
     async def _read_notes(self, model: str) -> ModelNotes:
-        """What the manager knows of a model by now."""
+        """Return what the manager currently knows about a model."""
         reader = AnswerReader()
         await self.relay.forward(RelayRequest("GET", MODELS + model, {}, b""), reader)
         try:

@@ -1,4 +1,4 @@
-"""One conversation with a model: the tool loop, its history and compaction, and the guards that end it.
+"""Conversations with a model: the tool loop, its history and compaction, and the guards that end it.
 
 Imports `agents.models` and `agents.tools`; the planner and the workers import it.
 """

@@ -1,4 +1,4 @@
-"""What ends a conversation that does not end itself: turns, time, tokens, dollars, mistakes in a row, loops."""
+"""Limits that end a conversation: turns, time, tokens, dollars, consecutive mistakes, loops."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -20,8 +20,8 @@ ALLOWED: dict[Mistake, int] = {
     "too_long": 2,
     "refused": 2,
 }
-"""How often in a row a mistake is answered with a message before it ends the conversation."""
-CYCLE = 4  # how many different actions in turn may make up a loop
+"""How many consecutive mistakes are answered with a message before the conversation ends."""
+CYCLE = 4  # the most actions that form a loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +31,22 @@ class Guards:
     turns: int
     seconds: float
     repeats: int = 5
-    """The same action this often in a row is a loop, and so is the same cycle of actions."""
+    """The same action, or the same cycle of actions, repeated this often is a loop."""
     closing: int = 3
-    """How many turns before the last one the model is asked to finish."""
+    """The number of turns before the limit at which the model is asked to finish."""
 
 
 @dataclass(slots=True)
 class Conduct:
-    """Mistakes in a row and the latest actions of one conversation."""
+    """The consecutive mistakes and the latest actions of one conversation."""
 
     repeats: int
     _in_a_row: Counter[Mistake] = field(default_factory=Counter)
     _actions: list[str] = field(default_factory=list)
-    """As many as the longest loop takes."""
+    """As many as the longest loop has."""
 
     def is_too_many(self, mistake: Mistake) -> bool:
-        """Count one more in a row."""
+        """Count a mistake, and return whether there were too many in a row."""
         self._in_a_row[mistake] += 1
         return self._in_a_row[mistake] > ALLOWED[mistake]
 
@@ -55,7 +55,7 @@ class Conduct:
             del self._in_a_row[mistake]
 
     def loop(self, calls: tuple[ToolCall, ...]) -> list[str]:
-        """The actions that have been repeated too often, if these calls complete a loop."""
+        """Return the actions of the loop that these calls complete, or an empty list."""
         self._actions.append("\n".join(call.action for call in calls))
         del self._actions[: -self.repeats * CYCLE]
         for length in range(1, CYCLE + 1):
@@ -67,7 +67,7 @@ class Conduct:
 
 @dataclass(slots=True)
 class AttemptBudget:
-    """The run's meter, which also refuses once this attempt has used its share. No call under way is cut short."""
+    """The run's meter with the limits of one attempt. Running calls are not interrupted."""
 
     meter: Meter
     tokens: int | None = None
@@ -76,11 +76,11 @@ class AttemptBudget:
 
     @property
     def exhausted(self) -> str | None:
-        """The limit that this attempt has reached, as a message."""
+        """Return a message about the limit that this attempt has reached, or None."""
         if self.tokens is not None and self.spent.usage.total >= self.tokens:
-            return f"the attempt used {self.spent.usage.total} tokens; its worker may use {self.tokens}"
+            return f"the attempt used {self.spent.usage.total} tokens (limit of its worker: {self.tokens})"
         if self.dollars is not None and self.spent.priced_dollars >= self.dollars:
-            return f"the attempt cost ${self.spent.priced_dollars:.4f}; its worker may cost ${self.dollars:g}"
+            return f"the attempt cost ${self.spent.priced_dollars:.4f} (limit of its worker: ${self.dollars:g})"
         return None
 
     @property

@@ -1,6 +1,6 @@
 """The messages of one conversation and their length.
 
-The history only grows until it has to be compacted; the model's own turns stay as they were.
+The history only grows until it has to be compacted. The model's turns are never edited.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,21 +23,21 @@ from agents.models.text import capped, is_operator_text, well_formed, without_op
 from agents.models.transcripts import Transcript
 
 # ---- compaction ------------------------------------------------------------------------------------------------------
-# Compacts a long conversation without a model: old results lose their middle, old turns become a list.
+# Compacts a long conversation without a model: the middle of old results is cut, old turns become a list.
 #
-# The model's texts and calls are never rewritten: a turn stays, or goes as a whole with the results of its calls, so
-# that every remaining call has its result. The first message always stays, and so do the operator's instructions.
-# Thinking goes from every turn that stays: it is signed over everything before it, and that has changed.
+# The model's texts and calls are never rewritten. A turn is either kept or removed with the results of its calls, so
+# that every remaining call has its result. The first message and the operator's instructions are always kept. Thinking
+# is removed from the remaining turns, because its signature covers everything before it, which has changed.
 
 
-_RECENT = (8, 4, 2, 1, 0)  # how many turns stay untouched: fewer if that is not enough
+_RECENT = (8, 4, 2, 1, 0)  # how many turns are kept unchanged: fewer if that is not enough
 _RESULT = 600  # characters kept of an old result
 _TEXT, _CALL = 240, 160  # characters kept of an old turn's text, and of each call and result
 
 
 @dataclass(frozen=True, slots=True)
 class PromptLimits:
-    """How long a prompt may become before it is compacted, and how long it should be afterwards, in tokens."""
+    """The length of a prompt, in tokens, at which it is compacted, and the length to compact it to."""
 
     maximum: int
     target: int
@@ -46,7 +46,7 @@ class PromptLimits:
 def prompt_limits(
     model: str, accepts: ModelLimits, max_tokens: int, prices: Mapping[str, Price], *, at: float, to: float
 ) -> PromptLimits:
-    """Shares of what the model accepts, or of the length above which prompts cost a multiple."""
+    """Compute limits from the model's context, or from the length above which prompts cost a multiple."""
     whole = max(1, accepts.context_tokens - max_tokens)
     limit = min(whole, price_band(model, prices) or whole)
     return PromptLimits(maximum=int(limit * at), target=int(limit * to))
@@ -54,16 +54,16 @@ def prompt_limits(
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """A compacted conversation, and how it was compacted."""
+    """A compacted conversation, and a description of the compaction."""
 
     messages: list[Message]
     how: str
 
 
 def compact(messages: Sequence[Message], characters: int, *, before_last: bool) -> Compacted | None:
-    """The conversation in about `characters`, or as near as possible; None if nothing can be left out.
+    """Compact the conversation to about `characters`, or as close as possible; None if it can't be shortened.
 
-    `before_last`: the last text of the first message must stay the last text from us.
+    `before_last`: the last text of the first message must remain the last text from fleet.
     """
     before, messages = messages, without_thinking(messages)
     shortest: Compacted | None = None
@@ -78,11 +78,11 @@ def compact(messages: Sequence[Message], characters: int, *, before_last: bool) 
 
 
 def _with_short_results(messages: Sequence[Message], recent: int) -> Compacted | None:
-    """Results before the last turns lose their middle."""
+    """Cut the middle of results before the last turns."""
     end = _tail_start(messages, recent)
     made = [_shortened(message) if 0 < index < end else message for index, message in enumerate(messages)]
     changed = made != list(messages)
-    return Compacted(made, f"results before the last {recent} turns lost their middle") if changed else None
+    return Compacted(made, f"cut the middle of results before the last {recent} turns") if changed else None
 
 
 def _shortened(message: Message) -> Message:
@@ -98,7 +98,7 @@ def _short_result(block: Block) -> Block:
 
 
 def _listed(messages: Sequence[Message], recent: int, *, before_last: bool) -> Compacted | None:
-    """The turns before the last ones become a list in the first message."""
+    """Replace the turns before the last ones with a list in the first message."""
     first, start = messages[0], _tail_start(messages, max(1, recent))
     left_out = [(message["role"], block) for message in messages[1:start] for block in message["content"]]
     instructions = [
@@ -109,17 +109,17 @@ def _listed(messages: Sequence[Message], recent: int, *, before_last: bool) -> C
     lines = [line for _, block in left_out if block not in instructions and (line := _line(block))]
     if not lines:
         return None
-    heading = "A summary of what you did so far; the full text was left out because the conversation grew long:\n"
+    heading = "A summary of your work so far. The full text was removed because the conversation became too long:\n"
     block: Block = {"type": "text", "text": heading + "\n".join(lines)}
     content = list(first["content"])
     at = len(content) - 1 if before_last else len(content)
     content[at:at] = [block, *instructions]
     rest = map(_shortened, messages[start:])
-    return Compacted([{**first, "content": content}, *rest], f"turns before the last {recent} are a list")
+    return Compacted([{**first, "content": content}, *rest], f"replaced turns before the last {recent} with a list")
 
 
 def _tail_start(messages: Sequence[Message], recent: int) -> int:
-    """Where the last turns begin: at an answer of the model."""
+    """Return the index of the answer at which the last turns start."""
     if not recent:
         return len(messages)
     turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
@@ -141,7 +141,7 @@ def _line(block: Mapping[str, Any]) -> str:
 
 
 def _ends(text: str, limit: int) -> str:
-    """The beginning and the end, on one line."""
+    """Return the start and the end, on one line."""
     flat = without_operator_tags(" ".join(text.split()))
     half = limit // 2
     return flat if len(flat) <= limit else f"{flat[:half]} … {flat[-half:]}"
@@ -156,12 +156,12 @@ class History:
 
     transcript: Transcript
     reminder: str
-    """A text that must stay the last one from us; empty: none."""
+    """A text that must remain the last one from fleet, or empty."""
     fixed: int
-    """Characters at the front of every request: the system prompt and the tools."""
+    """The characters of the system prompt and the tools, which are part of every request."""
     messages: list[Message] = field(default_factory=list)
     _grown: int = 0
-    """Characters of the messages."""
+    """The characters of the messages."""
     _tokens_per_character: float = 1 / CHARACTERS_PER_TOKEN
 
     @property
@@ -170,7 +170,7 @@ class History:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the last word is ours, so that more of us may follow it."""
+        """Whether the last message is from fleet, so that more text can be added to it."""
         return bool(self.messages) and self.messages[-1]["role"] == "user"
 
     def add_ours(self, blocks: Sequence[Block], *, event: str = "user") -> None:
@@ -179,19 +179,19 @@ class History:
             content.append(text_block(self.reminder))
         self._grown += size(content)
         self.transcript.write(event, content=content)
-        if self.is_ours:  # after an empty answer, or with what the operator says
+        if self.is_ours:  # after an empty answer, or with an instruction
             content = [*self.messages.pop()["content"], *content]
         self.messages.append({"role": "user", "content": content})
 
     def add_answer(self, answer: Answer) -> None:
-        """The answer unchanged, except for empty texts, which the service would refuse."""
+        """Add the answer unchanged, except for empty texts, which the service would reject."""
         blocks = [block for block in answer.blocks if block["type"] != "text" or block["text"].strip()]
         if blocks:
             self._grown += size(blocks)
             self.messages.append({"role": "assistant", "content": blocks})
 
     def add_call(self, call: ToolCall) -> None:
-        """A call as if the model had made it."""
+        """Add a call as if the model had made it."""
         block: Block = {"type": "tool_use", "id": call.id, "name": call.name, "input": call.input}
         self._grown += size([block])
         self.messages.append({"role": "assistant", "content": [block]})
@@ -203,7 +203,7 @@ class History:
             self.compact(limits.target / tokens, f"about {tokens} tokens of at most {limits.maximum}")
 
     def compact(self, share: float, why: str) -> bool:
-        """Compact the history to this share of its length. Returns whether it is shorter now."""
+        """Compact the history to this share of its length. Return whether it became shorter."""
         before = self._grown
         compacted = compact(self.messages, int(before * share), before_last=bool(self.reminder))
         if compacted is None:
@@ -215,7 +215,7 @@ class History:
         return True
 
     def strip_thinking(self, why: str) -> bool:
-        """Leave out all thinking. Returns whether there was any."""
+        """Remove all thinking. Return whether there was any."""
         stripped = without_thinking(self.messages)
         if stripped == self.messages:
             return False
@@ -224,12 +224,12 @@ class History:
         return True
 
     def calibrate(self, request: Request, answer: Answer) -> None:
-        """Learn from an answer how many tokens a character takes."""
+        """Update the number of tokens per character from an answer."""
         if prompt := answer.usage.prompt:
             self._tokens_per_character = prompt / max(1, characters(request))
 
     def tail(self) -> str:
-        """The last message of each side, without our own texts to the model."""
+        """Return the last message of each side, without fleet's texts to the model."""
         blocks = (
             block
             for message in self.messages[-2:]

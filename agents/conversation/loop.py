@@ -1,6 +1,6 @@
-"""The tool loop: ask the model, run the tools it calls, return the results, until the ending tool or a guard ends it.
+"""The tool loop: call the model, run its tool calls, return the results, until the ending tool or a guard ends it.
 
-Knows no model service and no particular tool. An answer that is cut off, refused or malformed has no effect.
+Independent of the model service and of specific tools. A truncated, refused or malformed answer has no effect.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -26,36 +26,36 @@ from fleet.ports.worktrees import EffectError
 End = TypeVar("End")
 _COMPLETE = frozenset({"tool_use", "end_turn", "stop_sequence"})
 _MISTAKES_OF_AN_ANSWER: tuple[Mistake, ...] = ("cut_off", "paused", "unknown_stop", "too_long")
-_TOUCH_S = 20.0  # how long a call that only keeps the cache warm may delay the next turn
-_EVIDENCE = 4_000  # characters of a conversation that go into a failure
-_STOPPED = ToolResult("Stopped by the operator before it had finished; an instruction follows.", is_error=True)
-_NOT_RUN = ToolResult("Not run: the operator interrupted; an instruction follows.", is_error=True)
-_NOT_ENDED = ToolResult("Not accepted: an instruction of the operator follows, which came meanwhile.", is_error=True)
+_TOUCH_S = 20.0  # how long a cache-warming call may delay the next turn
+_EVIDENCE = 4_000  # characters of a conversation in a failure
+_STOPPED = ToolResult("Stopped by the operator before it finished. An instruction follows.", is_error=True)
+_NOT_RUN = ToolResult("Not run: the operator interrupted. An instruction follows.", is_error=True)
+_NOT_ENDED = ToolResult("Not accepted: the operator sent an instruction in the meantime. It follows.", is_error=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationSpec(Generic[End]):
-    """Everything a conversation needs but its first message."""
+    """The settings of a conversation, without its first message."""
 
     model: str
     max_tokens: int
     system: str
     tools: tuple[Tool[End], ...]
     ending: str
-    """The tool that ends it."""
+    """The tool that ends the conversation."""
     guards: Guards
     limits: PromptLimits | None = None
-    """How long it may become; None: until the model refuses."""
+    """The length limits; None to continue until the model rejects the prompt."""
     shared: int = 0
-    """Blocks at the front of the first message that other conversations share."""
+    """The number of leading blocks of the first message that other conversations share."""
     effort: str | None = None
-    """How hard the model tries; None: as it does by default."""
+    """The effort level; None for the model's default."""
     recurs: bool = False
-    """Whether conversations like this one follow each other, minutes apart."""
+    """Whether similar conversations follow each other, minutes apart."""
     keeps_all: bool = False
-    """Whether it fails rather than leave anything out of a conversation that is too long."""
+    """Whether a conversation that becomes too long fails, instead of being compacted."""
     reminder: str = ""
-    """A text that must stay the last one from us, whatever else we say later."""
+    """A text that must remain the last one from fleet, even if more is added."""
 
 
 @dataclass(slots=True)
@@ -86,9 +86,9 @@ class Conversation(Generic[End]):
         self._model = self.caller.available(spec.model)
 
     async def hold(self, first: Sequence[str], *, known: tuple[ToolCall, str, str] | None = None) -> End | Failure:
-        """Talk until there is a result. `first` are the texts of the first message.
+        """Run the conversation until it has a result. `first` are the texts of the first message.
 
-        `known` is a call that counts as made already, with its result and what we say after it.
+        `known` is a call that counts as already made, with its result and the text after it.
         """
         guards = self.spec.guards
         self.transcript.write("system", model=self.spec.model, text=self.spec.system)
@@ -115,7 +115,7 @@ class Conversation(Generic[End]):
                 return value
 
     async def _take_turn(self, turn: int) -> Finished[End] | Failure | None:
-        """One call and what its answer asks for; None if the conversation continues."""
+        """Make one call and run its tools. Return None if the conversation continues."""
         await self._read_instructions()
         self.history.make_room(self.spec.limits)
         self._turn = turn
@@ -134,7 +134,7 @@ class Conversation(Generic[End]):
         return self._respond(answer)
 
     async def _read_instructions(self) -> None:
-        """Whatever the operator has said goes into the next request, after the results of the tools."""
+        """Add the operator's instructions to the next request, after the results of the tools."""
         if self.history.is_ours and (instructions := await self.operator.read()):
             self.history.add_ours([text_block(operator_text(each)) for each in instructions], event="operator")
 
@@ -155,7 +155,7 @@ class Conversation(Generic[End]):
         )
 
     def _respond(self, answer: Answer) -> Failure | None:
-        """What follows from an answer that is no complete one with calls."""
+        """Handle an answer that is incomplete or has no calls."""
         match answer.stop_reason:
             case reason if reason in _COMPLETE:
                 self._conduct.forgive(*_MISTAKES_OF_AN_ANSWER)
@@ -164,11 +164,15 @@ class Conversation(Generic[End]):
                 return self._cut_off(answer)
             case "pause_turn":
                 return self._resume(answer)
-            case "compaction":  # we never ask for it
-                return self._mistake("paused", "protocol", "the service shortened the conversation unasked, in a row")
+            case "compaction":  # never requested
+                return self._mistake(
+                    "paused",
+                    "protocol",
+                    "the service compacted the conversation several times in a row without a request",
+                )
             case "refusal":
                 return Failure(kind="refusal", summary="the model refused", evidence=capped(answer.text, _EVIDENCE))
-            case "model_context_window_exceeded" if self._compacted("the answer ran into the end of the context"):
+            case "model_context_window_exceeded" if self._compacted("the answer reached the end of the context"):
                 return None
             case "model_context_window_exceeded":
                 return self._failure("too_complex", "the conversation no longer fits the model's context")
@@ -182,7 +186,7 @@ class Conversation(Generic[End]):
         self.history.add_answer(answer)
         self._conduct.forgive("no_tool", *_MISTAKES_OF_AN_ANSWER)
         if loop := self._conduct.loop(answer.calls):
-            what = "the same action" if len(loop) == 1 else f"the same {len(loop)} actions in turn"
+            what = "the same action" if len(loop) == 1 else f"the same cycle of {len(loop)} actions"
             return self._failure("protocol", f"{what}, {self.spec.guards.repeats} times in a row", "\n".join(loop))
         results: list[Block] = []
         malformed = False
@@ -206,7 +210,7 @@ class Conversation(Generic[End]):
         return None
 
     async def _run(self, call: ToolCall) -> ToolResult | Finished[End] | Failure:
-        """Run a call, unless the operator has stopped it before or does so meanwhile."""
+        """Run a call, unless the operator stops it before or during the call."""
         if self.operator.interrupts:
             return _NOT_RUN
         outcome: ToolResult | Finished[End] | Failure = _STOPPED
@@ -223,7 +227,7 @@ class Conversation(Generic[End]):
 
     @asynccontextmanager
     async def _kept_warm(self) -> AsyncIterator[None]:
-        """The prompt stays in the cache, however long the block takes; the operator may end the block."""
+        """Keep the prompt in the cache during the block. The operator may interrupt the block."""
         try:
             async with anyio.create_task_group() as tasks:
                 if touches := self.caller.touches(self._model):
@@ -231,7 +235,7 @@ class Conversation(Generic[End]):
                 tasks.start_soon(self._stop_on_interrupt, tasks.cancel_scope)
                 yield
                 tasks.cancel_scope.cancel()
-        except ExceptionGroup as group:  # what went wrong is what the tool raised, or the call to the model
+        except ExceptionGroup as group:  # raised by the tool or by the model call
             raise group.exceptions[0] from None
 
     async def _stop_on_interrupt(self, scope: anyio.CancelScope) -> None:
@@ -239,12 +243,12 @@ class Conversation(Generic[End]):
         scope.cancel()
 
     async def _keep_warm(self, touches: int) -> None:
-        """Read the prompt now and then, before the cache forgets it, as often as that pays."""
+        """Read the prompt before its cache entry expires, as often as that saves money."""
         times = self.caller.times
         for _ in range(touches):
             await anyio.sleep(self._asked_at + times.touch_s - anyio.current_time())
             started = anyio.current_time()
-            with anyio.move_on_after(_TOUCH_S, shield=True):  # a call that is cut off has to be paid for, too
+            with anyio.move_on_after(_TOUCH_S, shield=True):  # a canceled call is billed, too
                 try:
                     kept = await self.caller.keep_warm(self._request(), self.meter, self.transcript, turn=self._turn)
                 except DrainingError:
@@ -254,19 +258,19 @@ class Conversation(Generic[End]):
             self._asked_at = started
 
     def _tool(self, call: ToolCall) -> Tool[End]:
-        """Raises `ToolInputError` for a call that no tool can run."""
+        """Return the tool of a call. Raises `ToolInputError` if no tool can run it."""
         tools = {tool.name: tool for tool in self.spec.tools}
         if call.name not in tools:
             hint = did_you_mean(call.name, tools)
-            raise ToolInputError(f"There is no tool {call.name!r}{hint}; the tools are {', '.join(tools)}.")
+            raise ToolInputError(f"Unknown tool {call.name!r}{hint}. Available tools: {', '.join(tools)}.")
         if call.problem is not None:
-            raise ToolInputError(f"Nothing was run: {call.problem}.")
+            raise ToolInputError(f"Not run: {call.problem}.")
         return tools[call.name]
 
     # ---- answers without a usable tool call
 
     def _nudge(self, answer: Answer) -> Failure | None:
-        summary = f"the model called no tool twice in a row; it has to end with {self.spec.ending}"
+        summary = f"the model did not call a tool twice in a row; it must end with {self.spec.ending}"
         if failure := self._mistake("no_tool", "protocol", summary):
             return failure
         notice = f"You did not call a tool. Continue with one, or call {self.spec.ending} to end."
@@ -275,7 +279,7 @@ class Conversation(Generic[End]):
         return None
 
     def _cut_off(self, answer: Answer) -> Failure | None:
-        """The answer reached `max_tokens`: ask for less at a time."""
+        """Handle an answer that reached `max_tokens`: request smaller steps."""
         if failure := self._mistake("cut_off", "too_complex", "several answers in a row were longer than max_tokens"):
             return failure
         notice = "Your answer was cut off at the maximum length, and none of it was run. Take smaller steps."
@@ -283,7 +287,7 @@ class Conversation(Generic[End]):
         return None
 
     def _resume(self, answer: Answer) -> Failure | None:
-        """The service paused the turn: send it back, with a text from us unless a tool of the service still runs."""
+        """Resume a turn that the service paused: send it back, with a text unless a tool of the service is running."""
         if failure := self._mistake("paused", "protocol", "the service paused the turn several times in a row"):
             return failure
         if any(block["type"] == "server_tool_use" for block in answer.blocks) and not answer.calls:
@@ -293,13 +297,13 @@ class Conversation(Generic[End]):
         return None
 
     def _add_without_effect(self, answer: Answer, notice: str) -> None:
-        """Every call needs a result, even one that was not run."""
+        """Add an answer and a result for each of its calls, because calls that were not run need one, too."""
         self.history.add_answer(answer)
         not_run = ToolResult("Not run: the answer was incomplete.", is_error=True)
         self.history.add_ours([*(_result_block(call, not_run) for call in answer.calls), text_block(notice)])
 
     def _squeezed(self, refusal: Failure) -> bool:
-        """Whether a conversation that the service refuses is another one now, and may be tried again."""
+        """Change a conversation that the service rejected, if possible. Return whether to try again."""
         match refusal.kind:
             case "too_complex":
                 return self._compacted(refusal.summary)
@@ -310,13 +314,13 @@ class Conversation(Generic[End]):
                 return False
 
     def _compacted(self, why: str) -> bool:
-        """Whether a conversation that was refused as too long is shorter now: the same request is never repeated."""
+        """Compact a conversation that was rejected as too long. Return whether it became shorter."""
         if self.spec.keeps_all:
             return False
         return not self._conduct.is_too_many("too_long") and self.history.compact(0.5, why)
 
     def _mistake(self, mistake: Mistake, kind: FailureKind, summary: str) -> Failure | None:
-        """Count a mistake; a failure once there are too many in a row."""
+        """Count a mistake. Return a failure after too many in a row."""
         return self._failure(kind, summary) if self._conduct.is_too_many(mistake) else None
 
     def _failure(self, kind: FailureKind, summary: str, evidence: str = "") -> Failure:

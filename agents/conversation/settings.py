@@ -1,4 +1,4 @@
-"""The settings of all agents: the sections of the configuration, and what follows from them and the environment."""
+"""The settings of all agents, derived from the configuration and the environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from fleet.ports.settings import Models, Planner, WorkerSection
 
 
 class WorkerSettings(WorkerSection):
-    """The section of a worker, with the text of its prompt and the variables that it gets of the environment."""
+    """The section of a worker, with the text of its prompt and its environment variables."""
 
     passed: dict[str, str] = Field(default={}, repr=False)
-    """Neither models nor transcripts may see the values."""
+    """Environment variables of the worker. Their values must not appear in prompts or transcripts."""
     changed: frozenset[str] = frozenset()
-    """The keys that are not at their default: each of them must mean something to the kind."""
+    """The keys that differ from their default. The kind must support each of them."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -30,17 +30,17 @@ class WorkerSettings(WorkerSection):
 
     @property
     def extras(self) -> Extras:
-        """What the box of its commands shows and allows beyond the usual."""
+        """Return what the sandbox of its commands shows and allows in addition to the defaults."""
         environment = {**self.environment, **self.passed}
         return Extras(self.read_only, self.path, environment, network=True if self.network else None)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """Everything the agents can be configured with. Only values that no configuration key sets have a default."""
+    """The settings of all agents. Only values without a configuration key have a default."""
 
     access: Access
-    """How the models' service is reached."""
+    """Access to the model service."""
     transcripts: Path
     """The folder in which every conversation is recorded."""
     models: Models
@@ -49,13 +49,13 @@ class AgentSettings:
     """The workers by the names that plans use."""
     retry: RetryPolicy
     servers: OpenServers | None = None
-    """Opens the servers whose tools workers have; None: no worker names any."""
+    """Opens the MCP servers of workers; None if no worker uses one."""
     planner_s: float = 1800.0
-    """How long one planner conversation may take."""
+    """Time limit of a planner conversation."""
     command_s: float = 600.0
-    """How long one command of a worker may take."""
+    """Time limit of a worker's command."""
     output_chars: int = 20_000
-    """How much of a tool's output a model sees: its head and its tail."""
+    """How many characters of a tool's output a model sees: the start and the end."""
 
     @property
     def timeouts(self) -> Timeouts:
@@ -63,14 +63,14 @@ class AgentSettings:
 
     @property
     def prices(self) -> dict[str, Price]:
-        """Prices that replace the built-in ones, by model."""
+        """Return the prices that replace built-in ones, by model."""
         return prices_of(self.models)
 
     def answer_tokens(self, accepts: ModelLimits) -> int:
-        """How long an answer of a model with these limits may be."""
+        """Return the maximum length of an answer from a model with these limits."""
         return min(self.models.max_tokens, accepts.output_tokens)
 
     def prompt_limits(self, model: str, accepts: ModelLimits) -> PromptLimits:
-        """How long a conversation with this model may become."""
+        """Return the length limits of a conversation with this model."""
         models, tokens = self.models, self.answer_tokens(accepts)
         return prompt_limits(model, accepts, tokens, self.prices, at=models.compact_at, to=models.compact_to)

@@ -1,4 +1,4 @@
-"""How a models' service is reached, and what it lacks."""
+"""Access to a model service, and the capabilities that it lacks."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,31 +14,31 @@ _LACKING: Mapping[ServiceKind, frozenset[Capability]] = {
     "bedrock": frozenset({"models", "count_tokens", "batches"}),
     "vertex": frozenset({"models", "batches"}),
 }
-"""What the SDK's client of a service has no call for."""
+"""Capabilities that the SDK's client of a service does not support."""
 _NEEDS: Mapping[ServiceKind, tuple[str, ...]] = {
     "api": (),
     "bedrock": ("boto3", "botocore"),
     "vertex": ("google.auth", "requests"),
 }
-_SHORTEST_HEADER = 8  # characters of a header's value that may be a secret
+_SHORTEST_HEADER = 8  # characters; shorter header values are not treated as secrets
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One service."""
+    """The address, credentials and capabilities of one service."""
 
     base_url: str
-    """Empty: as the SDK derives it from the region of a cloud."""
+    """The base URL; empty if the SDK derives it from the region of a cloud."""
     api_key: str = field(repr=False)
     without: frozenset[Capability] = frozenset()
-    """What the service lacks, for every model."""
+    """Capabilities that the service lacks for all models."""
     model_without: Mapping[str, frozenset[Capability]] = field(default_factory=dict)
-    """What single models lack."""
+    """Capabilities that individual models lack."""
     kind: ServiceKind = "api"
     bearer: bool = True
-    """Whether the key is sent as a bearer token; otherwise in the header `x-api-key`."""
+    """Whether the key is sent as a bearer token, instead of in the header `x-api-key`."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Sent with every request."""
+    """Headers sent with every request."""
     region: str = ""
     project: str = ""
 
@@ -47,7 +47,7 @@ class Access:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What no one may see."""
+        """Return the values to redact."""
         return tuple(self._secrets())
 
     def _secrets(self) -> Iterator[str]:
@@ -57,12 +57,12 @@ class Access:
 
     @property
     def authorization(self) -> dict[str, str]:
-        """The header with the key, for a service that speaks the Messages API itself."""
+        """Return the header with the key, for a service with the Messages API."""
         return {"authorization": f"Bearer {self.api_key}"} if self.bearer else {"x-api-key": self.api_key}
 
 
 def missing_extra(kind: ServiceKind) -> str:
-    """What to install for a service; empty if it is there."""
+    """Return the packages to install for a service, or an empty string."""
     if all(map(_is_installed, _NEEDS[kind])):
         return ""
     return f"the service {kind!r} needs more packages: pip install 'worktree-fleet[{kind}]'"
@@ -71,16 +71,16 @@ def missing_extra(kind: ServiceKind) -> str:
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # nor the package that it is in
+    except ModuleNotFoundError:  # its parent package is missing, too
         return False
 
 
 # ---- platform --------------------------------------------------------------------------------------------------------
-# Where a service differs from one that speaks the Messages API itself: its client, its streams, its errors.
+# The differences between a cloud service and the Messages API: client, streams and errors.
 
 
 Decoder = Callable[[bytes], Iterable[bytes]]
-"""From the next bytes of a stream to those of server-sent events. Raises one of `Platform.errors`."""
+"""Converts bytes of a stream to server-sent events. Raises one of `Platform.errors`."""
 
 
 def as_it_is(chunk: bytes) -> Iterable[bytes]:
@@ -99,15 +99,15 @@ def no_fault(error: Exception) -> CallFault | None:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """One kind of service."""
+    """A kind of service."""
 
     sdk: Any
     """The SDK's client."""
     decoder: Callable[[], Decoder] = lambda: as_it_is
-    """Makes the decoder of one stream."""
+    """Creates the decoder of a stream."""
     error_document: Callable[[object, Mapping[str, str]], object] = same_document
-    """The body of an error, and its headers, as a document of the Messages API."""
+    """Converts the body and headers of an error to a document of the Messages API."""
     errors: tuple[type[Exception], ...] = ()
-    """What is raised besides the SDK's own errors: by the libraries that find credentials, for example."""
+    """Errors raised by other libraries than the SDK, such as those that find credentials."""
     fault_of: Callable[[Exception], CallFault | None] = no_fault
-    """What one of these means."""
+    """Converts one of these errors to a fault."""

@@ -1,4 +1,4 @@
-"""Requests to a model, answers and faults. Knows no SDK and no wire format."""
+"""Requests to a model, answers and faults, independent of SDK and wire format."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ THINKING = frozenset({"thinking", "redacted_thinking"})
 _SPOKEN = {"text": "text", "thinking": "thinking"}
 
 Block = dict[str, Any]
-"""A content block exactly as it is on the wire; assistant blocks are sent back unchanged."""
+"""A content block in wire format. Assistant blocks are sent back unchanged."""
 Message = dict[str, Any]
 
 FaultKind = Literal[
@@ -21,7 +21,7 @@ FaultKind = Literal[
     "refused",  # the key, its permissions or its billing: only a human can fix it
     "gone",  # the model does not exist
     "configuration",  # an invalid request
-    "conversation",  # a request that only this conversation's messages make invalid
+    "conversation",  # a request that is invalid because of this conversation's messages
     "too_long",
     "other",
 ]
@@ -37,9 +37,9 @@ class Quota:
 
 
 Quotas = Mapping[QuotaKind, Quota]
-"""The quotas a response names; empty if it names none."""
+"""The quotas in a response, possibly none."""
 OnBegin = Callable[[Quotas], None]
-"""Called when an answer begins: from then on its cache entries can be read."""
+"""Called when an answer starts. From then on its cache entries can be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +52,19 @@ class Request:
     tools: tuple[Block, ...]
     messages: tuple[Message, ...]
     shared: int = 0
-    """Blocks at the front of the first message that other conversations share."""
+    """The number of leading blocks of the first message that other conversations share."""
     effort: str | None = None
-    """How hard the model tries; None: as it does by default. The same for a whole conversation."""
+    """The effort level; None for the model's default. Constant during a conversation."""
     recurs: bool = False
-    """Whether conversations like this one follow each other, minutes apart."""
+    """Whether similar conversations follow each other, minutes apart."""
     kept_s: float = 300.0
-    """How long the cache should keep what is shared: five minutes, or an hour if this is more."""
+    """How long the cache should keep shared blocks: five minutes, or an hour for a larger value."""
     ends_in_cache: bool = True
-    """Whether a first message is written to the cache as a whole: that pays if the conversation continues."""
+    """Whether the full first message is written to the cache, which pays off if the conversation continues."""
     previous: str | None = None
-    """The id of the conversation's last answer, so that the service can say why this prompt missed the cache."""
+    """The id of the conversation's last answer, so that the service can report why this prompt missed the cache."""
     length: int | None = field(default=None, compare=False, repr=False)
-    """Its characters, if the caller has already counted them."""
+    """The number of characters, if already counted."""
 
 
 CHARACTERS_PER_TOKEN = 3
@@ -72,7 +72,7 @@ CHARACTERS_PER_TOKEN = 3
 
 
 def estimated_tokens(request: Request) -> int:
-    """A rough count, more likely too high than too low."""
+    """Estimate the tokens of a request, too high rather than too low."""
     return characters(request) // CHARACTERS_PER_TOKEN + 1
 
 
@@ -83,7 +83,7 @@ def characters(request: Request) -> int:
 
 
 def size(value: object) -> int:
-    """Characters as a model sees them. Text that is not ASCII counts in bytes, because it takes more tokens."""
+    """Return the size in characters. Non-ASCII text counts in bytes, because it takes more tokens."""
     match value:
         case str():
             return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
@@ -96,7 +96,7 @@ def size(value: object) -> int:
 
 
 def without_thinking(messages: Sequence[Message]) -> list[Message]:
-    """The messages without thinking. An answer of nothing else goes, and what we said around it becomes one message."""
+    """Remove thinking from messages. If that leaves an answer empty, it is removed and its neighbors are merged."""
     kept: list[Message] = []
     for message in messages:
         content = [block for block in message["content"] if block["type"] not in THINKING]
@@ -110,23 +110,23 @@ def without_thinking(messages: Sequence[Message]) -> list[Message]:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool the model chose to call."""
+    """A tool call by the model."""
 
     id: str
     name: str
     input: dict[str, Any]
     problem: str | None = None
-    """Why the input can't be used."""
+    """Why the input is invalid, or None."""
 
     @property
     def action(self) -> str:
-        """Equal for equal actions, whatever the call's id and the order of its keys."""
+        """Return a text that is equal for equal actions, regardless of call ids and key order."""
         return f"{self.name} {json.dumps(self.input, sort_keys=True, ensure_ascii=False)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A complete answer. Its stop reason may still make it useless."""
+    """A complete answer. Depending on its stop reason, it may still be unusable."""
 
     blocks: tuple[Block, ...]
     stop_reason: str | None
@@ -138,10 +138,10 @@ class Answer:
     """The tool calls among the blocks."""
     id: str | None = None
     cache_miss: str | None = None
-    """Why the prompt could not be read from the cache as far as the one before it, in the service's words."""
+    """Why the prompt missed the cache, as reported by the service."""
 
     def record(self) -> dict[str, Any]:
-        """Its fields for a transcript."""
+        """Return the fields for a transcript."""
         return {
             "model": self.model,
             "stop_reason": self.stop_reason,
@@ -157,7 +157,7 @@ class Answer:
 
     @property
     def said(self) -> str:
-        """What the model says: its texts, and the summaries of its thinking."""
+        """Return the model's texts and the summaries of its thinking."""
         texts = (block.get(_SPOKEN.get(block["type"], "")) for block in self.blocks)
         return "\n".join(text for text in texts if isinstance(text, str) and text.strip())
 
@@ -173,33 +173,33 @@ class CallFault:
     retry_after_s: float | None = None
     quotas: Quotas = field(default_factory=dict)
     usage: Usage | None = None
-    """What the call used although it failed."""
+    """The usage of the failed call."""
     request_id: str | None = None
     seconds: float = 0.0
 
 
 Lacks = Callable[[str, Capability], bool]
-"""Whether the service of a model lacks something."""
+"""Whether the service of a model lacks a capability."""
 
 
 def lacks_nothing(model: str, capability: Capability) -> bool:
-    """A service that has everything."""
+    """Return False: the service has every capability."""
     del model, capability
     return False
 
 
 class Model(Protocol):
-    """Anything that answers requests."""
+    """Answers requests."""
 
     async def ask(self, request: Request, on_begin: OnBegin) -> Answer | CallFault: ...
 
 
 # ---- parameters ------------------------------------------------------------------------------------------------------
-# A request as the parameters of the Messages API, with its cache marks, and without what a service lacks.
+# Requests as parameters of the Messages API, with cache marks, and without capabilities that the service lacks.
 
 
 ADAPTIVE: Block = {"type": "adaptive", "display": "summarized"}
-"""How a model thinks in a conversation of ours."""
+"""The thinking parameter of fleet's conversations."""
 _SHORT: Block = {"type": "ephemeral"}
 _HOUR: Block = {"type": "ephemeral", "ttl": "1h"}
 _SHORT_S = 300.0
@@ -229,11 +229,11 @@ _DESCRIBED: Mapping[str, Block] = {
         },
     },
 }
-"""The service's own tools, for one that does not know them."""
+"""Declarations of the service's built-in tools, for services without them."""
 
 
 def parameters_of(request: Request, without: frozenset[Capability]) -> dict[str, Any]:
-    """Everything but how the answer is sent."""
+    """Return the parameters of a call, except for streaming."""
     hour = request.kept_s > _SHORT_S and "cache_hour" not in without
     system: Block = {"type": "text", "text": request.system}
     messages = list(request.messages)
@@ -259,10 +259,10 @@ def parameters_of(request: Request, without: frozenset[Capability]) -> dict[str,
 
 
 def _with_marks(request: Request, messages: list[Message], *, hour: bool) -> list[Message]:
-    """The messages with cache marks; the service allows three besides the one on the system prompt.
+    """Add cache marks to the messages. The service allows three, plus the one on the system prompt.
 
-    One ends what other conversations share, which may be kept for longer. One marks where the last call ended, which
-    the service would not find after a turn of many blocks. One is at the end.
+    The first is after the shared blocks, which may be kept for longer. The second is at the end of the last call, which
+    the service would not find after a turn with many blocks. The third is at the end.
     """
     messages = list(messages)
     ours = [index for index, message in enumerate(messages) if message["role"] == "user"]
@@ -280,7 +280,7 @@ def _marked(message: Message, at: int, mark: Block) -> Message:
 
 
 def _plain(tool: Block, without: frozenset[Capability]) -> Block:
-    """A tool as the service takes it."""
+    """Return a tool as supported by the service."""
     if "strict_tools" in without:
         tool = {key: value for key, value in tool.items() if key != "strict"}
     if "built_in_tools" in without and (described := _DESCRIBED.get(tool.get("type", ""))) is not None:

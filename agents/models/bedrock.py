@@ -1,6 +1,6 @@
-"""Amazon Bedrock: the SDK's client, which signs requests, and the event streams in which answers come.
+"""Amazon Bedrock: the SDK's client, which signs requests, and the event streams of answers.
 
-Credentials are found as boto3 finds them. The only user of botocore; imported where the configuration names Bedrock.
+Credentials are found by boto3. The only user of botocore, imported only if the configuration uses Bedrock.
 """
 
 import binascii
@@ -33,11 +33,11 @@ _TYPES = {
     "modelerror": "api_error",
     "internalserver": "api_error",
 }
-"""Bedrock's exceptions, and what the Messages API calls the same."""
+"""Bedrock's exceptions, with their names in the Messages API."""
 
 
 def bedrock(access: Access, **options: Any) -> Platform:
-    """Raises `ValueError` if no region is found."""
+    """Create the platform for Bedrock. Raises `ValueError` if no region is found."""
     client = AsyncAnthropicBedrock(
         aws_region=access.region or None, base_url=access.base_url or None, default_headers=access.headers, **options
     )
@@ -46,7 +46,7 @@ def bedrock(access: Access, **options: Any) -> Platform:
 
 
 class EventStream:
-    """The messages of one answer: framed in binary, with events as base64 in JSON."""
+    """Decodes the messages of an answer: binary frames, with events as base64 in JSON."""
 
     def __init__(self) -> None:
         self._buffer = EventStreamBuffer()
@@ -58,7 +58,7 @@ class EventStream:
 
 
 def _event(message: EventStreamMessage) -> bytes:
-    """The event in a message, on one line; an exception as an error of the Messages API."""
+    """Return the event in a message on one line. Exceptions become errors of the Messages API."""
     headers = {name: str(value) for name, value in message.headers.items()}
     payload = _object(message.payload)
     if headers.get(":message-type") != "event":
@@ -85,7 +85,7 @@ def _error(name: str, text: object) -> dict[str, dict[str, str]]:
 def fault_of(error: Exception) -> CallFault | None:
     if isinstance(error, ParserError | UnicodeDecodeError):
         return CallFault("outage", one_line(f"the answer is not an event stream of Bedrock: {error}"))
-    if isinstance(error, ValueError):  # a model's name that makes no path
+    if isinstance(error, ValueError):  # the model name does not form a valid path
         return CallFault("configuration", one_line(f"the request can't be sent: {error}"))
     if isinstance(error, RuntimeError) and "credentials" not in str(error):
         return None

@@ -1,7 +1,7 @@
-"""Writes a prefix that many conversations share to the cache once: the first call leads, the others follow.
+"""Writes a prefix shared by many conversations to the cache only once: the first call leads, the others follow.
 
-A cache entry can be read as soon as the answer that writes it has begun. A hundred calls at once would each miss it and
-each pay for writing it; here one does, and the others wait a second or two until its answer begins.
+A cache entry can be read as soon as the answer that writes it has started. A hundred concurrent calls would each miss
+it and pay for writing it. Here one call writes it, and the others wait a second or two until its answer starts.
 """
 
 import json
@@ -37,12 +37,12 @@ from agents.models.prices import (
 )
 
 _GAPS = 16
-"""How many of the latest gaps between conversations count."""
+"""The number of recent gaps between conversations to consider."""
 _SECOND = 3
-"""The messages of a conversation's second request."""
+"""The number of messages in a conversation's second request."""
 
 PATIENCE_S = 20.0
-"""After this wait a follower calls anyway, so that a silent leader delays nothing for long."""
+"""The longest time that a follower waits for a silent leader before it calls anyway."""
 
 
 @dataclass(slots=True)
@@ -51,18 +51,18 @@ class _Prefix:
 
     warm_until: float = float("-inf")
     leader: anyio.Event | None = None
-    """Set when the leader's answer has begun, or its call has failed."""
+    """Set when the leader's answer has started or its call has failed."""
 
 
 @dataclass(slots=True)
 class _Uses:
-    """When conversations with one system prompt, model and effort began: the gaps in which nothing of them was used."""
+    """The start times of conversations with the same system prompt, model and effort, and the gaps between them."""
 
     last: float | None = None
     gaps: deque[float] = field(default_factory=lambda: deque(maxlen=_GAPS))
     begun: int = 0
     continued: int = 0
-    """How many of them went on after the first answer."""
+    """How many of them continued after the first answer."""
 
     def begin(self, now: float, first_gaps: tuple[float, ...]) -> None:
         if self.last is None:
@@ -79,7 +79,7 @@ class _Uses:
 
 @dataclass(slots=True)
 class CacheWarmup:
-    """A model whose callers don't write the same prefix side by side."""
+    """Prevents concurrent calls from writing the same prefix to the cache."""
 
     model: Model
     prices: Mapping[str, Price] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class CacheWarmup:
 
     @asynccontextmanager
     async def forwarding(self, body: Mapping[str, Any], on_begin: OnBegin) -> AsyncIterator[OnBegin]:
-        """Around a call whose request was made elsewhere, and is forwarded as it is."""
+        """Wrap a call whose request is forwarded unchanged."""
         request = _first_request(body)
         key = _shared_prefix(request) if request is not None and not self.lacks(request.model, "cache") else None
         async with self._in_turn(key, self.times.short_s, on_begin) as begun:
@@ -107,7 +107,7 @@ class CacheWarmup:
 
     @asynccontextmanager
     async def _in_turn(self, key: bytes | None, kept_s: float, on_begin: OnBegin) -> AsyncIterator[OnBegin]:
-        """Around a call: it leads, or waits until the one that does has begun to be answered."""
+        """Wrap a call: it leads, or waits until the leader's answer has started."""
         if key is None:
             yield on_begin
             return
@@ -125,10 +125,10 @@ class CacheWarmup:
         yield on_begin
 
     def _kept(self, request: Request) -> Request:
-        """The request, with what it shares kept for an hour where the gaps between such calls make that pay."""
+        """Return the request, with shared blocks kept for an hour if the gaps between such calls make that cheaper."""
         uses = self._uses.setdefault((request.model, request.system, request.effort), _Uses())
         rates = cache_rates(request.model, self.prices)
-        # a worker's conversation continues after its first answer; how many of a planner's do has to be seen
+        # workers' conversations continue after the first answer; for planners the share is measured
         ends = not request.recurs or ending_pays(uses.continued, uses.begun, rates)
         if len(request.messages) == 1 and request.max_tokens:
             uses.begin(self.now(), first_gaps=UNKNOWN_GAPS if request.recurs else ())
@@ -139,7 +139,7 @@ class CacheWarmup:
 
     @contextmanager
     def _leading(self, prefix: _Prefix, lives_s: float, on_begin: OnBegin) -> Iterator[OnBegin]:
-        """While this call leads, others wait until its answer begins."""
+        """Lead during the block: other calls wait until this answer starts."""
         leader, started = anyio.Event(), self.now()
         prefix.leader = leader
 
@@ -156,7 +156,7 @@ class CacheWarmup:
 
 
 def _shared_prefix(request: Request) -> bytes | None:
-    """A digest of what a first turn shares with other conversations; None if that is too short to be cached."""
+    """Return a digest of the shared prefix of a first turn; None if it is too short for the cache."""
     if len(request.messages) > 1:
         return None
     first = request.messages[0]["content"][: request.shared] if request.shared else []
@@ -170,9 +170,9 @@ def _shared_prefix(request: Request) -> bytes | None:
 
 
 def _first_request(body: Mapping[str, Any]) -> Request | None:
-    """What a body of a conversation of ours was made of, as far as it tells what is shared; None for a later one.
+    """Reconstruct a conversation's first request from its body, as far as it affects sharing; None for later requests.
 
-    A mark before the last block ends what it shares.
+    A cache mark before the last block is the end of the shared prefix.
     """
     match body:
         case {

@@ -1,6 +1,6 @@
-"""Makes every call to a model: waits for a permit, reserves its cost, retries it and reports what it used.
+"""Makes all model calls: waits for a permit, reserves the cost, retries, and reports the usage.
 
-Knows faults by their kind only; the wire is the model client's.
+It only distinguishes kinds of faults. The model client handles the wire format.
 """
 
 import math
@@ -49,11 +49,11 @@ _KINDS: dict[FaultKind, FailureKind] = {
     "refused": "configuration",
     "gone": "configuration",
     "configuration": "configuration",
-    "conversation": "protocol",  # its own messages: another attempt begins with others
-    "too_long": "too_complex",  # what no longer fits into one conversation should be split
+    "conversation": "protocol",  # caused by its messages: another attempt starts with different ones
+    "too_long": "too_complex",  # a subtask that does not fit into one conversation should be split
     "other": "other",
 }
-_SAID = 300  # characters of what a model says that the journal keeps
+_SAID = 300  # characters of a model's text in the journal
 _RETRIED: frozenset[FaultKind] = frozenset({"limit", "outage", "broken"})
 
 WARMING = "keeps its prompt in the cache"
@@ -63,22 +63,22 @@ Clock = anyio.CancelScope | None
 
 @dataclass(frozen=True, slots=True)
 class PaidCall:
-    """A call as the caller sees it. `send` may be called again for each retry."""
+    """A call to make. `send` is called again for each retry."""
 
     model: str
     maximum: Usage
-    """What it may use."""
+    """The maximum usage."""
     send: Callable[[OnBegin, int], Awaitable[Answer | CallFault]]
-    """Sends it, with the tokens that its answer may take."""
+    """Sends the call, with the maximum number of tokens of the answer."""
     doing: str | None = None
-    """What it is for, if its answer does not say."""
+    """A description, if it can't be derived from the answer."""
     may_retry: Callable[[], bool] = lambda: True
-    """False once a part of the answer has been passed on."""
+    """Returns False once a part of the answer has been forwarded."""
 
 
 @dataclass(slots=True)
 class Caller:
-    """Makes calls, and retries them."""
+    """Makes calls and retries them."""
 
     model: Model
     policy: RetryPolicy
@@ -86,10 +86,10 @@ class Caller:
     chance: Random
     fallbacks: Mapping[str, str] = field(default_factory=dict)
     tell_limits: Callable[[str], Awaitable[ModelLimits | None]] | None = None
-    """Asks the service for the limits of a model."""
+    """Requests the limits of a model from the service."""
     lacks: Lacks = lacks_nothing
     take_warnings: Callable[[], list[str]] = list
-    """What the client has to say to a person since it was last asked."""
+    """Returns the client's new warnings."""
     service: Service = field(init=False)
     times: Lifetimes = LIFETIMES
     lengths: AnswerLengths = field(default_factory=AnswerLengths)
@@ -101,7 +101,7 @@ class Caller:
         self.service = Service(self.policy, self.chance)
 
     def available(self, model: str) -> str:
-        """The model to begin a conversation with: `model`, or its fallback if the service no longer has it."""
+        """Return the model for a new conversation: `model`, or its fallback if the service no longer has it."""
         seen: set[str] = set()
         while model in self._unavailable and model in self.fallbacks and model not in seen:
             seen.add(model)
@@ -109,14 +109,14 @@ class Caller:
         return model
 
     def line_of(self, model: str) -> tuple[str, ...]:
-        """A model and, one after the other, those to use instead."""
+        """Return a model and its fallbacks, in order."""
         line = [model]
         while (other := self.fallbacks.get(line[-1])) is not None and other not in line:
             line.append(other)
         return tuple(line)
 
     async def limits(self, model: str) -> ModelLimits:
-        """The limits of a model: as the service reports them, asked once, or from the table."""
+        """Return the limits of a model, as reported by the service (requested once) or from the table."""
         if self.tell_limits is None:
             return limits_of(model)
         async with self._asking:
@@ -127,14 +127,14 @@ class Caller:
     async def call(
         self, request: Request, meter: Meter, transcript: Transcript, *, turn: int, clock: Clock = None
     ) -> Answer | Failure:
-        """One answer, from the requested model or its fallback. See `make`."""
+        """Request an answer from the model or its fallback. See `make`."""
         while True:
             most = Usage(cache_write=estimated_tokens(request), output=request.max_tokens)
             call = PaidCall(request.model, most, partial(self._ask, request))
             result = await self.make(call, meter, transcript, turn=turn, clock=clock)
             if not isinstance(result, CallFault):
                 return result
-            if turn > 1 and result.kind == "configuration":  # it was accepted before: only the messages are new
+            if turn > 1 and result.kind == "configuration":  # earlier requests were accepted: only the messages are new
                 result = replace(result, kind="conversation")
             if result.kind != "gone":
                 return as_failure(result, request.model)
@@ -147,7 +147,7 @@ class Caller:
             request = replace(request, model=other)
 
     def lost(self, model: str) -> None:
-        """The service does not have a model any more."""
+        """Record that the service no longer has a model."""
         self._unavailable.add(model)
 
     def touches(self, model: str) -> int:
@@ -172,9 +172,9 @@ class Caller:
     async def make(
         self, call: PaidCall, meter: Meter, transcript: Transcript, *, turn: int, clock: Clock = None
     ) -> Answer | CallFault | Failure:
-        """One answer, after as many tries as the policy allows. Waiting for a permit does not count on `clock`.
+        """Make a call, with as many tries as the policy allows. Waiting for a permit does not count on `clock`.
 
-        A fault comes from the service; a failure means that no call may be made. Raises `DrainingError` if the call
+        A fault comes from the service. A failure means that no call may be made. Raises `DrainingError` if the call
         would have to wait and the run is draining.
         """
         tries = 0
@@ -190,7 +190,7 @@ class Caller:
                 return Failure(kind="spent", summary="the budget allows no further call to a model")
             try:
                 result = await call.send(partial(self.service.begun, permit), granted)
-            except BaseException:  # interrupted: what was generated so far is charged
+            except BaseException:  # interrupted: tokens generated so far are billed
                 self.service.cancelled(permit)
                 meter.release(lost=True)
                 raise
@@ -213,10 +213,10 @@ class Caller:
             await _sleep(backoff_s(tries, self.policy, self.chance), meter)
 
     async def _reserve(self, call: PaidCall, meter: Meter, permit: Permit | None) -> int | Failure:
-        """Reserve what the call may cost: the tokens that its answer may take.
+        """Reserve the cost of a call: the maximum number of tokens of its answer.
 
-        That is what answers usually take at least, and all it asks for if the budget has room for it. Without a
-        reservation the permit is given back.
+        That is at least the usual length of answers, and the full request if the budget allows it. Without a
+        reservation, the permit is released.
         """
         most = call.maximum
         usual = most.model_copy(update={"output": self.lengths.usual(call.model, most.output)})
@@ -241,7 +241,7 @@ class Caller:
         transcript.write("fault", kind=fault.kind, message=fault.message, request_id=fault.request_id, turn=turn)
         await self._announce(meter)
         if fault.usage is not None:
-            await meter.used(self._use(call, fault, turn, "an answer that broke off"))
+            await meter.used(self._use(call, fault, turn, "an interrupted answer"))
         else:
             meter.release()
 
@@ -260,25 +260,25 @@ class Caller:
 
 
 def as_failure(fault: CallFault, model: str) -> Failure:
-    """What a call without an answer means for the attempt or the planner call that made it."""
+    """Convert a fault to a failure of the attempt or planner call."""
     evidence = f"model {model}" + (f", request {fault.request_id}" if fault.request_id else "")
     return Failure(kind=_KINDS[fault.kind], summary=fault.message, evidence=evidence, status=fault.status)
 
 
 def gone_meanwhile(model: str, other: str) -> Failure:
-    """A conversation keeps the model it began with."""
-    summary = f"the model {model} is gone; the next attempt begins with {other}"
+    """Return the failure of a conversation whose model disappeared, because a conversation can't change its model."""
+    summary = f"the model {model} is no longer available; the next attempt uses {other}"
     return Failure(kind="transient", summary=summary, status=404)
 
 
 def backoff_s(failures: int, policy: RetryPolicy, chance: Random) -> float:
-    """Full jitter: anything up to the bound, so that calls that failed together don't return together."""
+    """Return a wait with full jitter, so that calls that failed together are not retried together."""
     bound = min(policy.backoff_cap_s, policy.backoff_first_s * 2.0 ** min(failures - 1, 32))
     return chance.uniform(0, bound)
 
 
 async def _sleep(seconds: float, meter: Meter) -> None:
-    """Wait before the next try. Raises `DrainingError` if the run is draining and the wait is long."""
+    """Wait before a retry. Raises `DrainingError` if the run is draining and the wait is long."""
     until = anyio.current_time() + seconds
     while (remaining := until - anyio.current_time()) > 0:
         if remaining > LAST_WAIT_S and meter.service.rules().draining:
@@ -288,7 +288,7 @@ async def _sleep(seconds: float, meter: Meter) -> None:
 
 @contextmanager
 def paused(clock: Clock) -> Iterator[None]:
-    """The time inside does not count on `clock`."""
+    """Pause `clock` during the block."""
     if clock is None:
         yield
         return
@@ -305,28 +305,28 @@ _SHOWN = 60  # characters of a call's subject
 
 
 def describe_calls(answer: Answer) -> str:
-    """The tool calls of an answer in a few words: `bash pytest -q tests, report`."""
+    """Summarize the tool calls of an answer, such as `bash pytest -q tests, report`."""
     calls = [f"{call.name} {_subject(call.input)}".rstrip() for call in answer.calls]
     return ", ".join(calls[:4]) + (", …" if len(calls) > 4 else "") or "text"  # noqa: PLR2004 - a line's worth
 
 
 def _subject(arguments: Mapping[str, object]) -> str:
-    """The path a call names, else its command: the editor's `command` is only a verb."""
+    """Return the path of a call, or its command. The editor's `command` is only a verb."""
     texts = (str(arguments[name]) for name in _SUBJECTS if isinstance(arguments.get(name), str))
     return " ".join(next(texts, "").split())[:_SHOWN]
 
 
 # ---- callers ---------------------------------------------------------------------------------------------------------
-# What a conversation needs of those who make its calls, whether they are in this process or not.
+# The interface through which conversations make calls, in this process or another.
 
 
 class Calls(Protocol):
-    """Makes the calls of conversations. `Caller` makes them itself."""
+    """Makes the calls of conversations. `Caller` makes them directly."""
 
     times: Lifetimes
 
     def available(self, model: str) -> str:
-        """The model to begin a conversation with: `model`, or its fallback if the service no longer has it."""
+        """Return the model for a new conversation: `model`, or its fallback if the service no longer has it."""
         ...
 
     async def limits(self, model: str) -> ModelLimits: ...
@@ -338,7 +338,7 @@ class Calls(Protocol):
     async def call(
         self, request: Request, meter: Meter, transcript: Transcript, *, turn: int, clock: Clock = None
     ) -> Answer | Failure:
-        """One answer. Raises `DrainingError` if the call would have to wait and the run is draining."""
+        """Request an answer. Raises `DrainingError` if the call would have to wait and the run is draining."""
         ...
 
     async def keep_warm(self, request: Request, meter: Meter, transcript: Transcript, *, turn: int) -> bool:

@@ -1,6 +1,6 @@
-"""Requests by the `anthropic` SDK; nothing of the SDK gets out.
+"""Requests with the `anthropic` SDK. Its types are not used outside this module.
 
-Never retries and never waits for a permit: `calls.py` does that. Import this file late; the SDK takes a second.
+Retries and permits are handled by `calls.py`. Import this module late, because loading the SDK takes a second.
 """
 
 import json
@@ -33,7 +33,7 @@ _TOKEN_HEADERS = ("authorization", "x-amz-security-token")
 
 
 class SentTokens:
-    """The latest tokens that a cloud's libraries put into requests: some services repeat what they were sent."""
+    """The latest tokens sent by a cloud's libraries, to redact them if the service repeats them."""
 
     def __init__(self) -> None:
         self.latest: deque[str] = deque(maxlen=_TOKENS)
@@ -41,14 +41,16 @@ class SentTokens:
     async def note(self, request: httpx2.Request) -> None:
         for name in _TOKEN_HEADERS:
             token = request.headers.get(name, "").removeprefix("Bearer ")
-            if token and not token.startswith("AWS4-") and token not in self.latest:  # a signature is of one request
+            if (
+                token and not token.startswith("AWS4-") and token not in self.latest
+            ):  # signatures are only valid for one request
                 self.latest.append(token)
 
 
 @asynccontextmanager
 async def open_claude(access: Access, timeouts: Timeouts) -> AsyncIterator["Claude"]:
-    """A connection to a service that ignores environment variables, profiles and proxies."""
-    timeout = httpx2.Timeout(timeouts.call_s, connect=timeouts.connect_s)  # `Exchange` watches for silence
+    """Connect to a service. Environment variables, profiles and proxies are ignored."""
+    timeout = httpx2.Timeout(timeouts.call_s, connect=timeouts.connect_s)  # `Exchange` detects silence
     sent = SentTokens()
     async with anthropic.DefaultAioHttpClient(
         trust_env=False,
@@ -68,12 +70,12 @@ async def open_claude(access: Access, timeouts: Timeouts) -> AsyncIterator["Clau
 
 
 def _platform(access: Access, options: dict[str, Any]) -> Platform:
-    """The client of a kind of service. Raises `WireError` for one that can't be made."""
+    """Create the client for a kind of service. Raises `WireError` if that fails."""
     try:
         match access.kind:
             case "api":
                 headers: dict[str, Any] = {**access.headers, **access.authorization}
-                if not access.bearer:  # the SDK sends a key as a bearer token, too
+                if not access.bearer:  # the SDK would also send the key as a bearer token
                     headers["authorization"] = anthropic.omit
                 return Platform(
                     anthropic.AsyncAnthropic(
@@ -104,11 +106,13 @@ class Claude:
         return self._platform.sdk
 
     async def send(self, request: Request, exchange: Exchange, *, without: frozenset[Capability]) -> None:
-        """Feed the raw answer to `exchange`; the SDK's own events lack unknown fields. Raises `WireError`."""
+        """Feed the raw answer to `exchange`, because the SDK's events drop unknown fields. Raises `WireError`."""
         parameters = parameters_of(request, without)
         with self._wire_errors():
             try:
-                if not request.max_tokens or "streaming" in without:  # the first only keeps the cache warm
+                if (
+                    not request.max_tokens or "streaming" in without
+                ):  # a request for no tokens only keeps the cache warm
                     raw = await self._sdk.messages.with_raw_response.create(**parameters)
                     exchange.headers = raw.headers
                     exchange.feed_document(await raw.read())
@@ -131,7 +135,7 @@ class Claude:
                     await stream.close()
 
     async def limits(self, model: str) -> ModelLimits | CallFault:
-        """What the service reports about a model."""
+        """Return the limits of a model as reported by the service."""
         return await self._asked(self._limits(model))
 
     async def _limits(self, model: str) -> ModelLimits | None:
@@ -139,7 +143,7 @@ class Claude:
         return reported_limits(model, reported.max_input_tokens, reported.max_tokens)
 
     async def count(self, request: Request, without: frozenset[Capability]) -> int | CallFault:
-        """The tokens of a prompt, as the service counts them."""
+        """Count the tokens of a prompt with the service."""
         return await self._asked(self._count(request, without))
 
     async def _count(self, request: Request, without: frozenset[Capability]) -> int | None:
@@ -149,15 +153,17 @@ class Claude:
         return tokens if isinstance(tokens, int) and tokens > 0 else None
 
     async def about_batches(self, method: str, path: str, body: Mapping[str, Any] | None, limit_s: float) -> bytes:
-        """One request about batches. Raises `WireError`."""
+        """Send a request about batches. Raises `WireError`."""
         if self._access.kind != "api":
-            raise WireError(CallFault("other", f"the service ({self._access.kind}) takes no batches", status=404))
+            raise WireError(
+                CallFault("other", f"the service ({self._access.kind}) does not support batches", status=404)
+            )
         send = self._sdk.post if method == "POST" else self._sdk.get
         options = {"cast_to": httpx2.Response, **({"body": body} if body is not None else {})}
         return bytes(await self._within(limit_s, send(f"/v1/messages/batches{path}", **options)))
 
     async def batch_results(self, batch: str, limit_s: float) -> list[bytes]:
-        """The lines of a batch's results. Never from the address that the service names: our key goes to ours only."""
+        """Fetch the lines of a batch's results. The URL in the service's answer is not used, to protect the key."""
         return (await self.about_batches("GET", f"/{quote(batch, safe='')}/results", None, limit_s)).splitlines()
 
     async def _within(self, limit_s: float, request: Awaitable[httpx2.Response]) -> bytes:
@@ -168,7 +174,7 @@ class Claude:
 
     @asynccontextmanager
     async def forward(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[Response]:
-        """Send a request unchanged but for the key. Raises `WireError`."""
+        """Forward a request with the key added. Raises `WireError`."""
         headers = {**headers, "accept-encoding": "identity"}
         with self._wire_errors():
             if self._access.kind != "api":
@@ -183,7 +189,7 @@ class Claude:
 
     @asynccontextmanager
     async def _forward_translated(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[Response]:
-        """The same for a cloud: the SDK knows its paths and signs; its answer comes back as the Messages API's."""
+        """Forward a request to a cloud: the SDK sets paths and signs. The answer is converted to the Messages API."""
         document = dict(json_object(body))
         kept = {"headers": {name: value for name, value in headers.items() if name.startswith("anthropic-")}}
         try:
@@ -207,7 +213,7 @@ class Claude:
                 await stream.close()
 
     async def _events(self, response: httpx2.Response) -> AsyncIterator[bytes]:
-        """The events of a stream as the Messages API sends them."""
+        """Yield the events of a stream in the format of the Messages API."""
         decode = self._platform.decoder()
         async for chunk in response.aiter_bytes():
             for line in decode(chunk):
@@ -233,7 +239,7 @@ class Claude:
             raise WireError(fault) from error
 
     async def _asked(self, question: Awaitable[Reported | None]) -> Reported | CallFault:
-        """What the service reports; a fault if it does not, or if that makes no sense."""
+        """Return the service's report, or a fault if there is none or it is invalid."""
         try:
             with anyio.fail_after(_ASK_S), self._wire_errors():
                 reported = await question
@@ -241,11 +247,11 @@ class Claude:
             return error.fault
         except (anthropic.AnthropicError, ValueError, AttributeError, TypeError, TimeoutError) as error:
             return CallFault("other", one_line(f"{type(error).__name__}: {error}".rstrip(": ")))
-        return CallFault("other", "the answer makes no sense") if reported is None else reported
+        return CallFault("other", "the service's answer is invalid") if reported is None else reported
 
 
 def _named_event(line: bytes) -> bytes:
-    """A line of data as a whole event, with its name before it."""
+    """Return a line of data as an event with its name."""
     name = str(json_object(line.removeprefix(b"data:")).get("type", ""))
     return f"event: {name}\n".encode() + line + b"\n" if name.isidentifier() else line + b"\n"
 
@@ -261,22 +267,22 @@ async def _once(document: object) -> AsyncIterator[bytes]:
 
 
 # ---- bounded ---------------------------------------------------------------------------------------------------------
-# The bodies of a service's answers, counted after they are unpacked: a small one may unpack to more than the memory.
+# Limits the size of decompressed answers, because a small body may decompress to more than the available memory.
 #
-# A hook of the HTTP client. It unpacks itself, a piece at a time, so that no more than a piece is in memory and every
-# limit on time is looked at in between.
+# A hook of the HTTP client decompresses bodies in pieces, so that only one piece is in memory and time limits are
+# checked in between.
 
 
-LONGEST = 100_000_000  # bytes of an answer: several times what the longest one takes with an event for each word
-LONGEST_ERROR = 1_000_000  # bytes of the body of an error; the rest is left out
+LONGEST = 100_000_000  # bytes of an answer: several times the longest one with an event per word
+LONGEST_ERROR = 1_000_000  # bytes of an error's body; the rest is dropped
 PIECE = 64 * 1024
-_EITHER = 32 + zlib.MAX_WBITS  # zlib looks which of the two it is
+_EITHER = 32 + zlib.MAX_WBITS  # zlib detects the format
 UNPACKED = {"gzip": _EITHER, "x-gzip": _EITHER, "deflate": _EITHER}
-"""The encodings that are understood; others are refused."""
+"""The supported encodings. Others are rejected."""
 
 
 async def bound(response: httpx2.Response) -> None:
-    """Have the body of a response counted as it is read."""
+    """Limit the body of a response while it is read."""
     encoding = response.headers.pop("content-encoding", "identity").strip().lower()
     response.headers.pop("content-length", None)
     stream = response.stream
@@ -286,7 +292,7 @@ async def bound(response: httpx2.Response) -> None:
 
 
 class BoundedStream(httpx2.AsyncByteStream):
-    """The unpacked body. Raises `httpx2.DecodingError` where it is too long, or packed in a way that is not known."""
+    """The decompressed body. Raises `httpx2.DecodingError` if it is too long or its encoding is not supported."""
 
     def __init__(self, packed: httpx2.AsyncByteStream, encoding: str, *, is_error: bool) -> None:
         self._packed = packed
@@ -309,7 +315,7 @@ class BoundedStream(httpx2.AsyncByteStream):
                 yield chunk
             return
         if self._encoding not in UNPACKED:
-            raise httpx2.DecodingError(f"the answer is packed with {self._encoding!r}, which was not asked for")
+            raise httpx2.DecodingError(f"the answer has the encoding {self._encoding!r}, which was not requested")
         unpack = zlib.decompressobj(UNPACKED[self._encoding])
         async for chunk in self._packed:
             rest = chunk
@@ -317,8 +323,8 @@ class BoundedStream(httpx2.AsyncByteStream):
                 try:
                     piece = unpack.decompress(rest, PIECE)
                 except zlib.error as error:
-                    raise httpx2.DecodingError(f"the answer can't be unpacked: {error}") from error
-                await checkpoint()  # limits on time hold while a small answer becomes a long one
+                    raise httpx2.DecodingError(f"the answer can't be decompressed: {error}") from error
+                await checkpoint()  # checks time limits while a small answer is decompressed
                 if piece:
                     yield piece
                 rest = unpack.unconsumed_tail
@@ -328,22 +334,22 @@ class BoundedStream(httpx2.AsyncByteStream):
 
 
 # ---- vertex ----------------------------------------------------------------------------------------------------------
-# Claude on Google Vertex AI: the SDK's client. Credentials are found as google-auth finds them.
+# Claude on Google Vertex AI: the SDK's client. Credentials are found by google-auth.
 
 
 _NAMED = ("project_id", "API token")
-"""What the SDK says is missing."""
+"""Missing settings, as named in the SDK's errors."""
 
 
 def vertex(access: Access, **options: Any) -> Platform:
-    """Raises `ValueError` if no region is found."""
-    from google.auth.exceptions import GoogleAuthError, TransportError  # noqa: PLC0415 - its package may not be there
+    """Create the platform for Vertex AI. Raises `ValueError` if no region is found."""
+    from google.auth.exceptions import GoogleAuthError, TransportError  # noqa: PLC0415 - its package is optional
 
     def fault(error: Exception) -> CallFault | None:
         if isinstance(error, TransportError):
             return CallFault("outage", one_line(f"Google's credentials can't be fetched: {error}"))
         if not isinstance(error, GoogleAuthError) and not any(word in str(error) for word in _NAMED):
-            is_path = isinstance(error, ValueError)  # a model's name that makes none
+            is_path = isinstance(error, ValueError)  # the model name does not form a valid path
             return CallFault("configuration", one_line(f"the request can't be sent: {error}")) if is_path else None
         return CallFault("refused", one_line(f"no Google credentials: {type(error).__name__}: {error}"))
 

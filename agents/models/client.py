@@ -1,4 +1,4 @@
-"""The client of the models' service. It loads the SDK at its first call, which a run of commands never makes."""
+"""The client of the model service. It loads the SDK on its first call, which runs without models never make."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -29,7 +29,7 @@ _LABEL = b"x-simulated-model"
 
 
 class Client:
-    """Answers requests over the Messages API, and forwards the requests of others."""
+    """Sends requests to the Messages API, and forwards requests of other agents."""
 
     def __init__(self, stack: AsyncExitStack, access: Access, timeouts: Timeouts) -> None:
         self._stack, self._access, self._timeouts = stack, access, timeouts
@@ -39,7 +39,7 @@ class Client:
         self._warnings: list[str] = []
 
     async def ask(self, request: Request, on_begin: OnBegin) -> Answer | CallFault:
-        """One call. Every way it can go wrong is a `CallFault`."""
+        """Make a call. Every error is returned as a `CallFault`."""
         while True:
             without = self.lacking(request.model)
             result = await self.ask_without(request, on_begin, without)
@@ -47,9 +47,9 @@ class Client:
                 return result
 
     def learn(self, fault: CallFault, without: frozenset[Capability], *, warm: bool) -> bool:
-        """Note what the service lacks, if a fault says so; whether the same call can be made without it.
+        """Record the capability that a fault names as missing. Return whether to repeat the call without it.
 
-        Nothing depends on what is left out: the tools' own parsers check their input anyway.
+        No capability is essential, because the tools' parsers check their input anyway.
         """
         if warm and _refuses_no_answer(fault):
             self._leave_out("keep_alive")
@@ -62,25 +62,25 @@ class Client:
         if capability not in self._refused:
             self._refused |= {capability}
             self._warnings.append(
-                f"the models' service refuses {USES[capability]}; requests do without it from now on "
-                f'(models.without = ["{capability}"] says so beforehand)'
+                f"the model service rejected {USES[capability]}; fleet will not use it in further requests "
+                f'(to skip this check, set models.without = ["{capability}"])'
             )
 
     def take_warnings(self) -> list[str]:
-        """What a person should know about the service, once."""
+        """Return new warnings about the service."""
         warnings, self._warnings = self._warnings, []
         return warnings
 
     async def ask_without(
         self, request: Request, on_begin: OnBegin, without: frozenset[Capability]
     ) -> Answer | CallFault:
-        """One request that asks for everything but this."""
+        """Send a request without these capabilities."""
         timeouts = self._timeouts
         try:
             claude = await self._opened()
         except WireError as error:
             return error.fault
-        if "streaming" in without:  # nothing is heard before it is complete
+        if "streaming" in without:  # no data arrives before the answer is complete
             timeouts = replace(timeouts, silence_s=timeouts.call_s)
         exchange = Exchange(timeouts, on_begin, self.redact)
         with exchange.receiving():
@@ -88,51 +88,51 @@ class Client:
         return exchange.result()
 
     def lacks(self, model: str, capability: Capability) -> bool:
-        """Whether the service does without this: it is configured so, or was refused."""
+        """Whether the service lacks a capability, by configuration or because it was rejected."""
         return capability in self.lacking(model)
 
     def lacking(self, model: str) -> frozenset[Capability]:
-        """All that the service of a model does without."""
+        """Return the capabilities that the service of a model lacks."""
         return self._access.lacking(model) | self._refused
 
     async def limits(self, model: str) -> ModelLimits | None:
-        """What the service reports about a model, if anything."""
+        """Return the limits of a model as reported by the service, or None."""
         reported = None if self.lacks(model, "models") else await self.reported_limits(model)
         return reported if isinstance(reported, ModelLimits) else None
 
     async def reported_limits(self, model: str) -> ModelLimits | CallFault:
-        """What the service reports about a model, or why it does not."""
+        """Return the limits of a model as reported by the service, or a fault."""
         try:
             return self._redacted(await (await self._opened()).limits(model))
         except WireError as error:
             return error.fault
 
     async def count(self, request: Request, without: frozenset[Capability]) -> int | CallFault:
-        """The tokens of a prompt, as the service counts them."""
+        """Count the tokens of a prompt with the service."""
         return self._redacted(await (await self._opened()).count(request, without))
 
     # ---- batches
 
     async def send_batch(self, requests: Mapping[str, Request]) -> str | CallFault:
-        """Send requests that may wait, by their ids, each of which no other request has: the batch's name."""
+        """Send requests, by unique ids, as a batch. Return the name of the batch."""
         if any(self.lacks(request.model, "batches") for request in requests.values()):
-            return CallFault("other", "the service takes no batches (models.without)", status=404)
+            return CallFault("other", "the service does not support batches (models.without)", status=404)
         sent = [{"custom_id": id_, "params": parameters_of(each, self._alone(each))} for id_, each in requests.items()]
         told = await self._about_batches("POST", "", {"requests": sent})
         return told if isinstance(told, CallFault) else str(told.get("id", ""))
 
     def _alone(self, request: Request) -> frozenset[Capability]:
-        """What a request does without that no other one follows: its prompt is written to no cache."""
+        """Return the capabilities to leave out of a one-off request, whose prompt is not cached."""
         alone: frozenset[Capability] = frozenset({"cache", "diagnostics"})
         return self.lacking(request.model) | alone
 
     async def batch(self, batch: str) -> "BatchStatus | CallFault":
-        """How far the service has come with a batch."""
+        """Return the status of a batch."""
         found = await self._about_batches("GET", f"/{quote(batch, safe='')}")
         return found if isinstance(found, CallFault) else _status(found)
 
     async def batches_since(self, since: float) -> "list[BatchStatus] | CallFault":
-        """Those of the latest hundred batches that were sent at this time or later."""
+        """Return those of the latest hundred batches that were sent at this time or later."""
         listed = await self._about_batches("GET", "?limit=100")
         if isinstance(listed, CallFault):
             return listed
@@ -141,7 +141,7 @@ class Client:
         return [batch for batch in found if batch.sent_at >= since - SKEW_S]
 
     async def batch_results(self, batch: str) -> dict[str, Answer | CallFault] | CallFault:
-        """The answers of a batch that has ended, by the ids of their requests."""
+        """Return the answers of a finished batch, by request id."""
         try:
             lines = await (await self._opened()).batch_results(batch, self._timeouts.call_s)
         except WireError as error:
@@ -149,11 +149,11 @@ class Client:
         return {str(line.get("custom_id", "")): self._answer_in(line) for line in map(json_object, lines)}
 
     def _answer_in(self, line: Mapping[str, Any]) -> Answer | CallFault:
-        """The answer in one line of a batch's results."""
+        """Parse a line of a batch's results."""
         result = line.get("result")
         if not isinstance(result, dict) or result.get("type") != "succeeded":
             what = str(result.get("type")) if isinstance(result, dict) else "nothing"
-            return CallFault("other", one_line(f"the batch brought no answer: {what}"))
+            return CallFault("other", one_line(f"the batch has no answer for the request: {what}"))
         exchange = Exchange(self._timeouts, lambda _: None, self.redact)
         exchange.feed_document(json.dumps(result.get("message")).encode())
         return exchange.result()
@@ -174,7 +174,7 @@ class Client:
 
     @asynccontextmanager
     async def forward(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[Response]:
-        """Send a request unchanged but for the key. Raises `WireError`, also where the whole takes too long."""
+        """Forward a request with the key added. Raises `WireError`, also if it takes too long."""
         claude, limit_s = await self._opened(), self._timeouts.call_s
         with anyio.move_on_after(limit_s) as limit:
             async with claude.forward(path, body, headers) as response:
@@ -183,7 +183,7 @@ class Client:
             raise WireError(CallFault("outage", f"not finished after {limit_s:g} s"))
 
     def redact(self, text: str) -> str:
-        """`text` without our key and what else is secret."""
+        """Redact the key and other secrets."""
         for secret in (*self._access.secrets, *(self._claude.sent.latest if self._claude else ())):
             text = text.replace(secret, "[key]")
         return text
@@ -200,17 +200,20 @@ class Client:
 
 @asynccontextmanager
 async def open_client(access: Access, timeouts: Timeouts) -> AsyncIterator[Client]:
-    """A client for a service, while the block lasts. Raises `UsageError` for an address that can't be used."""
+    """Open a client, which is closed after the block. Raises `UsageError` for an invalid address."""
     if problem := missing_extra(access.kind):
         raise UsageError(problem)
     if not _is_usable(access.base_url) and (access.base_url or access.kind == "api"):
-        raise UsageError(f"models.base_url {access.base_url!r} can't be used: write it like https://api.anthropic.com")
+        raise UsageError(
+            f"models.base_url {access.base_url!r} is not a valid URL",
+            hint="use a URL such as https://api.anthropic.com",
+        )
     async with AsyncExitStack() as stack:
         yield Client(stack, access, timeouts)
 
 
 def _refuses_no_answer(fault: CallFault) -> bool:
-    """Whether a request for nothing but the cache was refused because of that."""
+    """Whether a cache-only request was rejected because it requests no tokens."""
     return fault.kind == "configuration" and "max_tokens" in fault.message
 
 
@@ -224,10 +227,10 @@ def _is_usable(base_url: str) -> bool:
 
 
 async def is_simulated(base_url: str, *, limit_s: float = _PROBE_S) -> bool:
-    """Whether a service on this machine declares its answers simulated. No other host is asked."""
+    """Whether a service on this machine declares itself simulated. Other hosts are never contacted."""
     if urlsplit(base_url).hostname not in _LOOPBACK:
         return False
-    with anyio.move_on_after(limit_s):  # for all of it: some services answer a byte a second
+    with anyio.move_on_after(limit_s):  # for the full request: some services send a byte per second
         try:
             return _LABEL in await _headers(base_url)
         except (OSError, ValueError, anyio.EndOfStream, anyio.BrokenResourceError):
@@ -236,7 +239,7 @@ async def is_simulated(base_url: str, *, limit_s: float = _PROBE_S) -> bool:
 
 
 async def _headers(base_url: str) -> set[bytes]:
-    """The names of the headers of `/healthz`, in lower case. Asks without the SDK, because every run asks."""
+    """Return the header names of `/healthz`, in lower case. Does not load the SDK, because every run does this."""
     url = urlsplit(base_url)
     is_tls = url.scheme == "https"
     port = url.port or (443 if is_tls else 80)
@@ -254,15 +257,15 @@ async def _headers(base_url: str) -> set[bytes]:
 
 
 # ---- batches ---------------------------------------------------------------------------------------------------------
-# Requests that may wait, as batches: the service answers them within a day, for half of the price.
+# Batches: the service answers their requests within a day, at half the price.
 
 
-SKEW_S = 300.0  # how far the service's clock may differ from ours
+SKEW_S = 300.0  # the largest expected difference between the service's clock and the local one
 
 
 @dataclass(frozen=True, slots=True)
 class BatchStatus:
-    """A batch, as far as the service has come with it."""
+    """The status of a batch."""
 
     id: str
     requests: int

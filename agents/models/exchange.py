@@ -1,6 +1,6 @@
-"""One call on the wire, for our own client and for the relay alike: its time limits, its answer or its fault.
+"""One call in wire format, for both the client and the relay: its time limits, its answer or its fault.
 
-Knows no SDK and no HTTP library: the sender of the request feeds the bytes of the answer in.
+Independent of the SDK and of HTTP libraries: the sender of the request feeds in the bytes of the answer.
 """
 
 import json
@@ -23,14 +23,14 @@ from fleet.core.base.usage import Capability, Usage
 # ---- stream ----------------------------------------------------------------------------------------------------------
 # Assembles the events of a stream into one answer, in time linear in its length.
 #
-# Trusts neither the order nor the shape of events: a malformed event makes the whole answer a fault. Knows no SDK.
+# The order and format of events are not trusted: a malformed event turns the answer into a fault.
 
 
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
-"""What an event or a block raises that does not fit the protocol."""
+"""Errors raised by events and blocks that violate the protocol."""
 _LONGEST = 20_000_000  # characters of one answer
 _LONGEST_NAME = 200
-_DEEPEST_INPUT = 100  # levels of a tool's input, so that the request that holds it can be parsed by others
+_DEEPEST_INPUT = 100  # nesting levels of a tool's input, so that other parsers can read the next request
 _TEXTS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
 _COUNTS = {
     "input": "input_tokens",
@@ -43,7 +43,7 @@ _COUNTS = {
 
 @dataclass(slots=True)
 class _PartialBlock:
-    """A content block while it grows. Its deltas are joined once, at the end."""
+    """An incomplete content block. Its deltas are joined once, at the end."""
 
     block: Block
     texts: dict[str, list[str]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class _PartialBlock:
 
 @dataclass(slots=True)
 class AnswerBuilder:
-    """Takes events one by one. `finished` after the event that ends the message."""
+    """Assembles events. `finished` is set by the event that ends the message."""
 
     model: str = ""
     id: str | None = None
@@ -66,11 +66,11 @@ class AnswerBuilder:
 
     @property
     def usage(self) -> Usage | None:
-        """What the call has used so far; None before the answer has begun."""
+        """Return the usage so far; None before the answer has started."""
         return Usage(**{name: self._counts.get(key, 0) for name, key in _COUNTS.items()}) if self._counts else None
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Raises one of `MALFORMED`. Events of unknown types are skipped, as the protocol asks."""
+        """Process an event. Raises one of `MALFORMED`. Unknown events are skipped, as the protocol requires."""
         match event["type"]:
             case "message_start":
                 message = event["message"]
@@ -111,7 +111,7 @@ class AnswerBuilder:
             raise ValueError(f"the answer is longer than {_LONGEST} characters")
 
     def _count(self, usage: Mapping[str, Any]) -> None:
-        """Counts in a stream are totals: the last one holds."""
+        """Update the usage. Counts in a stream are totals, so the last one is used."""
         usage = {**(usage.get("cache_creation") or {}), **usage}
         for key in _COUNTS.values():
             count = usage.get(key)
@@ -119,7 +119,7 @@ class AnswerBuilder:
                 self._counts[key] = count
 
     def answer(self, *, request_id: str | None, seconds: float) -> Answer | CallFault:
-        """The complete answer, or a fault without anything that could be acted upon."""
+        """Return the complete answer, or a fault."""
         if not self.finished or not all(partial.closed for partial in self._partial.values()):
             return CallFault("outage", "the stream broke off before its end")
         calls: list[ToolCall] = []
@@ -135,14 +135,14 @@ class AnswerBuilder:
 
 
 def _miss(diagnostics: object) -> str | None:
-    """The type of the reason for which a prompt missed the cache, if the service names one."""
+    """Return the reported reason why a prompt missed the cache, or None."""
     reason = diagnostics.get("cache_miss_reason") if isinstance(diagnostics, Mapping) else None
     kind = reason.get("type") if isinstance(reason, Mapping) else None
     return kind[:_LONGEST_NAME] if isinstance(kind, str) else None
 
 
 def _joined(partial: _PartialBlock, calls: list[ToolCall]) -> Block:
-    """The whole block; a tool call is added to `calls`."""
+    """Return the complete block, and add a tool call to `calls`."""
     block = partial.block
     for name, texts in partial.texts.items():
         block[name] = well_formed("".join([block.get(name) or "", *texts]))
@@ -161,7 +161,7 @@ def _joined(partial: _PartialBlock, calls: list[ToolCall]) -> Block:
 def _tool_input(block: Block, text: str) -> tuple[dict[str, Any], str | None]:
     try:
         value = parse_json(well_formed(text)) if text.strip() else block.get("input", {})
-        json.dumps(value, ensure_ascii=False).encode("utf-8")  # what can't be sent back can't be used
+        json.dumps(value, ensure_ascii=False).encode("utf-8")  # input that can't be sent back is invalid
     except ValueError as error:
         return {}, f"its input is not valid JSON ({error})"
     if not isinstance(value, dict):
@@ -174,12 +174,12 @@ def _tool_input(block: Block, text: str) -> tuple[dict[str, Any], str | None]:
 # ---- exchange --------------------------------------------------------------------------------------------------------
 
 
-LONGEST_LINE = 25_000_000  # bytes of one event: more than the longest answer
+LONGEST_LINE = 25_000_000  # bytes of one event, more than the longest answer
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long a call may take to connect, go without content (pings don't count), and take in all."""
+    """Time limits of a call: to connect, without content (pings don't count), and in total."""
 
     silence_s: float
     call_s: float
@@ -187,7 +187,7 @@ class Timeouts:
 
 
 class WireError(Exception):
-    """The connection failed."""
+    """A failed connection."""
 
     def __init__(self, fault: CallFault) -> None:
         super().__init__(fault.message)
@@ -205,24 +205,24 @@ class Response:
 
 @dataclass(slots=True)
 class Exchange:
-    """Assembles the answer of one call and watches the time it takes."""
+    """Assembles the answer of one call and enforces its time limits."""
 
     timeouts: Timeouts
     on_begin: OnBegin
     redact: Callable[[str], str]
-    """Removes our key from a fault, which goes into the journal."""
+    """Redacts the key in a fault, which is written to the journal."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """The headers of the response."""
     _builder: AnswerBuilder = field(default_factory=AnswerBuilder)
     _fault: CallFault | None = None
     _rest: bytes = b""
-    """The beginning of a line whose end has not arrived."""
+    """The start of an incomplete line."""
     _silence: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     _began: float = field(default_factory=anyio.current_time)
 
     @property
     def has_begun(self) -> bool:
-        """Whether the service has begun to answer, and to charge."""
+        """Whether the answer, and therefore billing, has started."""
         return self._builder.usage is not None
 
     @property
@@ -231,7 +231,7 @@ class Exchange:
 
     @contextmanager
     def receiving(self) -> Iterator[None]:
-        """The answer is fed in within this block. Every way the call can go wrong becomes a fault."""
+        """Feed in the answer within this block. Every error becomes a fault."""
         with (
             anyio.move_on_after(self.timeouts.call_s) as total,
             anyio.move_on_after(self.timeouts.silence_s) as self._silence,
@@ -246,13 +246,13 @@ class Exchange:
             self._fault = CallFault("outage", f"not finished after {self.timeouts.call_s:g} s")
 
     def result(self) -> Answer | CallFault:
-        """What has been fed in so far, as an answer or a fault."""
+        """Return the received data as an answer or a fault."""
         seconds, request_id = anyio.current_time() - self._began, self.headers.get("request-id")
         result = self._fault or self._builder.answer(request_id=request_id, seconds=seconds)
         if isinstance(result, Answer):
             return result
         if result.kind == "outage" and result.status is None and self.has_begun:
-            result = replace(result, kind="broken")  # the service works; this one answer broke off
+            result = replace(result, kind="broken")  # the service works, only this answer broke off
         return replace(
             result,
             message=self.redact(result.message),
@@ -262,7 +262,7 @@ class Exchange:
         )
 
     def feed(self, chunk: bytes) -> None:
-        """The next bytes of a streamed answer. A bad event makes it a fault; later ones may still name its usage."""
+        """Process bytes of a streamed answer. After an invalid event it is a fault, but usage is still read."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         if len(self._rest) > LONGEST_LINE:
             self._fault = self._fault or CallFault("outage", f"a line is longer than {LONGEST_LINE} bytes")
@@ -271,14 +271,14 @@ class Exchange:
                 self._take(json_object(line.removeprefix(b"data:")))
 
     def feed_document(self, document: bytes | bytearray) -> None:
-        """An answer that was not streamed."""
+        """Process an answer that was not streamed."""
         message = json_object(document)
         self._take({"type": "message_start", "message": message})
         self._take({"type": "message_delta", "delta": message})
         self._take({"type": "message_stop"})
 
     def refuse(self, status: int, document: object, headers: Mapping[str, str], *, default: str = "no message") -> None:
-        """The service answered with an error. `default` is its message if the document has none."""
+        """Process an error response. `default` is the message if the document has none."""
         fault = fault_of(status, document, headers, default=default, now=datetime.now(UTC))
         self._fault = self._fault or fault
 
@@ -313,7 +313,7 @@ def json_object(data: bytes | bytearray | str) -> Mapping[str, Any]:
 # Classifies what a server answered. Pure tables, tested without a server.
 
 
-_LONGEST_FAULT = 600  # characters of a server's message that are kept
+_LONGEST_FAULT = 600  # characters of a server's message
 
 _TYPES: dict[str, FaultKind] = {
     "rate_limit_error": "limit",
@@ -333,14 +333,14 @@ _OUTAGE_STATUSES = frozenset({200, 408, 409, 425})
 _OK, _TOO_LARGE, _FIRST_SERVER_ERROR = 200, 413, 500
 _SPENT = ("spend_limit", "credit", "billing")  # waiting does not help
 _OF_CONVERSATION = ("messages.", "messages:", "in `thinking` block", "bound to a different conversation")
-"""What a refusal names that is a matter of one conversation: its messages."""
+"""Texts in errors that concern the messages of one conversation."""
 _TOO_LONG = ("prompt is too long", "too many tokens", "exceed context limit", "context window")
 _TRANSIENT: frozenset[FaultKind] = frozenset({"limit", "outage"})
 _QUOTAS: dict[QuotaKind, str] = {"requests": "requests", "input": "input-tokens", "output": "output-tokens"}
 
 
 def fault_of(status: int, document: object, headers: Mapping[str, str], *, default: str, now: datetime) -> CallFault:
-    """The fault that an error response names, or an error event in a stream (whose status is 200)."""
+    """Convert an error response, or an error event in a stream (with status 200), to a fault."""
     error = _object(_object(document).get("error"))
     type_, code = _text(error.get("type")), _text(_object(error.get("details")).get("error_code"))
     message = _text(error.get("message")) or default
@@ -382,7 +382,7 @@ def _text(value: object) -> str:
 
 
 def read_quotas(headers: Mapping[str, str]) -> Quotas:
-    """What the rate-limit headers grant; a quota without numbers is left out."""
+    """Parse the rate-limit headers. Quotas without numbers are omitted."""
     quotas: dict[QuotaKind, Quota] = {}
     for kind, name in _QUOTAS.items():
         limit = _number(headers.get(f"anthropic-ratelimit-{name}-limit"))
@@ -393,13 +393,13 @@ def read_quotas(headers: Mapping[str, str]) -> Quotas:
 
 
 def one_line(message: str) -> str:
-    """A server's message as one line of bounded length."""
+    """Return a server's message as one line of limited length."""
     text = " ".join(message.split())
     return text if len(text) <= _LONGEST_FAULT else f"{text[: _LONGEST_FAULT - 1]}…"
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """The wait a server asks for, in seconds; None if it names none that makes sense."""
+    """Return the wait requested by the server, in seconds; None if it is missing or invalid."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -424,9 +424,9 @@ def _number(text: str | None) -> float | None:
 
 
 # ---- lacking ---------------------------------------------------------------------------------------------------------
-# Which capability a refusal of the service names: the client leaves it out from there on.
+# Finds the capability that the service rejected. The client does not use it in further requests.
 #
-# A service that lacks one says so in an answer of 400. What it does not name is found by `fleet doctor --live`.
+# A service names it in a response with status 400. `fleet doctor --live` finds capabilities that errors don't name.
 
 
 _SIGNS: dict[Capability, re.Pattern[str]] = {
@@ -439,11 +439,11 @@ _SIGNS: dict[Capability, re.Pattern[str]] = {
     "built_in_tools": re.compile(r"\bbash_\d+|\btext_editor_\d+|\btools\.\d+\.type\b"),
     "strict_tools": re.compile(r"grammar|strict|schema"),
 }
-"""How a refusal names each; the narrower ones come first."""
+"""Patterns of capabilities in error messages, most specific first."""
 
 
 def refused_capability(fault: CallFault, without: frozenset[Capability]) -> Capability | None:
-    """The capability that a service refuses, of those that were asked for."""
+    """Return the rejected capability, among those that were requested."""
     if fault.kind != "configuration":
         return None
     text = fault.message.lower()

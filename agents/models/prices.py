@@ -1,4 +1,4 @@
-"""Prices and limits of models, from a dated table that settings can override. An unknown price is None, never 0."""
+"""Prices and limits of models, from a dated table that settings can override. An unknown price is None, not 0."""
 
 import math
 import re
@@ -15,32 +15,32 @@ from fleet.core.base.usage import Usage
 from fleet.ports import settings
 
 _FILE = Path(__file__).with_name("prices.toml")
-_DATED = re.compile(r"-\d{8}$")  # a snapshot costs what its model costs
+_DATED = re.compile(r"-\d{8}$")  # a snapshot has the price of its model
 _MILLION = 1_000_000
-_HOUR_FACTOR = 2.0  # of the input price: what the cache costs for an hour
+_HOUR_FACTOR = 2.0  # of the input price, for one hour in the cache
 
 
 class Price(settings.Price):
-    """Dollars per million tokens of one model, with what no key sets."""
+    """Dollars per million tokens of a model, including values without a configuration key."""
 
     cache_write_1h: float | None = Field(default=None, ge=0)
-    """Kept for an hour, not five minutes. None: twice the price of any other input."""
+    """For an hour instead of five minutes. None means twice the input price."""
     long_prompt_tokens: int | None = Field(default=None, gt=0)
-    """A prompt above this many tokens costs `long_prompt_factor` times as much, answer included."""
+    """A call with a longer prompt costs `long_prompt_factor` times as much, including its answer."""
     long_prompt_factor: float = Field(default=1.0, ge=1)
 
 
 class ModelLimits(BaseModel):
-    """What a model accepts."""
+    """The limits of a model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     context_tokens: int = Field(gt=0)
-    """Prompt and answer together."""
+    """The sum of prompt and answer."""
     output_tokens: int = Field(gt=0)
-    """Of one answer at most, thinking included."""
+    """The maximum length of an answer, including thinking."""
     cache_minimum_tokens: int = Field(ge=0)
-    """A shorter prefix is not cached."""
+    """The minimum length of a cached prefix."""
 
 
 class _Table(BaseModel):
@@ -56,12 +56,12 @@ def _built_in() -> _Table:
 
 
 def prices_of(models: settings.Models) -> dict[str, Price]:
-    """The prices that the configuration sets, by model."""
+    """Return the configured prices, by model."""
     return {name: Price(**dict(price)) for name, price in models.prices.items()}
 
 
 def dollars(model: str, usage: Usage, overrides: Mapping[str, Price]) -> float | None:
-    """What `usage` costs on `model`; None if its price is unknown."""
+    """Return the cost of `usage` on `model`; None if its price is unknown."""
     price = price_of(model, overrides)
     if price is None:
         return None
@@ -76,7 +76,7 @@ def dollars(model: str, usage: Usage, overrides: Mapping[str, Price]) -> float |
 
 
 def reported_limits(model: str, context_tokens: object, output_tokens: object) -> ModelLimits | None:
-    """The limits that a service reports, if they make sense; what it does not report comes from the table."""
+    """Return the limits reported by a service, or None if they are invalid. Missing ones are taken from the table."""
     known = limits_of(model)
     numbers = [number for number in (context_tokens, output_tokens) if number is not None]
     if not numbers or not all(isinstance(number, int) and number > 0 for number in numbers):
@@ -86,13 +86,13 @@ def reported_limits(model: str, context_tokens: object, output_tokens: object) -
 
 
 def limits_of(model: str) -> ModelLimits:
-    """From the table."""
+    """Return the limits of a model from the table."""
     limits = _built_in().limits
     return limits.get(model) or limits.get(_DATED.sub("", model)) or limits["other"]
 
 
 def price_band(model: str, overrides: Mapping[str, Price]) -> int | None:
-    """The length of a prompt, in tokens, above which every token costs more."""
+    """Return the prompt length, in tokens, above which every token costs more; None if there is no such length."""
     price = price_of(model, overrides)
     return None if price is None or price.long_prompt_factor == 1 else price.long_prompt_tokens
 
@@ -103,19 +103,19 @@ def price_of(model: str, overrides: Mapping[str, Price]) -> Price | None:
 
 
 # ---- lengths ---------------------------------------------------------------------------------------------------------
-# How long answers usually are: what a budget reserves for the next one, instead of the most that it may take.
+# The usual length of answers: the budget reserves it for the next answer, instead of the maximum.
 
 
-FLOOR = 8_000  # tokens that are always reserved
-ENOUGH = 20  # answers before what was seen counts
-REMEMBERED = 500  # answers of each model
+FLOOR = 8_000  # minimum reservation, in tokens
+ENOUGH = 20  # answers before measured lengths are used
+REMEMBERED = 500  # answers per model
 PERCENTILE = 0.99
 MARGIN = 1.25
 
 
 @dataclass(slots=True)
 class AnswerLengths:
-    """The latest answers of each model, by their tokens, thinking included."""
+    """The lengths of the latest answers of each model, in tokens, including thinking."""
 
     _seen: dict[str, deque[int]] = field(default_factory=dict)
 
@@ -123,12 +123,12 @@ class AnswerLengths:
         self._seen.setdefault(model, deque(maxlen=REMEMBERED)).append(tokens)
 
     def usual(self, model: str, most: int) -> int:
-        """What an answer that may take `most` tokens hardly ever exceeds."""
+        """Return a length that answers of at most `most` tokens rarely exceed."""
         return min(most, usual_length(self._seen.get(model, ())))
 
 
 def usual_length(seen: "deque[int] | tuple[int, ...]") -> int:
-    """A high percentile of what was seen and a margin; never below the floor."""
+    """Return a high percentile of the measured lengths plus a margin, at least the floor."""
     if len(seen) < ENOUGH:
         return FLOOR
     ordered = sorted(seen)
@@ -136,38 +136,38 @@ def usual_length(seen: "deque[int] | tuple[int, ...]") -> int:
 
 
 # ---- lifetimes -------------------------------------------------------------------------------------------------------
-# How long the cache keeps a prompt, and what is worth paying to have it kept for longer. Pure.
+# The lifetime of cached prompts, and when extending it saves money. Pure.
 
 
 SHORT_S, HOUR_S = 300.0, 3600.0
 _LIFETIMES_HOUR_FACTOR = 2.0
 _ROUNDING = 1e-9
-_FEW = 3  # conversations before it counts how many went on
+_FEW = 3  # conversations before the share of continued ones is used
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """The times of one service. An entry lives from the start of the request that wrote or read it."""
+    """The cache lifetimes of a service, measured from the start of the request that wrote or read an entry."""
 
     short_s: float = SHORT_S
     hour_s: float = HOUR_S
     margin_s: float = 30.0
-    """How long before the end of its life an entry is read again."""
+    """How long before its expiry an entry is read again."""
 
     @property
     def touch_s(self) -> float:
-        """How long after the start of a request its prompt has to be read again."""
+        """Return the time after the start of a request at which its prompt has to be read again."""
         return self.short_s - self.margin_s
 
 
 LIFETIMES = Lifetimes()
 UNKNOWN_GAPS = (600.0, 600.0)
-"""What a planner's calls are expected to be apart before any were seen: minutes."""
+"""The assumed gaps between planner calls before any were measured, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheRates:
-    """What a token costs: new, written to the cache for five minutes, for an hour, or read from it."""
+    """The price of a token: uncached, written to the cache for five minutes or an hour, or read from it."""
 
     new: float
     written: float
@@ -176,7 +176,7 @@ class CacheRates:
 
 
 def cache_rates(model: str, prices: Mapping[str, Price]) -> CacheRates | None:
-    """None if a price is unknown, or caching costs as much as not caching."""
+    """Return the rates; None if a price is unknown or caching does not save money."""
     price = price_of(model, prices)
     if price is None or price.cache_write is None or price.cache_read is None or not price.cache_read:
         return None
@@ -185,19 +185,19 @@ def cache_rates(model: str, prices: Mapping[str, Price]) -> CacheRates | None:
 
 
 def touches_that_pay(rates: CacheRates | None) -> int:
-    """How often a prompt may be read, only to keep it, before writing it again would have cost less."""
+    """Return how often reading a prompt to keep it in the cache is cheaper than writing it again."""
     return 0 if rates is None else int((rates.written - rates.read) / rates.read + _ROUNDING)
 
 
 def ending_pays(continued: int, begun: int, rates: CacheRates | None) -> bool:
-    """Whether first messages should be written to the cache to their end: enough conversations go on after them."""
+    """Whether caching full first messages saves money, because enough conversations continue after them."""
     if rates is None or begun < _FEW:
         return True
     return continued * (rates.new - rates.read) > begun * (rates.written - rates.new)
 
 
 def hour_pays(gaps: Sequence[float], rates: CacheRates | None, times: Lifetimes = LIFETIMES) -> bool:
-    """Whether a prompt that is used again after these gaps costs less if it is written for an hour."""
+    """Whether a prompt that is reused after these gaps is cheaper if it is cached for an hour."""
     if rates is None:
         return False
     return _cost(gaps, rates.written_for_an_hour, rates.read, times.hour_s) < _cost(
@@ -206,5 +206,5 @@ def hour_pays(gaps: Sequence[float], rates: CacheRates | None, times: Lifetimes 
 
 
 def _cost(gaps: Sequence[float], written: float, read: float, lifetime_s: float) -> float:
-    """What one token of the prompt costs over all of its uses."""
+    """Return the cost of one token of the prompt over all uses."""
     return written + sum(read if gap <= lifetime_s else written for gap in gaps)

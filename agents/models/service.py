@@ -1,6 +1,6 @@
-"""What all callers of one service share: rate limiters, circuit breakers and the order of calls.
+"""The state shared by all callers of a service: rate limiters, circuit breakers and the queue of calls.
 
-Nothing is called here. A caller acquires a permit and reports how the call ended; notices for people are collected.
+Callers acquire a permit, make the call elsewhere and report its result. Notices for people are collected.
 """
 
 import math
@@ -18,46 +18,46 @@ from fleet.core.base.usage import Usage
 from fleet.ports.agents import CallGauges, DrainingError, Meter, RemainingQuota, ServiceNotice
 
 # ---- rate limiter ----------------------------------------------------------------------------------------------------
-# The rate limiter of one family of models: when the next call may be made.
+# The rate limiter of a family of models: determines when the next call may be made.
 #
-# It follows the quotas that responses name. If they name none, it learns a rate: additive increase while calls
-# succeed, multiplicative decrease at a limit. Pure: the time is passed in, and nothing waits here.
+# It follows the quotas in responses. Without quotas, it learns a rate: additive increase while calls succeed,
+# multiplicative decrease at a limit. Pure: the time is passed in.
 
 
-FIRST = 8  # calls that may be pending before the first one has been admitted
+FIRST = 8  # pending calls before the first one is admitted
 MINUTE = 60.0
-SHARE_KEPT = 0.85  # of the rate, at a limit that names no numbers
-REGAINED_S = 10.0  # until a reduced rate is back where it was
-RECENT_S = 5.0  # over which the rate that met a limit is measured
+SHARE_KEPT = 0.85  # of the rate, at a limit without numbers
+REGAINED_S = 10.0  # until a reduced rate has recovered
+RECENT_S = 5.0  # window for measuring the rate at a limit
 SAME_LIMIT_S = 1.0  # limits met within this time count as one
 SLOWEST = 0.1  # calls a second
-LEARNING = 0.1  # weight of one answer in the expected size of the next
+LEARNING = 0.1  # weight of an answer in the expected size of the next
 WIDEST = 100_000
 
 _FAMILY = re.compile(r"claude-([a-z]+)")
 
 
 def family(model: str) -> str:
-    """The models that share their limits: `haiku`, `sonnet`, `opus`; an unknown model is its own family."""
+    """Return the family of a model, which shares limits: `haiku`, `sonnet`, `opus`, or the name of another model."""
     match = _FAMILY.match(model)
     return match[1] if match else model
 
 
 @dataclass(slots=True)
 class Permit:
-    """The right to make one call, from the moment it is issued until the call has ended."""
+    """A permit for one call, valid until the call has ended."""
 
     family: str
     probe: bool = False
-    """Made while a circuit breaker is open; other callers wait for its result."""
+    """Whether the call probes an open circuit breaker. Other callers wait for its result."""
     issued_at: float = 0.0
     admitted: bool = False
-    """Whether the service has begun to answer."""
+    """Whether the answer has started."""
 
 
 @dataclass(slots=True)
 class Bucket:
-    """One quota: refills evenly up to the highest level ever seen."""
+    """A quota that refills evenly, up to the highest level seen."""
 
     limit: float
     level: float
@@ -76,11 +76,11 @@ class Bucket:
 
 @dataclass(slots=True)
 class LearnedRate:
-    """Calls a second, learned from successes and limits."""
+    """Calls per second, learned from successes and limits."""
 
     rate: float
     step: float
-    """By how much it grows each second."""
+    """The increase per second."""
     next_at: float
     at: float
     slowed_at: float = -math.inf
@@ -92,23 +92,23 @@ class LearnedRate:
 
 @dataclass(slots=True)
 class RateLimiter:
-    """Records the calls of one family, and says when the next one may be made."""
+    """Tracks the calls of a family and determines when the next one may be made."""
 
     window: float = FIRST
-    """How many calls may be pending. Doubles while all are admitted."""
+    """The maximum number of pending calls. Doubles while all are admitted."""
     pending: int = 0
-    """Calls under way that have not been admitted yet."""
+    """The number of running calls that have not been admitted yet."""
     unfinished: int = 0
     not_before: float = -math.inf
     buckets: dict[QuotaKind, Bucket] = field(default_factory=dict)
     learned: LearnedRate | None = None
     limited_since: float | None = None
-    """Since when limits have kept every call out."""
+    """The time since which limits have blocked every call."""
     _sizes: dict[QuotaKind, float] = field(default_factory=lambda: {"requests": 1.0, "input": 0.0, "output": 0.0})
     _admitted_at: deque[float] = field(default_factory=deque)
 
     def wait_s(self, now: float) -> float:
-        """Seconds until the next call may be made; infinite if a pending one has to be admitted first."""
+        """Return the seconds until the next call; infinite if a pending one has to be admitted first."""
         waits = [self.not_before - now]
         waits += (bucket.wait_s(self._sizes[kind], now) for kind, bucket in self.buckets.items())
         if self.learned is not None:
@@ -128,7 +128,7 @@ class RateLimiter:
             self.learned.next_at = max(now, self.learned.next_at) + 1 / self.learned.rate
 
     def admitted(self, quotas: Quotas, now: float) -> None:
-        """The service has begun to answer a call."""
+        """Record that an answer has started."""
         self.pending -= 1
         self.window = min(self.window + 1, WIDEST)
         self.limited_since = None
@@ -146,24 +146,24 @@ class RateLimiter:
                 self._sizes[kind] = expected + LEARNING * (size - expected) if expected else float(size)
 
     def limited(self, quotas: Quotas, now: float) -> None:
-        """A call met a limit."""
+        """Record that a call hit a limit."""
         self.limited_since = now if self.limited_since is None else self.limited_since
         self._update(quotas, now)
         if not quotas or all(quota.remaining >= 1 for quota in quotas.values()):
             self._slow_down(now)
 
     def start_slowly(self) -> None:
-        """After an outage: one call first, then twice as many each time."""
+        """Restart after an outage with one call, and double the number each time."""
         self.window = 1
 
     def quotas(self, now: float) -> dict[QuotaKind, Quota]:
-        """An estimate of what remains now."""
+        """Estimate the remaining quotas."""
         for bucket in self.buckets.values():
             bucket.refill(now)
         return {kind: Quota(bucket.limit, max(0.0, bucket.level)) for kind, bucket in self.buckets.items()}
 
     def _update(self, quotas: Quotas, now: float) -> None:
-        """Take over the service's figures, less the calls it has not counted yet."""
+        """Set the quotas to the service's figures, minus calls that it has not counted yet."""
         for kind, quota in quotas.items():
             uncounted = self.unfinished if kind == "output" else self.pending
             level = quota.remaining - uncounted * self._sizes[kind]
@@ -180,7 +180,7 @@ class RateLimiter:
             span = max(1.0, now - recent[0]) if recent else RECENT_S
             self.learned = LearnedRate(max(SLOWEST, len(recent) / span), 0.0, now, now)
         learned = self.learned
-        if now < learned.slowed_at + SAME_LIMIT_S:  # calls that were under way together say nothing new
+        if now < learned.slowed_at + SAME_LIMIT_S:  # limits of concurrent calls count as one
             return
         learned.grow(now)
         before, learned.slowed_at = learned.rate, now
@@ -203,13 +203,13 @@ class RateLimiter:
 
 Condition = Literal["down", "limited", "refused"]
 
-SHARE = 0.15  # of the time it has been open until the next probe: the end of an outage is noticed at most so late
-LONGEST = 10  # times `max_wait_s`: an upper bound for the wait between probes
+SHARE = 0.15  # the wait until the next probe, as a share of the time since the breaker opened
+LONGEST = 10  # times `max_wait_s`: the longest wait between probes
 
 
 @dataclass(frozen=True, slots=True)
 class Trip:
-    """Why and since when the breaker is open."""
+    """The reason and start of an open breaker."""
 
     condition: Condition
     why: str
@@ -218,48 +218,48 @@ class Trip:
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """Closed without a `trip`; otherwise open, and half-open while `probing`."""
+    """A circuit breaker: closed without a `trip`, otherwise open, and half-open while `probing`."""
 
     scope: str
-    """The family of models whose calls it stops; empty: all calls."""
+    """The family of models whose calls it blocks; empty for all calls."""
     max_wait_s: float
-    """Between two probes, until it has been open for long."""
+    """The longest wait between probes during a short outage."""
     trip: Trip | None = None
     probe_at: float = 0.0
     probing: bool = False
     announced: bool = False
-    """Whether a notice has said that it is open."""
+    """Whether a notice was sent that it is open."""
     announce_probe: bool = False
-    """A human waits for the result of the next probe."""
+    """Whether a human is waiting for the result of the next probe."""
     failures: int = 0
-    """In a row, while it is closed."""
+    """Consecutive failures while it is closed."""
     failing_since: float = math.inf
-    """When the first of these was asked for."""
+    """When the first of these calls was requested."""
 
     def wait_s(self, now: float) -> float:
-        """Seconds until the next probe: infinite while one is under way, 0 while closed."""
+        """Return the seconds until the next probe: infinite during a probe, 0 while closed."""
         if self.trip is None:
             return 0.0
         return math.inf if self.probing else max(0.0, self.probe_at - now)
 
     def open(self, trip: Trip, wait_s: float) -> None:
-        """Let no call through for `wait_s`."""
+        """Block all calls for `wait_s`."""
         self._reset(trip)
         self.probe_at = trip.since + wait_s
 
     def stay_open(self, why: str, now: float, wait_s: float) -> None:
-        """A probe failed. The longer the breaker has been open, the rarer the probes."""
+        """Stay open after a failed probe. The wait between probes grows with the time since the breaker opened."""
         if self.trip is not None:
             self.trip = replace(self.trip, why=why)
             self.probe_at = now + min(max(wait_s, SHARE * (now - self.trip.since)), LONGEST * self.max_wait_s)
 
     def failed(self, asked_at: float) -> None:
-        """A call failed. So far that may be chance."""
+        """Count a failed call."""
         self.failures += 1
         self.failing_since = min(self.failing_since, asked_at)
 
     def answered(self, asked_at: float) -> None:
-        """An answer began. One to a call from before those that failed says nothing about the time since."""
+        """Record the start of an answer. Answers to calls requested before the failures are ignored."""
         if asked_at >= self.failing_since:
             self._forget_failures()
 
@@ -277,35 +277,35 @@ class CircuitBreaker:
 # ---- service ---------------------------------------------------------------------------------------------------------
 
 
-SLICE_S = 1.0  # how long a waiting caller sleeps before it asks again whether it still may wait
-TICK_S = 0.001  # the shortest wait: anything less is lost in the clock's precision
-LAST_WAIT_S = 2.0  # how long a call of a draining run may wait for its permit
-ANNOUNCED_S = 10.0  # a wait this long is announced
-FIRST_PROBE_S = 0.5  # from the trip to the first probe of a service that fails
+SLICE_S = 1.0  # interval at which a waiting caller checks whether it may still wait
+TICK_S = 0.001  # the shortest wait, because of the clock's precision
+LAST_WAIT_S = 2.0  # the longest wait for a permit in a draining run
+ANNOUNCED_S = 10.0  # the shortest wait that is announced
+FIRST_PROBE_S = 0.5  # from the trip to the first probe
 LEAST_S = 0.05  # a limit holds at least this long
-SPREAD = 0.25  # the share of a wait by which it may be longer
-FAILURES = 3  # calls in a row that open the breaker, without the beginning of an answer to a later one
+SPREAD = 0.25  # the random extension of a wait, as a share of it
+FAILURES = 3  # consecutive failed calls that open the breaker, without the start of an answer to a later call
 CONDITIONS: dict[FaultKind, Condition] = {"limit": "limited", "outage": "down", "refused": "refused"}
-"""The condition of the service that a fault is a sign of; other faults concern one call."""
+"""The condition of the service that a fault indicates. Other faults concern one call."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how long a call is retried."""
+    """The limits of retries."""
 
     retries: int
-    """Attempts of one call while other calls succeed."""
+    """The number of retries of a call while other calls succeed."""
     backoff_first_s: float
     retry_after_cap_s: float
-    """The longest wait between two probes of the service, even if it asks for more."""
+    """The longest wait between probes, even if the service requests a longer one."""
     backoff_cap_s: float = 60.0
     pause_s: float = 2.0
-    """The wait after a limit that names no time."""
+    """The wait after a limit without a time."""
 
 
 @dataclass(slots=True)
 class _Family:
-    """One family of models, with the queue of its callers."""
+    """A family of models with the queue of its callers."""
 
     limiter: RateLimiter
     breaker: CircuitBreaker
@@ -313,7 +313,7 @@ class _Family:
 
 
 class Service:
-    """The state of one base URL."""
+    """The state of the service at one base URL."""
 
     def __init__(self, policy: RetryPolicy, chance: Random) -> None:
         self._policy = policy
@@ -329,7 +329,7 @@ class Service:
     # ---- waiting
 
     async def acquire(self, model: str, meter: Meter) -> Permit | None:
-        """A permit for one call, first come, first served; None once the meter allows no further call.
+        """Wait for a permit, first come, first served. Return None if the meter does not allow another call.
 
         Raises `DrainingError` if the run is draining and the wait would be long.
         """
@@ -351,9 +351,9 @@ class Service:
         return None
 
     def _wait_s(self, group: _Family, meter: Meter) -> float:
-        """An open breaker stops only callers that may wait for it. A probe needs no quota."""
+        """Return the seconds to wait. An open breaker only blocks callers that wait for its condition."""
         now, rules = anyio.current_time(), meter.service.rules()
-        if rules.human_answers > self._human_answers:  # a human asked for another try
+        if rules.human_answers > self._human_answers:  # a human requested another try
             self._human_answers = rules.human_answers
             self._probe_now(now)
         waits = [
@@ -364,7 +364,7 @@ class Service:
         return max(*waits, group.limiter.not_before - now) if waits else group.limiter.wait_s(now)
 
     def _is_long(self, wait: float, arrived: float) -> bool:
-        """Whether a caller that came at `arrived` waits longer than a draining run allows."""
+        """Whether a caller that arrived at `arrived` waits longer than a draining run allows."""
         now, until = anyio.current_time(), arrived + LAST_WAIT_S
         return now >= until or (math.isfinite(wait) and now + wait > until)
 
@@ -384,7 +384,7 @@ class Service:
     # ---- how a call ended
 
     def begun(self, permit: Permit, quotas: Quotas) -> None:
-        """An answer begins, so the service works again."""
+        """Record the start of an answer: the service works again."""
         if permit.admitted:
             return
         permit.admitted = True
@@ -402,9 +402,9 @@ class Service:
         self._ended(permit, answer.usage)
 
     def failed(self, permit: Permit, fault: CallFault) -> bool:
-        """Whether the fault concerns every caller: then this one waits again, and none of its retries is used."""
+        """Record a fault. Return whether it concerns every caller, so that this one waits without using a retry."""
         self._faults[fault.kind] += 1
-        if fault.kind not in CONDITIONS:  # the service works; only this request is at fault
+        if fault.kind not in CONDITIONS:  # the service works, only this request is invalid
             self.begun(permit, fault.quotas)
         self._ended(permit, fault.usage)
         match fault.kind:
@@ -420,7 +420,7 @@ class Service:
         return fault.kind in {"limit", "refused"} or (fault.kind == "outage" and self._breaker.trip is not None)
 
     def cancelled(self, permit: Permit) -> None:
-        """The caller went away, and nothing was learned from its call."""
+        """Release the permit of a canceled call."""
         self._ended(permit, None)
         self._notify()
 
@@ -436,10 +436,10 @@ class Service:
         limiter, asked = group.limiter, fault.retry_after_s
         limiter.limited(fault.quotas, now)
         lasted = now - (limiter.limited_since or now)
-        least = SHARE * lasted + LEAST_S  # a server may say `retry-after: 0` for ever
+        least = SHARE * lasted + LEAST_S  # a server may keep sending `retry-after: 0`
         hold = self._jittered(max(least, asked if asked is not None else policy.pause_s * self._chance.uniform(0.5, 1)))
         limiter.not_before = max(limiter.not_before, now + min(hold, policy.retry_after_cap_s))
-        if self._breaker.trip is not None and permit.probe:  # it answers again, although with a limit
+        if self._breaker.trip is not None and permit.probe:  # the service responds again, even if with a limit
             self._close(self._breaker)
         if group.breaker.trip is not None or max(hold, lasted) > ANNOUNCED_S:
             self._trip(group.breaker, fault, hold, probe=permit.probe)
@@ -451,13 +451,13 @@ class Service:
         pending = sum(group.limiter.pending for group in self._families.values())
         if breaker.trip is not None:
             self._trip(breaker, fault, wait, probe=permit.probe, announce=permit.probe)
-        elif breaker.failures >= max(FAILURES, pending // 4):  # announced once a probe has failed, too
+        elif breaker.failures >= max(FAILURES, pending // 4):  # announced after a failed probe
             self._trip(breaker, fault, wait, probe=False, announce=False)
 
     def _trip(
         self, breaker: CircuitBreaker, fault: CallFault, wait_s: float, *, probe: bool, announce: bool = True
     ) -> None:
-        """Open the breaker, or leave it open: then only the result of a probe says something new."""
+        """Open the breaker. If it is already open, only the result of a probe is considered."""
         now, wait_s = anyio.current_time(), self._jittered(min(wait_s, breaker.max_wait_s))
         condition = CONDITIONS[fault.kind]
         if breaker.trip is None or breaker.trip.condition != condition:
@@ -476,13 +476,13 @@ class Service:
             group.limiter.start_slowly()
 
     def _jittered(self, seconds: float) -> float:
-        """Never shorter than asked for, and spread out beyond it."""
+        """Return the wait plus a random extension."""
         return seconds * (1 + SPREAD * self._chance.random())
 
     # ---- for others
 
     def take_notices(self) -> list[ServiceNotice]:
-        """The notices for people since the last call."""
+        """Return the notices for people since the last call."""
         notices, self._notices = self._notices, []
         return notices
 

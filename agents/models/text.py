@@ -1,4 +1,4 @@
-"""Text for a model and from one: prompts from their files; text bounded, redacted, well-formed."""
+"""Text for models and from models: prompts from files, and functions that limit, redact and repair text."""
 
 import json
 from collections.abc import Iterable
@@ -12,13 +12,13 @@ _PROMPTS = Path(__file__).parents[1] / "prompts"
 
 
 def render(prompt: str, **values: object) -> str:
-    """The prompt in this file with its placeholders filled in. Raises `KeyError` for a missing value."""
+    """Fill in the placeholders of a prompt file. Raises `KeyError` for a missing value."""
     text = (_PROMPTS / f"{prompt}.md").read_text(encoding="utf-8")
     return Template(text).substitute(values)
 
 
 def capped(text: str, limit: int) -> str:
-    """`text`, or its head and its tail with a note on how much is missing between them."""
+    """Cut the middle of a long text, with a note on its length."""
     if len(text) <= limit:
         return text
     head = limit * 2 // 5
@@ -27,11 +27,11 @@ def capped(text: str, limit: int) -> str:
     return f"{text[:head]}\n[… {left_out} characters left out …]\n{text[len(text) - tail :]}"
 
 
-SHORTEST_SECRET = 8  # a shorter one would hide ordinary words
+SHORTEST_SECRET = 8  # redacting shorter ones would hide ordinary words
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
-    """`text` without secret values."""
+    """Redact secret values."""
     for secret in secrets:
         if len(secret) >= SHORTEST_SECRET:
             text = text.replace(secret, "[hidden]")
@@ -39,7 +39,7 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 
 
 def well_formed(text: str) -> str:
-    """`text` as valid Unicode: surrogate pairs are joined, lone surrogates replaced. File names may hold both."""
+    """Return valid Unicode: surrogate pairs are joined, lone surrogates replaced. File names may contain both."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -48,13 +48,13 @@ def well_formed(text: str) -> str:
 
 
 def fenced(name: str, value: Any) -> str:
-    """A block of JSON, as short as can be, that nothing inside can close."""
+    """Return a compact JSON block that its content can't close."""
     text = json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":")).replace("<", "\\u003c")
     return f"<{name}>{text}</{name}>"
 
 
 def numbered(text: str, *, first: int = 1, last: int | None = None) -> str:
-    """Lines with their numbers, from `first` to `last`. Only a line feed ends a line, as for git and grep."""
+    """Number the lines from `first` to `last`. Only a line feed ends a line, as in git and grep."""
     lines = text.split("\n")
     if lines and not lines[-1]:
         lines.pop()
@@ -63,23 +63,23 @@ def numbered(text: str, *, first: int = 1, last: int | None = None) -> str:
 
 
 # ---- instructions ----------------------------------------------------------------------------------------------------
-# An instruction of the operator as a model reads it: the only text, besides its brief, that it is to obey.
+# The operator's instructions as models see them. Apart from its brief, a model only obeys these.
 
 
 TAG = "operator"
 
 
 def operator_text(instruction: Instruction, number: int | None = None) -> str:
-    """A block that nothing inside can close; with a number no other block is like it."""
+    """Return a block that its content can't close. With a number it is unique."""
     numbered = {} if number is None else {"number": number}
     return well_formed(fenced(TAG, {**numbered, "by": instruction.by, "instruction": instruction.text}))
 
 
 def without_operator_tags(text: str) -> str:
-    """A text of others that becomes a part of a text of ours: it holds no block of the operator."""
+    """Remove operator blocks from untrusted text that is included in fleet's text."""
     return text.replace(f"<{TAG}", f"[{TAG}").replace(f"</{TAG}", f"[/{TAG}")
 
 
 def is_operator_text(text: str) -> bool:
-    """Whether a text of ours is such a block. Texts of others reach a model as results of tools, never as texts."""
+    """Whether a text is an operator block. Untrusted text only reaches models as tool results, not as text blocks."""
     return text.startswith(f"<{TAG}>")

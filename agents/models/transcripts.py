@@ -1,6 +1,6 @@
-"""The record of each conversation: one JSON-lines file each, for people and for later study.
+"""Transcripts: one JSON Lines file per conversation, for people and later analysis.
 
-Never decides anything, never stops an attempt, never holds the key.
+They have no effect on a run, failed writes don't stop attempts, and the key is never written.
 """
 
 import json
@@ -20,7 +20,7 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Transcript:
-    """One conversation's file, by its descriptor. After the first write error nothing more is written."""
+    """The transcript of one conversation. Writing stops after the first error."""
 
     def __init__(self, descriptor: int | None, *, secrets: Collection[str] = ()) -> None:
         self._descriptor = descriptor
@@ -35,7 +35,7 @@ class Transcript:
         self.append(f"{line}\n".encode())
 
     def append(self, lines: bytes) -> None:
-        """Add lines that were written elsewhere."""
+        """Append existing lines."""
         if self._descriptor is None:
             return
         try:
@@ -54,7 +54,7 @@ class Transcripts:
 
     @contextmanager
     def open(self, name: str, number: int) -> Iterator[Transcript]:
-        """`<name>.<number>.jsonl`, appended to if it exists: an interrupted attempt is recorded twice."""
+        """Open `<name>.<number>.jsonl`. An existing file of an interrupted attempt is appended to."""
         descriptor = self._open(name, number)
         try:
             yield Transcript(descriptor, secrets=self._secrets)

@@ -149,7 +149,7 @@ def test_what_is_no_request_is_refused(data: bytes) -> None:
 def test_a_head_that_no_client_would_send_is_refused(changes: dict[str, Any]) -> None:
     request = sent(**changes)
     head = {"method": request.method, "target": request.target, "headers": dict(request.headers)}
-    with pytest.raises(CallRefusedError, match="another shape"):
+    with pytest.raises(CallRefusedError, match="request is invalid"):
         load_request(json.dumps(head).encode() + b"\n")
 
 
@@ -164,7 +164,7 @@ async def test_what_it_was_told_stays_allowed_when_the_service_changes(caller: C
     assert (await rules.notes(MODEL)).id == "claude-other-1"
     caller.lost("claude-other-1")
     assert rules.check(sent(BODY | {"model": "claude-other-1"})) == 1
-    with pytest.raises(CallRefusedError, match="asks for the model 'claude-other-2'"):
+    with pytest.raises(CallRefusedError, match="requested the model 'claude-other-2'"):
         rules.check(sent(BODY | {"model": "claude-other-2"}))
 
 
@@ -174,19 +174,19 @@ async def test_a_prompt_is_kept_in_the_cache_as_often_as_it_was_told(caller: Cal
     assert (await rules.notes(MODEL)).touches == 0
     warms = sent(BODY | {"max_tokens": 0})
     assert [rules.check(warms) for _ in range(3 * touches)] == [0] * 3 * touches
-    with pytest.raises(CallRefusedError, match="more often than in 3 turns"):
+    with pytest.raises(CallRefusedError, match="more than 3 calls"):
         rules.check(warms)
 
 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"target": "/v1/messages?beta=true"}, "asks for POST /v1/messages\\?beta"),
-        ({"target": "/v1/files"}, "asks for POST /v1/files"),
-        ({"method": "PUT"}, "asks for PUT"),
-        ({"headers": {**HEADERS, "anthropic-beta": "fast-mode"}}, "asks for POST"),
+        ({"target": "/v1/messages?beta=true"}, "requested POST /v1/messages\\?beta"),
+        ({"target": "/v1/files"}, "requested POST /v1/files"),
+        ({"method": "PUT"}, "requested PUT"),
+        ({"headers": {**HEADERS, "anthropic-beta": "fast-mode"}}, "requested POST"),
         ({"body": b"noise"}, "not JSON"),
-        ({"body": b"[]"}, "another shape"),
+        ({"body": b"[]"}, "request is invalid"),
     ],
 )
 def test_a_conversation_has_one_way_to_ask(rules: ConversationRules, changes: dict[str, Any], why: str) -> None:
@@ -199,16 +199,16 @@ def test_a_conversation_has_one_way_to_ask(rules: ConversationRules, changes: di
     [
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "system", "content": [{"type": "text"}]}]}, "role"),
-        ({"messages": [{"role": "user", "content": ["text"]}]}, "not made of blocks"),
+        ({"messages": [{"role": "user", "content": ["text"]}]}, "not a list of blocks"),
         ({"system": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "system"),
         ({"max_tokens": -1}, "max_tokens"),
         ({"max_tokens": True}, "max_tokens"),
         ({"service_tier": "priority"}, "service_tier"),
-        ({"thinking": {"type": "enabled"}}, "another kind of thinking"),
-        ({"output_config": None}, "asks for the effort None"),
+        ({"thinking": {"type": "enabled"}}, "a kind of thinking that its order does not allow"),
+        ({"output_config": None}, "requested the effort None"),
         ({"model": "x" * 201}, "model"),
-        ({"tools": [{"type": ["web_search"]}]}, "a tool that the service runs"),
-        ({"\ud800\x1b": 1}, "another shape: '"),
+        ({"tools": [{"type": ["web_search"]}]}, "a tool that runs on the service"),
+        ({"\ud800\x1b": 1}, "request is invalid at '"),
     ],
 )
 def test_a_body_of_another_shape_is_refused(rules: ConversationRules, changed: dict[str, Any], why: str) -> None:
@@ -223,7 +223,7 @@ async def test_no_more_is_asked_about_a_model_than_an_honest_conversation_asks(r
         await calls.answer(question, PaperReply())
     with pytest.raises(CallRefusedError, match="more than 200 times"):
         await calls.answer(question, PaperReply())
-    with pytest.raises(CallRefusedError, match="asks for the model 'haiku'"):
+    with pytest.raises(CallRefusedError, match="requested the model 'haiku'"):
         await manager(rules, relay).answer(dump_request(RelayRequest("GET", f"{MODELS}haiku", {}, b"")), PaperReply())
     assert relay.handled == []
 
@@ -232,12 +232,12 @@ async def test_more_calls_than_turns_or_tries_are_refused(caller: Caller, rules:
     calls = manager(rules, Answering())
     for _ in range(3):
         await calls.answer(dump_request(sent()), PaperReply())
-    with pytest.raises(CallRefusedError, match="more often than in 3 turns"):
+    with pytest.raises(CallRefusedError, match="more than 3 calls"):
         await calls.answer(dump_request(sent()), PaperReply())
     unanswered = ConversationRules(MODEL, "high", 100, 3, caller)
     tries = 3 * caller.policy.retries + len(get_args(Capability))
     assert [unanswered.check(sent()) for _ in range(tries)] == [1] * tries
-    with pytest.raises(CallRefusedError, match="more often than in 3 turns"):
+    with pytest.raises(CallRefusedError, match="more than 3 calls"):
         unanswered.check(sent())
 
 

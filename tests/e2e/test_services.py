@@ -30,7 +30,7 @@ def test_a_run_passes_where_the_service_names_what_it_lacks(stage: Stage, reposi
     gateway = stage.with_(FLEET_MODELS_AUTH="x-api-key", FLEET_MODELS_HEADERS='{"x-gateway-key": "canary-gateway"}')
     gateway.fleet("run", "Write", "--base-url", url, "--repo", str(repository), "--yes", "--name", "r").ended(0)
     assert landed(repository, "r") == ["a"]
-    warnings = [text for text in stage.status("r")["warnings"] if "models' service refuses" in text]
+    warnings = [text for text in stage.status("r")["warnings"] if "model service rejected" in text]
     assert len(warnings) == len(set(warnings)) > 4
     assert any('models.without = ["cache"]' in text for text in warnings)
     kept = b"".join(file.read_bytes() for file in stage.state.rglob("*") if file.is_file())

@@ -116,7 +116,7 @@ async def test_the_same_action_five_times_is_a_loop(talk: Talk) -> None:
 async def test_the_same_few_actions_in_turn_are_a_loop(talk: Talk, cycle: int) -> None:
     failure = await talk.fails(*(says(bash(f"echo {number % cycle}")) for number in range(30)))
     assert failure.kind == "protocol"
-    assert f"the same {cycle} actions in turn, 5 times" in failure.summary
+    assert f"the same cycle of {cycle} actions, 5 times" in failure.summary
     assert len(talk.workspace.commands) == 5 * cycle - 1
 
 

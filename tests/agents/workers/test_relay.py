@@ -188,7 +188,7 @@ async def test_an_answer_that_breaks_off_breaks_off_and_is_paid_for(agent: OpenA
         assert (await box.ask())[0] == 200
         assert box.relay.failure is not None
         assert box.relay.failure.kind == "transient"
-    assert [use.doing for use in box.meter.uses] == ["an answer that broke off"]
+    assert [use.doing for use in box.meter.uses] == ["an interrupted answer"]
     assert box.meter.released == []
     assert box.transcript[-1]["event"] == "fault"
 

@@ -258,14 +258,14 @@ async def test_an_answer_that_breaks_off_is_paid_for(rig: Rig) -> None:
     outcome = await rig.attempt()
     assert isinstance(outcome, Failure)
     assert outcome.kind == "transient"
-    assert [each.doing for each in rig.meter.uses] == ["an answer that broke off"]
+    assert [each.doing for each in rig.meter.uses] == ["an interrupted answer"]
 
 
 async def test_an_answer_that_breaks_off_is_asked_for_again(conversation: Rig) -> None:
     conversation.script.will(sse(events([text("hello")])[:3]), STEP, DONE)
     assert await conversation.attempt() == REPORTED
     doing = [each.doing for each in conversation.meter.uses]
-    assert doing == ["an answer that broke off", "bash true", "report"]
+    assert doing == ["an interrupted answer", "bash true", "report"]
     assert (conversation.count("fault"), conversation.count("answer")) == (1, 2)
 
 
@@ -426,10 +426,10 @@ class Tampering:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"model": "claude-opus-9"}, "asks for the model 'claude-opus-9'"),
-        ({"effort": "max"}, "asks for the effort 'max'"),
+        ({"model": "claude-opus-9"}, "requested the model 'claude-opus-9'"),
+        ({"effort": "max"}, "requested the effort 'max'"),
         ({"max_tokens": 999_999}, "an answer of 999999 tokens"),
-        ({"tools": ({"type": "web_search_20250305", "name": "w"},)}, "a tool that the service runs"),
+        ({"tools": ({"type": "web_search_20250305", "name": "w"},)}, "a tool that runs on the service"),
     ],
 )
 async def test_what_its_order_does_not_have_is_a_lie_and_costs_nothing(
@@ -446,7 +446,7 @@ async def test_more_calls_than_turns_are_a_lie_and_the_first_ones_are_all_that_i
     conversation.worker["turns"] = 2
     conversation.prepare = lambda worker: replace(worker, caller=Tampering(worker.caller, {}, times=9))
     conversation.script.will(STEP)
-    with pytest.raises(CallRefusedError, match="more often than in 2 turns"):
+    with pytest.raises(CallRefusedError, match="more than 2 calls"):
         await conversation.attempt()
     assert (len(conversation.script.asked), len(conversation.meter.uses)) == (2, 2)
 
