@@ -15,13 +15,15 @@ def simulate(
     script: Annotated[
         Path, typer.Argument(metavar="FILE", help="The script of the simulated model: a JSON or TOML file.")
     ],
-    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="The port; 0 chooses a free one.")] = 0,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="The port to listen on. 0 chooses a free port.")
+    ] = 0,
     host: Annotated[str, typer.Option(metavar="HOST", help="The address to listen on.")] = "127.0.0.1",
     as_json: AsJson = False,
 ) -> None:
-    """Serve a simulated model that plays a script.
+    """Serve a simulated model, for tests and demos.
 
-    It implements the Messages API, so that a run needs no key and costs nothing.
+    The model plays a script and implements the Messages API. A run with it does not need a key and is free.
 
     \b
     Examples:

@@ -25,18 +25,21 @@ def metrics(
     listen: Annotated[
         str | None,
         typer.Option(
-            "--listen", metavar="HOST:PORT", help="HOST:PORT, 127.0.0.1:9464 by default; port 0 chooses a free one."
+            "--listen",
+            metavar="HOST:PORT",
+            help="The address to listen on; default: 127.0.0.1:9464. Port 0 chooses a free port.",
         ),
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Print the metrics once and exit, for node_exporter's textfile collector.")
+        bool,
+        typer.Option("--once", help="Print the metrics once and exit, for the textfile collector of node_exporter."),
     ] = False,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Serve metrics of all runs for Prometheus.
+    """Serve Prometheus metrics for all runs.
 
-    Only reads journals: it can be started and stopped at any time, on any machine that sees the state directory.
+    It only reads journals. You can start and stop it at any time, on any machine with access to the state directory.
 
     \b
     Examples:
@@ -55,7 +58,7 @@ def metrics(
     address = parse_address(listen or settings.listen or str(DEFAULT_PORT))
     if once:
         if as_json or listen:
-            raise UsageError("--once can't be used with --listen or --json", hint="drop --once to serve the metrics")
+            raise UsageError("--once can't be used with --listen or --json", hint="run `fleet metrics --once`")
         typer.echo(scrape_of(state_dir)("")[0], nl=False)
         return
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # in all threads, so that `sigwait` below receives them

@@ -21,8 +21,10 @@ def report(
     run: RunArgument = None,
     named: RunName = None,
     repo: Repo = HERE,
-    html: Annotated[bool, typer.Option("--html", help="A self-contained page for a browser.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="For a wiki or a pull request; the default.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Print a self-contained HTML page.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print Markdown, for a wiki or a pull request (default).")
+    ] = False,
     as_json: AsJson = False,
     output: Annotated[
         Path | None,
@@ -30,9 +32,9 @@ def report(
     ] = None,
     force: Force = False,
 ) -> None:
-    """Write the report of a run.
+    """Generate the report of a run.
 
-    What landed, the run over time, recovery, cost, what needs attention, and how to undo it.
+    The report contains the landed changes, charts over time, recovery, cost, open problems, and how to undo the run.
 
     \b
     Examples:
@@ -62,11 +64,11 @@ def report(
 def _report_format(flags: list[str], output: Path | None) -> str:
     """Return the format from the flag, or else from the file name."""
     if len(flags) > 1:
-        raise UsageError(f"--{' and --'.join(flags)} exclude each other", hint="use one of them")
+        raise UsageError(f"--{' and --'.join(flags)} can't be used together", hint="use one of them")
     if flags:
         return flags[0]
     if output is not None and output.suffix not in FORMATS:
         raise UsageError(
-            f"{output}: a report file ends in .html, .md or .json", hint="or use --html, --markdown or --json"
+            f"unknown report format: {output}", hint="use .html, .md or .json, or add --html, --markdown or --json"
         )
     return FORMATS[output.suffix] if output is not None else "markdown"

@@ -125,19 +125,23 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def web(
     listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 chooses a free one.")
+        str, typer.Option("--listen", metavar="HOST:PORT", help="The address to listen on. Port 0 chooses a free port.")
     ] = "127.0.0.1:0",
     host: Annotated[
-        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="Answer requests for this host name, too.")
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="Also accept requests for this host name; repeatable."),
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the link in a browser.")] = False,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Take no decisions, from anybody.")] = False,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Show runs only. Requests that change a run are rejected.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show all runs in a browser, and decide there.
+    """Serve the web UI for all runs.
 
-    Runs of this machine, live and ended: what waits for you, subtasks, conversations, diffs, answers. It prints a link
-    that signs one browser in. It listens on this machine only; for others, name an address, and put TLS in front of it.
+    Shows live and ended runs, their subtasks, conversations and diffs, and lets you approve plans and answer questions.
+    It prints a link that signs in one browser. It listens on localhost. To serve other machines, set --listen and put
+    TLS in front of it.
 
     \b
     Examples:

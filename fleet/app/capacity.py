@@ -1,6 +1,6 @@
-"""How many workers this machine can run: open files, processes and room on the disk, looked at before a run works.
+"""The number of workers that this machine can run, from its open files, processes and disk space.
 
-Where there is too little for one worker, the run is refused with what to do; otherwise it gets as many as there may be.
+Checked before a run starts. The run gets at most this many workers. If it is 0, the run is refused with a fix.
 """
 
 import gc
@@ -14,8 +14,8 @@ from worktrees.sandbox.resource_monitor import least_free
 
 MIB = 1024 * 1024
 OWN_FILES, FILES = 48, 6  # open files of the manager, and of each worker: pipes, a gate, a connection, a worktree
-OWN_PROCESSES, PROCESSES = 32, 16  # processes and threads: helpers of the manager, and a box with a build in it
-ROOM = 64 * MIB  # that a worker's change may take, besides what boxes leave free
+OWN_PROCESSES, PROCESSES = 32, 16  # processes and threads: helpers of the manager, and a build in a sandbox
+ROOM = 64 * MIB  # for the change of a worker, in addition to the space that sandboxes leave free
 OWN_INODES, INODES = 500, 100
 PROC = Path("/proc")
 MORE_PROCESSES = "raise the limit: ulimit -u 4096"
@@ -23,16 +23,16 @@ MORE_PROCESSES = "raise the limit: ulimit -u 4096"
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """One thing that workers need, and for how many of them it is enough."""
+    """A resource, and the number of workers that it is enough for."""
 
     workers: int
     why: str
-    """What there is of it."""
+    """A description of the limit."""
     fix: str
 
 
 def capacity(state_dir: Path, *, wanted: int, free_bytes: int) -> Supply:
-    """The scarcest supply. Raises the limit of open files first, as far as this process may."""
+    """The scarcest resource. Raises the limit of open files first, as far as this process can."""
     folder = next(folder for folder in (state_dir, *state_dir.parents) if folder.exists())
     status = os.statvfs(folder)
     supplies = (open_files(wanted), processes(), disk(folder, status, free_bytes), inodes(folder, status))
@@ -40,9 +40,9 @@ def capacity(state_dir: Path, *, wanted: int, free_bytes: int) -> Supply:
 
 
 def workers_or_refuse(supply: Supply, wanted: int) -> int:
-    """How many of the wanted workers there may be. Raises `FleetError` if there is not enough for one."""
+    """The possible number of workers, at most `wanted`. Raises `FleetError` if it is 0."""
     if supply.workers < 1:
-        raise FleetError(f"{supply.why}, which is too little for one worker; {supply.fix}")
+        raise FleetError(f"{supply.why}: not enough for one worker", hint=supply.fix)
     return min(wanted, supply.workers)
 
 
@@ -54,11 +54,11 @@ def open_files(wanted: int) -> Supply:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
         soft = max(soft, allowed)
     workers = wanted if soft == resource.RLIM_INFINITY else (soft - OWN_FILES) // FILES
-    return Supply(workers, f"at most {soft} files may be open at once", "raise the limit: ulimit -n 4096")
+    return Supply(workers, f"the limit of open files is {soft}", "raise the limit: ulimit -n 4096")
 
 
 def processes() -> Supply:
-    """Root is not limited, and neither is who has no limit."""
+    """Root does not have a limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if limit == resource.RLIM_INFINITY or os.geteuid() == 0:
         return Supply(10**6, "processes are not limited", MORE_PROCESSES)
@@ -67,52 +67,52 @@ def processes() -> Supply:
 
 def limited_processes(limit: int, *, running: int) -> Supply:
     free = limit - running
-    why = f"at most {limit} processes and threads may run, and {max(0, free)} of these are free"
+    why = f"the limit of processes and threads is {limit}, with {max(0, free)} free"
     return Supply((free - OWN_PROCESSES) // PROCESSES, why, MORE_PROCESSES)
 
 
 def _running(user: int) -> int:
-    """The threads of a user: the limit counts them as processes."""
+    """The threads of a user, which the limit counts as processes."""
     count = 0
     for folder in PROC.iterdir():
         try:
             if folder.name.isdigit() and folder.stat().st_uid == user:
                 count += sum(1 for _ in (folder / "task").iterdir())
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended
             continue
     return count
 
 
 def disk(folder: Path, status: os.statvfs_result, free_bytes: int) -> Supply:
-    """What commands must leave free, `free_bytes` or a part of a small disk, is for no worker. One is always tried."""
+    """The disk space beyond the reserve: `free_bytes`, or a share of a small disk. Allows at least one worker."""
     free, kept = status.f_bavail * status.f_frsize, least_free(status, free_bytes)
-    why = f"{free // MIB} MiB are free on the disk of {folder}, and commands must leave {kept // MIB} of these"
-    fix = "free some space (`fleet clean` helps), or choose another disk with FLEET_STATE_DIR"
+    why = f"the disk of {folder} has {free // MIB} MiB free, of which commands must leave {kept // MIB}"
+    fix = "free some disk space with `fleet clean --apply`, or set FLEET_STATE_DIR to another disk"
     return Supply(max(1, (free - kept) // ROOM), why, fix)
 
 
 def inodes(folder: Path, status: os.statvfs_result) -> Supply:
-    """One worker is always tried: a disk that is full says so itself."""
-    fix = "remove some files (`fleet clean` helps), or choose another disk with FLEET_STATE_DIR"
+    """The free files on the disk. At least one worker: a full disk fails with a clear error."""
+    fix = "delete some files with `fleet clean --apply`, or set FLEET_STATE_DIR to another disk"
     if not status.f_files:  # some file systems have no fixed number
         return Supply(10**6, "files are not limited", fix)
-    why = f"there is room for {status.f_favail} files on the disk of {folder}"
+    why = f"the disk of {folder} has room for {status.f_favail} files"
     return Supply(max(1, (status.f_favail - OWN_INODES) // INODES), why, fix)
 
 
 # ---- garbage ---------------------------------------------------------------------------------------------------------
-# When a process that works on a run looks for garbage.
+# How often a process that works on a run collects garbage.
 
 
 COLLECTED = (20_000, 10, 10)
-"""Objects made and not freed until the youngest are looked at, and how often that happens until older ones are."""
+"""The thresholds of `gc.set_threshold`."""
 
 
 def collect_rarely() -> None:
-    """Have the garbage collector look less often, and never at what is loaded once: that stops all calls for 100 ms.
+    """Collect garbage less often, and never the objects loaded so far, which would stop all calls for 100 ms.
 
-    A run's state holds no cycles and only grows. Looking at all of it each time that it had grown by a quarter took
-    half of the engine's processor time in a run of 10,000 subtasks.
+    A run's state has no cycles and only grows. Full collections each time it had grown by a quarter took half of the
+    engine's processor time in a run of 10,000 subtasks.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Creates, runs and previews runs: opens the concrete adapters and gives each its part of the configuration."""
+"""Creates and works on runs: opens the adapters and gives each its part of the configuration."""
 
 import os
 import shutil
@@ -57,16 +57,16 @@ from worktrees.sandbox.box import require_bubblewrap
 from worktrees.store.store import Snapshot, open_store
 from worktrees.target.target import Target, inspect
 
-HEED_S = 0.2  # how long a request for the first node may wait once it is in the journal
+HEED_S = 0.2  # the longest wait for a request for the first node in the journal
 
 Measures = tuple[Callable[[float], None], Callable[[Callable[[], CallGauges]], None]]
-"""Measure the process that works on a run. One takes the seconds of each command of a worker; the other is given the
-gauges of the calls to models, to be read on the event loop that makes them."""
+"""Two functions that measure the process that works on a run. The first takes the seconds of each worker command. The
+second takes the gauges of model calls, to be read on the event loop that makes the calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a person asks for."""
+    """An order for a new run."""
 
     goal: str
     repository: Path
@@ -77,27 +77,27 @@ class Order:
     values: Mapping[str, JsonValue] = field(default_factory=dict)
     review: Reviewing = "none"
     rehearsal: f.Rehearsal | None = None
-    """How history is replayed, if the plan does that."""
+    """The rehearsal, if the run is one."""
     publishes: bool = True
-    """Whether the result branch is made."""
+    """Whether the run creates the result branch."""
     relanding: f.Relanding | None = None
-    """The result that is landed again, if that is what the run does."""
+    """The result to land again, if the run does that."""
     policy: Policy | None = None
-    """The limits and choices, unless the configuration decides."""
+    """Limits and choices that replace those of the configuration."""
     issue: f.IssueSource | None = None
-    """The issue that the goal was read from, if it was."""
+    """The issue that contains the goal, if any."""
     begun: tuple[f.Fact, ...] = ()
-    """What is true from the start: work that is finished already."""
+    """Facts about work that is already finished."""
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """What all runs of one invocation share."""
+    """The configuration and environment shared by all runs of a process."""
 
     loaded: Loaded
     environ: Mapping[str, str]
     _targets: dict[str, Target] = field(default_factory=dict)
-    """The repository of each run that was created here: neither it nor the sandbox is checked again."""
+    """The repositories of runs created by this process. They and the sandbox are not checked again."""
 
     @property
     def config(self) -> Config:
@@ -112,14 +112,14 @@ class Fleet:
         return Wiring(self.config, self.environ)
 
     def of_run(self, state: RunState) -> "Fleet":
-        """What works on a run."""
+        """The `Fleet` with the configuration of a run."""
         player = player_of(state)
         return self if player is None else Fleet(player.configure(self.loaded, state), self.environ, self._targets)
 
     # ---- runs
 
     async def create(self, order: Order) -> RunFolder:
-        """Check everything that a new run needs, and write the beginning of its journal. Nothing works on it yet."""
+        """Check the requirements of a new run and write the first facts of its journal. Does not start an engine."""
         target = await self._inspect(order)
         await self.make_way(order.name)
         self.workers_that_fit()
@@ -147,24 +147,24 @@ class Fleet:
         return folder
 
     def require_models_for(self, state: RunState) -> None:
-        """Raise `FleetError` if models can't be called, unless programs alone can continue this run."""
+        """Raise `FleetError` if models can't be called, unless all open subtasks use programs."""
         programs_may_do = state.given and not state.plan.asks_for_reviews
         self.wiring.require_models(open_workers(state) if programs_may_do else None)
 
     def require_workers_for(self, state: RunState) -> None:
-        """Raise `UsageError` if unfinished subtasks name workers that are not configured here."""
+        """Raise `UsageError` if unfinished subtasks name workers that are not configured."""
         if state.rehearsal is not None and not state.for_real:
-            return  # it replays history, with a worker of its own
+            return  # a rehearsal has a special worker
         needed = open_workers(state) - {PLANNER}
         missing = sorted(needed - (self.wiring.known.workers or needed))
         if missing:
             raise UsageError(
-                f"{state.run} still needs the worker {', '.join(missing)}, which is not configured here; "
-                f"if the run was started with --config FILE, resume it with: fleet resume {state.run} --config FILE"
+                f"{state.run} requires workers that are not configured: {', '.join(missing)}",
+                hint=f"if the run was started with --config FILE, run `fleet resume {state.run} --config FILE`",
             )
 
     async def make_way(self, name: str | None) -> None:
-        """Remove a refused run of the name that a new run is given: nothing was done in it."""
+        """Remove a refused run with the name of a new run. It does not contain any work."""
         folder = next((run for run in all_runs(self.state_dir) if run.run == name), None)
         if folder is None or folder.alive:
             return
@@ -176,13 +176,13 @@ class Fleet:
     async def _inspect(self, order: Order) -> Target:
         """The repository of a new run, and the state directory made for it."""
         if shutil.which("git") is None:
-            raise FleetError("git is not installed, or not in PATH", hint="install it: apt-get install git")
+            raise FleetError("git not found in PATH", hint="apt-get install git")
         target = await inspect(order.repository, order.base)
         try:
             str(target.root).encode()
         except UnicodeEncodeError:
             shown = os.fsencode(target.root).decode("utf-8", "backslashreplace")
-            raise UsageError(f"the path {shown} is not UTF-8, so the journal can't name it", hint="rename it") from None
+            raise UsageError(f"the path of the repository is not UTF-8: {shown}", hint="rename it") from None
         make_state_dir(self.state_dir)
         return target
 
@@ -213,28 +213,28 @@ class Fleet:
     def _warnings(self, order: Order, target: Target) -> Iterator[str]:
         yield from target.warnings
         if not self.config.checks.gate.strip():
-            yield "no gate: only the subtasks' own checks are run; `fleet init` looks for the project's (checks.gate)"
+            yield "no gate: only the checks of subtasks run. `fleet init` detects a gate for checks.gate."
         if not self.wiring.has_models:
-            yield "no API key: models can't be called, so failures go to you and not to the planner"
+            yield "no API key: fleet can't call models, so you handle failures instead of the planner"
         elif ignored := self.wiring.ignored_service:
             yield ignored
         trees = self.config.worktrees
         if trees.setup.strip() and trees.setup_network != "none":
-            yield f"the set-up command has the network (worktrees.setup_network = {trees.setup_network})"
+            yield f"the setup command has network access (worktrees.setup_network = {trees.setup_network})"
         if self.config.box.sandbox == "none":
-            yield "no sandbox: commands that a model wrote run as you, with your files and your network"
+            yield "no sandbox: commands written by a model run as you, with access to your files and network"
         if order.plan is not None:
             yield from missing_rollback(order.plan, order.rollback)
 
     def workers_that_fit(self, wanted: int | None = None) -> tuple[int, str]:
-        """How many workers this machine can run, and what limits them. Raises `FleetError` if it can run none."""
+        """The number of workers that this machine can run, and the limit. Raises `FleetError` if it is 0."""
         wanted = self.config.run.workers if wanted is None else wanted
         free_bytes = self.wiring.worktrees.limits.free_bytes
         supply = capacity(self.state_dir, wanted=wanted, free_bytes=free_bytes)
         return workers_or_refuse(supply, wanted), supply.why
 
     def _fewer_workers(self, state: RunState) -> list[f.Fact]:
-        """What a run with more workers than this machine can run records. Raises `FleetError` if it can run none."""
+        """The facts about workers that this machine can't run. Raises `FleetError` if it can't run any."""
         wanted = state.policy.workers
         workers, why = self.workers_that_fit(wanted)
         if _joins(state):
@@ -250,7 +250,7 @@ class Fleet:
     ) -> RunState:
         """Work on a run until it has ended, is drained, or `stop` is cancelled.
 
-        `on_fact` is told of each fact of the run, from the first one that its journal has.
+        Calls `on_fact` for each fact of the run, starting with the first in the journal.
         """
         with held(folder.journal), Journal(folder.journal) as journal:
             clock = SystemClock()
@@ -280,7 +280,7 @@ class Fleet:
         )
 
     def _named_service(self) -> str | None:
-        """The value of `--base-url`, so that `fleet resume` need not repeat it. A URL with a password is not kept."""
+        """The value of `--base-url` for `fleet resume`. A URL with a password is not stored."""
         url = self.config.models.base_url
         is_named = self.loaded.origin.get("models.base_url") == FLAG
         return url if is_named and urlsplit(url).username is None else None
@@ -329,7 +329,7 @@ class Fleet:
     async def _joined_by_nodes(
         self, folder: RunFolder, engine: Engine, performer: Performer, worktrees: RunWorktrees, calls: OpenCalls
     ) -> AsyncIterator[None]:
-        """Other machines work on a run, too: those of its configuration, or the first one that a person adds."""
+        """Let nodes work on a run: those in its configuration, or from the first that a user adds."""
         state = engine.state
         place = _joins(state)
         if not place:
@@ -345,7 +345,7 @@ class Fleet:
 
         async def join_later() -> None:
             with nobody:
-                while not engine.state.nodes:  # noqa: ASYNC110 - what is recorded wakes nobody
+                while not engine.state.nodes:  # noqa: ASYNC110 - a recorded fact does not set an event
                     await sleep(HEED_S)
             if not nobody.cancelled_caught:
                 await join()
@@ -360,7 +360,7 @@ class Fleet:
             nobody.cancel()
 
     async def plan_only(self, order: Order) -> Plan:
-        """The first plan of the planner. Nothing is journalled, and nothing runs."""
+        """Get the first plan from the planner, without a journal or a run."""
         self.wiring.require_models()
         target = await self._inspect(order)
         store = await open_store(self.state_dir, target, target.base)
@@ -368,7 +368,7 @@ class Fleet:
         run = new_run(self.state_dir, order.goal, None).run
         preview = PlanPreview(self.wiring.known, order.goal, self.wiring.grade, flat=self.config.run.flat)
         state = evolve(None, self._started(order, target, run))
-        with TemporaryDirectory(prefix="fleet-plan-") as folder:  # there is no run to keep a transcript in
+        with TemporaryDirectory(prefix="fleet-plan-") as folder:  # no run folder for the transcript
             async with open_agents(self.wiring.agents(RunFolder(Path(folder)).transcripts)) as agents:
                 brief = PlannerBrief(
                     run=run,
@@ -380,44 +380,46 @@ class Fleet:
                 )
                 failure = await agents.planner.plan(brief, repository, preview.submit, preview)
         if failure is not None:
-            raise FleetError(f"the planner failed: {self.explained(failure)}")
+            message, hint = self.explained(failure)
+            raise FleetError(f"the planner failed: {message}", hint=hint)
         return preview.plan
 
-    def explained(self, failure: f.Failure) -> str:
-        """A failure of the model's service, and what to check."""
+    def explained(self, failure: f.Failure) -> tuple[str, str]:
+        """Return the message and the hint for a failure of the model service."""
         models, summary = self.config.models, failure.summary
         service = self.wiring.base_url or models.service
         if failure.status in {401, 403}:
             if models.service != "api":
-                return f"{summary}; {models.service} was called with the credentials that its tools find"
-            return f"{summary}; {models.base_url} was called with the key in {models.api_key_env}"
+                return summary, f"check the credentials for {models.service}: fleet uses those that its own tools find"
+            return summary, f"check the key in {models.api_key_env}: it was sent to {models.base_url}"
         if failure.kind == "configuration":
-            names = "planner.model and models.worker choose the models, --base-url the service"
-            names += "; `fleet doctor --live` finds out what a service lacks"
-            return f"{summary} ({failure.evidence}; {service}); {names}"
+            return (
+                f"{summary} ({failure.evidence}, {service})",
+                "run `fleet doctor --live` to find unsupported settings",
+            )
         if failure.kind == "transient":
-            return f"{summary}; check whether {service} is up, or choose another service with --base-url"
-        return summary
+            return summary, f"check that {service} is up, or select another service with --base-url"
+        return summary, ""
 
 
 OF_FEATURES = ("rehearsal", "relanding")
-"""The fields of `RunState` that only runs of a feature have."""
+"""The fields of `RunState` that mark runs of a feature."""
 
 
 class Player(Protocol):
-    """What a feature does differently in runs of its own kind."""
+    """Configures and resumes the runs of a feature."""
 
     def configure(self, loaded: Loaded, state: RunState) -> Loaded:
-        """The configuration that such a run works with."""
+        """The configuration for such a run."""
         ...
 
     def resume(self, fleet: Fleet, folder: RunFolder, *, changed: bool, as_json: bool) -> int:
-        """Carry out what is left of the run, and show its result. Returns the exit code."""
+        """Finish the run and show its result. Returns the exit code."""
         ...
 
 
 def player_of(state: RunState) -> Player | None:
-    """What configures and resumes this run, if a feature does."""
+    """The player of this run, if it belongs to a feature."""
     places = {name: place for feature in FEATURES.values() for name, place in feature.plays.items()}
     found: Player | None = next((load_part(place) for name, place in places.items() if _is_set(state, name)), None)
     return found
@@ -426,12 +428,12 @@ def player_of(state: RunState) -> Player | None:
 async def played(
     engine: Engine, adapters: Adapters, worktrees: RunWorktrees, features: Mapping[str, Feature] = FEATURES
 ) -> Adapters:
-    """The adapters of a run, with those of a feature in their place. Raises `FleetError` if that feature is missing."""
+    """The adapters of a run, replaced by those of its feature. Raises `FleetError` if the feature is missing."""
     places = {name: place for feature in features.values() for name, place in feature.adapters.items()}
     for name in OF_FEATURES:
         if _is_set(engine.state, name):
             if name not in places:
-                raise FleetError(f"{engine.state.run} has a {name}, which this installation of fleet can't carry out")
+                raise FleetError(f"{engine.state.run} is a {name}, which this installation does not support")
             adapters = await load_part(places[name])(engine, adapters, worktrees)
     return adapters
 
@@ -441,9 +443,9 @@ def _is_set(state: RunState, name: str) -> bool:
 
 
 def _joins(state: RunState) -> str:
-    """What has other machines work on a run; empty for what stays on this one: history replayed, a result landed again.
+    """The function that lets nodes work on a run.
 
-    It is also empty if no feature does that.
+    It is empty for rehearsals and relandings, which stay on this machine, and if no feature provides nodes.
     """
     if state.rehearsal is not None or state.relanding is not None:
         return ""
@@ -451,16 +453,16 @@ def _joins(state: RunState) -> str:
 
 
 def _reopening(state: RunState) -> list[f.Fact]:
-    """What opens an ended run again."""
+    """The fact that reopens an ended run."""
     return [f.RunReopened(at=time.time(), by=user())] if state.ended else []
 
 
 # ---- needed ----------------------------------------------------------------------------------------------------------
-# Which workers a run needs: if all of them are programs and nothing is reviewed, it needs no model.
+# The workers of a run. If all are programs and there are no reviews, it does not require a model.
 
 
 def workers_of(plan: Plan | None, rollback: Plan | None) -> frozenset[str] | None:
-    """The workers that the plans of an order name; None if models are needed anyway: to plan or to review."""
+    """The workers in the plans of an order. None if models are required to plan or to review."""
     plans = [each for each in (plan, rollback) if each is not None]
     if plan is None or any(each.asks_for_reviews for each in plans):
         return None
@@ -468,16 +470,16 @@ def workers_of(plan: Plan | None, rollback: Plan | None) -> frozenset[str] | Non
 
 
 def open_workers(state: RunState) -> set[str]:
-    """The workers of the subtasks that are not finished."""
+    """The workers of unfinished subtasks."""
     return {spec.worker for spec in state.plan.subtasks if not state.subtasks[spec.id].closed}
 
 
 # ---- reopen ----------------------------------------------------------------------------------------------------------
-# Takes back a cancel that no engine carried out: a person who resumes the run wants it to continue.
+# Withdraws a cancel that no engine has applied, for a user who resumes the run.
 
 
 def withdraw_cancel(folder: RunFolder) -> None:
-    """Remove cancels from the inbox of a run that no engine runs, and reopen the run if one was recorded."""
+    """Remove cancels from the inbox of a stopped run, and reopen the run if one is recorded."""
     if not _cancels(folder) and not folder.state().cancelled:
         return
     with held(folder.journal), Journal(folder.journal) as journal:
@@ -492,18 +494,18 @@ def _cancels(folder: RunFolder) -> list[int]:
 
 
 # ---- result branch ---------------------------------------------------------------------------------------------------
-# Whether a run can have its result branch in the user's repository.
+# Checks that a run can create its result branch in the user's repository.
 
 
 async def refuse_branch(target: Target, branch: str) -> None:
-    """Raise `UsageError` if a branch is in the way. Git stores them like files: `a` and `a/b` exclude each other."""
+    """Raise `UsageError` if another branch conflicts with it. Like files, `a` and `a/b` can't both exist."""
     folder = branch.partition("/")[0]
     refs = text(await target.git("for-each-ref", "--format=%(refname)", f"refs/heads/{folder}"))
     branches = [ref.removeprefix("refs/heads/") for ref in refs.splitlines()]
     if folder in branches:
-        why = f"so git can't create {branch!r}; rename it: git branch -m {folder} {folder}-1"
-        raise UsageError(f"{target.root} has a branch {folder!r}, {why}")
+        message = f"{target.root} has a branch {folder!r}, so git can't create {branch!r}"
+        raise UsageError(message, hint=f"rename it: git branch -m {folder} {folder}-1")
     taken = next((name for name in branches if name == branch or name.startswith(f"{branch}/")), None)
     if taken is not None:
-        remedy = f"choose another --name, or remove it: git branch -D {taken}"
-        raise UsageError(f"{target.root} has a branch {taken!r} already; {remedy}")
+        hint = f"use another --name, or delete the branch: git branch -D {taken}"
+        raise UsageError(f"{target.root} already has a branch {taken!r}", hint=hint)

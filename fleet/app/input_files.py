@@ -1,4 +1,4 @@
-"""Reads what a run starts from: an epic as text, file or standard input, or a plan file. Each mistake has a message."""
+"""Reads the input of a run: an epic as text, file or standard input, or a plan file."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from fleet.config.load import user_file_path
 from fleet.config.toml import dump_toml, read_text, read_toml
 from fleet.core.base.forges import FORGES
-from fleet.core.base.ids import did_you_mean, is_slug
+from fleet.core.base.ids import is_slug, suggestion
 from fleet.core.base.output import parse_json
 from fleet.core.base.usage import Cost
 from fleet.core.facts import facts as f
@@ -39,22 +39,22 @@ from fleet.core.policy.requests import missing_rollback
 from fleet.errors import UsageError
 from fleet.ports.agents import ModelUse, ServiceGate
 
-LONGEST_EPIC = 200_000  # characters: some 50,000 tokens, which every planner call pays for
-LONGEST_NAME = 1_000  # characters; a longer text is not taken for the name of a file
+LONGEST_EPIC = 200_000  # characters: about 50,000 tokens in every planner call
+LONGEST_NAME = 1_000  # characters; a longer text is not a file name
 LARGEST_PLAN = 20 * 1024 * 1024
 PLAN_FILES = (".toml", ".json")
 
 
 @dataclass(frozen=True, slots=True)
 class GivenEpic:
-    """What a run is to do, and the issue that says so."""
+    """The goal of a run, and the issue it comes from."""
 
     goal: str
     issue: IssueSource | None = None
 
 
 def read_epic(given: str) -> str:
-    """The epic: the given text, or the content of the file that it names; `-` is standard input."""
+    """The epic: the given text, or the contents of the named file. `-` is standard input."""
     epic, source = given, "the epic"
     if given == "-":
         epic, source = _stdin(), "standard input"
@@ -66,13 +66,13 @@ def read_epic(given: str) -> str:
 
 
 def checked_epic(epic: str, source: str = "the epic") -> str:
-    """The text of an epic as a run takes it. Raises `UsageError` for one that is empty, too long or no text."""
+    """The checked text of an epic. Raises `UsageError` if it is empty, too long or not text."""
     if not epic.strip():
-        raise UsageError(f"{source} is empty", hint="describe in a few sentences what should be true afterwards")
+        raise UsageError(f"{source} is empty", hint="describe the goal in a few sentences")
     if len(epic) > LONGEST_EPIC:
         raise UsageError(
-            f"{source} is longer than {LONGEST_EPIC:,} characters; keep the goal in the epic, and put the details into "
-            "files of the repository, which the planner can read"
+            f"{source} is longer than {LONGEST_EPIC:,} characters",
+            hint="put details into files in the repository, where the planner can read them",
         )
     if "\0" in epic or any("\ud800" <= char <= "\udfff" for char in epic):  # surrogates: bytes that are not UTF-8
         raise UsageError(f"{source} is not UTF-8 text")
@@ -80,7 +80,7 @@ def checked_epic(epic: str, source: str = "the epic") -> str:
 
 
 def _title_first(epic: str) -> str:
-    """The epic with its front matter, if it has any, behind the text: what comes first names the run."""
+    """The epic with its front matter moved to the end: the first line names the run."""
     matter = re.match(r"---[ \t]*\n(.*?)\n---[ \t]*(?:\n|$)", epic, re.DOTALL)
     title = re.search(r"^title:[ \t]*(\S.*)$", matter[1], re.MULTILINE) if matter is not None else None
     if matter is None or title is None:
@@ -91,15 +91,15 @@ def _title_first(epic: str) -> str:
 
 
 def _refuse_reference(given: str) -> None:
-    """Raise `UsageError` for a word that only points to an epic: a planner has no network, and would be paid for it."""
+    """Raise `UsageError` for a mere reference to an epic. The planner has no network access to follow it."""
     word = given.strip()
     if re.fullmatch(r"[a-z][a-z+.-]*://\S+|#?\d+|(?:\w+:)?[\w.-]+(?:/[\w.-]+)+[#!]\d+", word):
         short = " or ".join(f"{each.prefix}:{each.form}#12" for each in FORGES)
-        hint = f"name an issue as {short}, or by its address; or give the text"
-        raise UsageError(f"{word} names no issue of a forge, and the planner can't open pages", hint=hint)
-    if os.path.isdir(word):  # noqa: PTH112 - no error for what can't be a path
-        hint = "--repo DIR names the repository, and the epic is text or a file"
-        raise UsageError(f"{word} is a folder, not an epic", hint=hint)
+        hint = f"name an issue as {short}, or by its URL, or give the text"
+        raise UsageError(f"{word} is not a GitHub or GitLab issue, and the planner can't fetch web pages", hint=hint)
+    if os.path.isdir(word):  # noqa: PTH112 - does not raise for an invalid path
+        hint = "give the epic as text or a file, and use --repo DIR for the repository"
+        raise UsageError(f"{word} is a directory, not an epic", hint=hint)
 
 
 def _names_a_file(given: str) -> bool:
@@ -111,18 +111,18 @@ def _names_a_file(given: str) -> bool:
     except (OSError, ValueError):
         return False
     if " " not in given.strip() and given.endswith((".md", ".txt")):
-        raise UsageError(f"{given}: no such file")
+        raise UsageError(f"{given}: file not found")
     return False
 
 
 def _stdin() -> str:
-    """Standard input as UTF-8 in every locale, cut where it is certainly too long."""
+    """Standard input as UTF-8 in every locale, cut off if it is too long."""
     return sys.stdin.buffer.read(LONGEST_EPIC * 4 + 1).decode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True, slots=True)
 class GivenPlan:
-    """A plan that a person brings, with what belongs to it."""
+    """A plan from the user, with its values and its rollback plan."""
 
     plan: Plan
     values: Mapping[str, JsonValue]
@@ -131,12 +131,12 @@ class GivenPlan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Warnings for the person who runs it."""
+        """Warnings for the user."""
         return missing_rollback(self.plan, self.rollback)
 
 
 def read_given_plan(path: Path, known: Known, given: Mapping[str, str], folders: Sequence[Path] = ()) -> GivenPlan:
-    """The plan in a file with its values, and its rollback plan: beside it, or in one of `folders`."""
+    """The plan in a file with its values, and its rollback plan from the same folder or one of `folders`."""
     plan, values = _filled(path, known, given)
     return GivenPlan(plan, values, load_rollback(path, plan, known, values=values, folders=folders))
 
@@ -150,7 +150,7 @@ def _filled(path: Path, known: Known, given: Mapping[str, str]) -> tuple[Plan, M
     data = read_data(path)
     filled = fill(data, given)
     if not isinstance(filled, Filled):
-        raise UsageError("\n".join((problem_list(f"{path} can't be filled in", filled), *_usage(data))))
+        raise UsageError("\n".join((problem_list(f"can't fill in {path}", filled), *_usage(data))))
     plan = read_plan(filled.document, known)
     if not isinstance(plan, Plan):
         raise UsageError(problem_list(f"{path} is not a valid plan", plan))
@@ -158,12 +158,12 @@ def _filled(path: Path, known: Known, given: Mapping[str, str]) -> tuple[Plan, M
 
 
 def _usage(data: Mapping[str, Any]) -> list[str]:
-    """The parameters that a plan takes."""
+    """The lines about the parameters of a plan."""
     parameters = read_parameters(data)
     if isinstance(parameters, tuple):
         return []
     lines = [f"  {line}" for line in parameter_lines(parameters)]
-    return ["it takes:", *lines] if lines else ["it takes no parameters"]
+    return ["parameters:", *lines] if lines else ["the plan does not have parameters"]
 
 
 def load_rollback(
@@ -174,16 +174,18 @@ def load_rollback(
     values: Mapping[str, JsonValue] = MappingProxyType({}),
     folders: Sequence[Path] = (),
 ) -> Plan | None:
-    """The plan that `rollback_plan` names, from the folder of the plan or one of `folders`; None if it names none.
+    """The plan named by `rollback_plan`, from the folder of the plan or one of `folders`. None if there is no such key.
 
-    Its parameters get the values of the plan's parameters with the same names. Raises `UsageError` if it can't run:
-    better now than when it is needed.
+    Its parameters get the values of the plan's parameters with the same names. Raises `UsageError` if it is not valid.
     """
     name = plan.rollback_plan
     if not name:
         return None
     if name != Path(name).name or name.startswith("."):
-        raise UsageError(f"{path}: rollback_plan {name!r} must be the name of a plan file beside it, without a folder")
+        raise UsageError(
+            f"{path}: invalid rollback_plan {name!r}",
+            hint="use the name of a plan file in the same folder, without a path",
+        )
     file = find_rollback(name, (path.parent, *folders))
     if file is None:
         return None
@@ -191,7 +193,7 @@ def load_rollback(
     shared = () if isinstance(parameters, tuple) else parameters.keys() & values.keys()
     rollback = load_plan(file, known, {name: value_text(values[name]) for name in shared})
     if twice := sorted(set(plan.ids) & set(rollback.ids)):
-        raise UsageError(f"{file}: {', '.join(twice)} is in {path}, too", hint="a rollback plan needs ids of its own")
+        raise UsageError(f"{file}: {', '.join(twice)} is also in {path}", hint="use other ids in the rollback plan")
     return rollback if rollback.plan_id != Plan().plan_id else rollback.model_copy(update={"plan_id": name})
 
 
@@ -202,7 +204,7 @@ def find_rollback(name: str, folders: Iterable[Path]) -> Path | None:
 
 def problem_list(title: str, problems: Sequence[Problem]) -> str:
     lines = "".join(f"\n  {problem}" for problem in problems)
-    return f"{title}; {len(problems)} problem{'s' * (len(problems) != 1)}:{lines}"
+    return f"{title}: {len(problems)} problem{'s' * (len(problems) != 1)}{lines}"
 
 
 def read_data(path: Path) -> Mapping[str, Any]:
@@ -213,7 +215,9 @@ def read_data(path: Path) -> Mapping[str, Any]:
         data = parse_json(read_text(path, largest=LARGEST_PLAN))
     except ValueError as error:
         where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise UsageError(f"{path}{where}: is not JSON ({error})", hint="a TOML file ends in .toml") from error
+        raise UsageError(
+            f"{path}{where}: invalid JSON ({error})", hint="if it is TOML, rename it to end in .toml"
+        ) from error
     if not isinstance(data, dict):
         raise UsageError(f"{path}: expected a table, got {type(data).__name__}")
     return data
@@ -228,10 +232,9 @@ def dump_plan(plan: Plan, *, toml: bool) -> str:
 
 
 # ---- library ---------------------------------------------------------------------------------------------------------
-# The library of plans: files in `.fleet/plans` of a repository and in the user's own folder, called by their names.
+# The library of plans: files in `.fleet/plans` of a repository and in the user's folder, with their names.
 #
-# The author of a repository fills its folder, so a name that is in both folders is ambiguous and must be given as a
-# path.
+# The author of a repository controls its folder. So a name in both folders is ambiguous, and the user must give a path.
 
 
 MOST = 1_000  # plans of one folder that are read
@@ -254,7 +257,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The plans of a repository, if there is one, and of the user."""
+    """The plans of the user and of a repository, if any."""
 
     root: Path | None
     """The root of the repository."""
@@ -285,36 +288,43 @@ class Library:
         files = [path for path in self._files() if path.stem == name]
         if len(files) > 1:
             raise UsageError(
-                f"{len(files)} plans are called {name}", hint=f"name the file: {', '.join(map(str, files))}"
+                f"{len(files)} plans are called {name!r}", hint=f"use a path: {' or '.join(map(str, files))}"
             )
         return files[0] if files else None
 
     def plan(self, given: str) -> Path:
-        """The file that a person means by a path or by a name of the library."""
+        """The file for a path or a name in the library."""
         path = Path(given)
         if looks_like_a_file(given):
             return path
         file = self.find(given)
         if file is None and not path.is_file():
-            raise UsageError(f"{self.unknown(given)}", hint="see `fleet plans list`, a file ends in .toml or .json")
+            raise UsageError(
+                f"no plan called {given!r} in the library",
+                hint=self.near(given) or "run `fleet plans list`, or use a path that ends in .toml or .json",
+            )
         return file or path
 
-    def unknown(self, name: str) -> str:
-        """A message for a name that no plan has."""
-        return f"no plan of the library is called {name!r}{did_you_mean(name, self.names)}"
+    def near(self, name: str) -> str:
+        """A hint if a plan has a similar name."""
+        return suggestion(name, self.names)
 
     def save(self, text: str, name: str, suffix: str, *, where: Where, force: bool) -> Path:
         """Save the document of a plan under a name. Another plan of this name is replaced only with `force`."""
         if not is_slug(name) or name.endswith(PLAN_FILES):
-            raise UsageError(f"{name!r} can't name a plan: 1 to 64 letters, digits, dots, dashes or underscores")
+            raise UsageError(
+                f"invalid plan name: {name!r}", hint="use 1 to 64 letters, digits, dots, dashes or underscores"
+            )
         folder = self.places.get(where)
         if folder is None:
-            raise UsageError("there is no repository here", hint="--user saves the plan in your own library")
+            raise UsageError("the current folder is not in a repository", hint="use --user to save to your own library")
         existing = [path for end in PLAN_FILES if os.path.lexists(path := folder / f"{name}{end}")]
         if existing and not force:
-            raise UsageError(f"{existing[0]} exists", hint="--force overwrites it")
+            raise UsageError(f"{existing[0]} already exists", hint="use --force to overwrite it")
         if where == "repository" and self.root is not None and not folder.resolve().is_relative_to(self.root.resolve()):
-            raise UsageError(f"{folder} leads out of the repository, to {folder.resolve()}", hint="nothing was written")
+            raise UsageError(
+                f"{folder} links to a folder outside the repository: {folder.resolve()}", hint="replace the link"
+            )
         path = folder / f"{name}{suffix}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -332,7 +342,7 @@ def looks_like_a_file(given: str) -> bool:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a whole file or nothing. A link in its place is replaced, not followed."""
+    """Write a file atomically. A link at its path is replaced, not followed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("x", encoding="utf-8") as file:
@@ -367,16 +377,16 @@ def _entry(where: Where, path: Path) -> Entry:
 
 
 # ---- preview ---------------------------------------------------------------------------------------------------------
-# For `fleet plan`: a meter and a submission without a run. There is no journal, and no call waits for the service.
+# For `fleet plan`: a meter and a submission without a run or a journal. Calls do not wait for the service.
 
 
 class PlanPreview:
-    """Takes the first revision of a planner. Satisfies `Meter` without any limit."""
+    """Accepts the first revision of a planner. A `Meter` without limits."""
 
     service = ServiceGate()
-    """No call waits: its failure says what is wrong, and why there is no plan."""
+    """Calls do not wait for the service. A failure is reported instead of a plan."""
     called = False
-    """Nobody asks: a call is not made again here."""
+    """Calls are not repeated, so this is never set."""
 
     def __init__(self, known: Known, goal: str, grade: Callable[[Plan], Grade], *, flat: bool) -> None:
         self._flat = flat
@@ -392,7 +402,7 @@ class PlanPreview:
         if isinstance(revised, tuple):
             return revised
         grade = self._grade(revised)
-        if grade.errors and not self._has_objected:  # as in a run: reported once, and a planner may insist
+        if grade.errors and not self._has_objected:  # as in a run: reported once, then accepted
             self._has_objected = True
             return grade.errors
         self.plan = revised
@@ -404,15 +414,15 @@ class PlanPreview:
         return True
 
     async def reserve(self, model: str, cost: Cost) -> f.Failure | None:
-        """Without a run there is no budget."""
+        """A preview does not have a budget."""
 
     async def widen(self, most: Cost) -> float:
-        """Without a budget there is room."""
+        """A preview does not have a budget."""
         del most
         return 1.0
 
     async def used(self, use: ModelUse) -> None:
-        """Without a run there is no journal."""
+        """A preview does not have a journal."""
 
     def release(self, *, lost: bool = False) -> None:
-        """Nothing was reserved."""
+        """A preview does not reserve anything."""

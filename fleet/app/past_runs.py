@@ -1,6 +1,6 @@
-"""What past runs of a repository say about rungs, and what their landed subtasks cost and took.
+"""The results of rungs in past runs of a repository, and the cost and duration of their landed subtasks.
 
-What an ended run says is kept beside its journal, so that each journal is replayed for this once.
+The evidence of an ended run is stored next to its journal, so that each journal is replayed only once.
 """
 
 import time
@@ -20,12 +20,12 @@ from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, git_folder, runs_by_start
 
 MOST_RUNS = 20
-MOST_FACTS = 30_000  # of all journals that are replayed at once: that takes some seconds
+MOST_FACTS = 30_000  # in all journals replayed together, which takes some seconds
 KEPT = "evidence.json"
 
 
 class PastRun(BaseModel):
-    """What one past run says."""
+    """The evidence from one past run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -37,7 +37,7 @@ class PastRun(BaseModel):
 
 
 async def read_evidence(config: Config, repository: Path) -> f.EvidenceRead:
-    """What past runs of a repository say for the next one with this configuration."""
+    """The evidence from past runs of a repository for the next run with this configuration."""
     simulated = await is_simulated(config.models.base_url)
     return past_evidence(Path(config.state.dir), repository, simulated=simulated)
 
@@ -45,7 +45,7 @@ async def read_evidence(config: Config, repository: Path) -> f.EvidenceRead:
 def past_evidence(
     state_dir: Path, repository: Path, *, simulated: bool, most_runs: int = MOST_RUNS, most_facts: int = MOST_FACTS
 ) -> f.EvidenceRead:
-    """What the latest runs of the same kind say, added up."""
+    """The sum of the evidence from the latest runs of the same kind."""
     past = _past_runs(state_dir, repository, simulated=simulated, most_runs=most_runs, most_facts=most_facts)
     runs = [run for run in past if run.tallies or run.landed]
     tallies: dict[tuple[object, ...], f.RungTally] = {}
@@ -59,7 +59,7 @@ def past_evidence(
 def _past_runs(
     state_dir: Path, repository: Path, *, simulated: bool, most_runs: int, most_facts: int
 ) -> Iterator[PastRun]:
-    """The last one first, as many as may be read. A broken journal says nothing."""
+    """The evidence of each run within the limits, the latest first. Broken journals are skipped."""
     here, left = git_folder(repository), most_facts
     alike = [
         run
@@ -88,7 +88,7 @@ def _past_runs(
 
 
 def _kept(folder: RunFolder, facts: int) -> PastRun | None:
-    """What was kept of a run, if its journal has not grown since."""
+    """The stored evidence of a run, if its journal has not grown since."""
     try:
         kept = PastRun.model_validate_json((folder.path / KEPT).read_bytes())
     except (OSError, ValidationError):
@@ -97,7 +97,7 @@ def _kept(folder: RunFolder, facts: int) -> PastRun | None:
 
 
 def _keep(folder: RunFolder, run: PastRun) -> None:
-    with suppress(OSError):  # then it is read from the journal next time, too
+    with suppress(OSError):  # the journal is read again next time
         (folder.path / KEPT).write_text(run.model_dump_json(), encoding="utf-8")
 
 

@@ -1,7 +1,6 @@
-"""Makes the settings of each adapter from one configuration; each part is made once.
+"""Makes the settings of each adapter from one configuration. Each part is made once.
 
-Reads the prompt files that the configuration names. Whether a setting makes sense for a worker kind is checked by
-`agents/workers/registry.py`.
+Reads the prompt files named in the configuration. `agents/workers/registry.py` checks the settings of each worker kind.
 """
 
 from collections.abc import Collection, Mapping
@@ -31,7 +30,7 @@ from worktrees.sandbox.box import has_program
 
 NO_KEY = "no-key-is-needed"
 REAL_HOST = "api.anthropic.com"
-NOT_READ = ("ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN")  # of other clients of the same service
+NOT_READ = ("ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN")  # used by other clients of the same service
 _REGIONS = {"api": (), "bedrock": ("AWS_REGION", "AWS_DEFAULT_REGION"), "vertex": ("CLOUD_ML_REGION",)}
 PROMPT_FILES = (".md", ".txt")
 LONGEST_PROMPT = 50_000  # characters
@@ -39,14 +38,14 @@ LONGEST_PROMPT = 50_000  # characters
 
 @dataclass(frozen=True)
 class Wiring:
-    """What each part of the program is given of the configuration."""
+    """The parts of the configuration, as the settings of each adapter."""
 
     config: Config
     environ: Mapping[str, str]
 
     @cached_property
     def known(self) -> Known:
-        """What plans may refer to."""
+        """The names and limits that plans are checked against."""
         return Known(
             max_subtasks=self.config.planner.max_subtasks,
             max_areas=self.config.planner.max_areas,
@@ -57,12 +56,12 @@ class Wiring:
 
     @cached_property
     def machines(self) -> Machines:
-        """The machines that may work for a run, and what worker kinds ask of them."""
+        """The machines that may work for a run, and the labels that workers require."""
         return machines_of(self.config, {name: offer for name, (offer, _) in self.others.items()})
 
     @cached_property
     def others(self) -> Mapping[str, tuple[MachineOffer, int]]:
-        """The machines beside this one, with how many attempts each works on at most."""
+        """The other machines, each with its maximum number of attempts."""
         places = [each.offers for each in FEATURES.values() if each.offers and self.config.is_set(each.on)]
         return {name: offer for place in places for name, offer in load_part(place)(self.config).items()}
 
@@ -73,55 +72,55 @@ class Wiring:
 
     @cached_property
     def modelless_workers(self) -> frozenset[str]:
-        """The workers that call no model through us: programs, and agents with an access of their own."""
+        """The workers that do not call models through fleet: programs, and agents with separate access."""
         return frozenset(name for name, worker in self.config.workers.items() if not worker.calls_models)
 
     def has_program(self, name: str) -> bool:
-        """Whether checks would find a program of this name. A set-up may install any."""
+        """Whether checks can find a program. With a setup command, the answer is always yes."""
         return bool(self.config.worktrees.setup) or has_program(self.worktrees, name)
 
     def grade(self, plan: Plan) -> Grade:
-        """What the linter finds in a plan."""
+        """Run the linter on a plan."""
         return grade_plan(plan, self.has_program, self.command_workers)
 
     @cached_property
     def api_key(self) -> str:
-        """The key for the model's service, or a placeholder."""
+        """The key for the model service, or a placeholder."""
         return self.environ.get(self.config.models.api_key_env, "").strip() or NO_KEY
 
     @cached_property
     def has_models(self) -> bool:
-        """Whether models can be called: there is a key, or the service needs none of ours."""
+        """Whether models can be called: a key is set, or the service does not require one."""
         if self.config.models.service != "api":
             return True
         return self.api_key != NO_KEY or urlsplit(self.config.models.base_url).hostname != REAL_HOST
 
     @property
     def ignored_service(self) -> str:
-        """A note on variables of other programs that name a service or a token, where the usual service is called."""
+        """A note about variables of other programs that fleet ignores, if the default service is used."""
         names = [name for name in NOT_READ if self.environ.get(name, "").strip()]
         if not names or urlsplit(self.config.models.base_url).hostname != REAL_HOST:
             return ""
         return (
-            f"fleet does not read {' or '.join(names)}: --base-url or models.base_url names the service, "
-            "models.api_key_env the variable with its key"
+            f"fleet ignores {' and '.join(names)}: set --base-url or models.base_url for the service, "
+            "and models.api_key_env for the name of the variable with its key"
         )
 
     def require_models(self, workers: Collection[str] | None = None) -> None:
-        """Raise `FleetError` if models can't be called. Not if none of a plan's `workers` calls any."""
+        """Raise `FleetError` if models can't be called, unless none of a plan's `workers` calls a model."""
         if workers is not None and self.modelless_workers.issuperset(workers):
             return
         if problem := missing_extra(self.access.kind):
             raise FleetError(f"models.service: {problem}")
         if self.access.kind == "vertex" and not self.access.region:
-            raise FleetError("models.region is not set: name a region of Vertex, or set CLOUD_ML_REGION")
+            raise FleetError("models.region is not set", hint="set it to a Vertex region, or set $CLOUD_ML_REGION")
         if self.has_models:
             return
         name = self.config.models.api_key_env
-        ignored = f"; {self.ignored_service}" if self.ignored_service else ""
+        ignored = f". {self.ignored_service}" if self.ignored_service else ""
         raise FleetError(
-            f"there is no API key: set {name}, or name another service with --base-url "
-            f"(`fleet simulate` starts a simulated model); a plan whose workers are all programs needs none{ignored}"
+            f"no API key: {name} is not set",
+            hint=f"export {name}=…, or use --base-url for another service (`fleet simulate` starts one){ignored}",
         )
 
     @cached_property
@@ -131,7 +130,7 @@ class Wiring:
 
     @cached_property
     def ladders(self) -> dict[str, Ladder]:
-        """The ladders of the workers that have rungs. Raises `UsageError` with the key that is wrong."""
+        """The ladders of the workers with rungs. Raises `UsageError` with the wrong key."""
         ladders = {name: self._ladder(f"workers.{name}", worker) for name, worker in self.config.workers.items()}
         return {name: ladder for name, ladder in ladders.items() if ladder is not None}
 
@@ -141,37 +140,40 @@ class Wiring:
         rungs = tuple(Rung(model=model, effort=effort) for model, effort in map(parse_rung, worker.rungs))
         names = [rung.name for rung in rungs]
         if worker.models or worker.model:
-            raise UsageError(f"{key}.rungs: the worker has a model, too", hint="name its models in the rungs alone")
+            raise UsageError(f"{key}: model and rungs can't be used together", hint="name the models only in rungs")
         if len(set(names)) < len(names):
-            raise UsageError(f"{key}.rungs: a rung is there twice", hint="a ladder leads from weak to strong")
+            raise UsageError(f"{key}.rungs: duplicate rung", hint="list each rung once, from weakest to strongest")
         if not (first := " ".join(worker.first_rung.split())):
             return Ladder(rungs=rungs)
         if first not in names:
-            raise UsageError(f"{key}.first_rung: {first!r} is none of the rungs", hint=f"they are {', '.join(names)}")
+            raise UsageError(
+                f"{key}.first_rung: {first!r} is not in rungs",
+                hint=f"use one of {', '.join(names)}" if names else "set rungs, too",
+            )
         return Ladder(rungs=rungs, first=names.index(first))
 
     @cached_property
     def workers(self) -> dict[str, WorkerSettings]:
-        """The settings of each worker. Raises `UsageError` with the key that is wrong."""
+        """The settings of each worker. Raises `UsageError` with the wrong key."""
         return {name: self._worker(f"workers.{name}", worker) for name, worker in self.config.workers.items()}
 
     @property
     def base_url(self) -> str:
-        """The address of the service; empty for a cloud's own, which follows from the region."""
+        """The address of the service. Empty if the region determines it."""
         models = self.config.models
         usual = models.service != "api" and urlsplit(models.base_url).hostname == REAL_HOST
         return "" if usual else models.base_url
 
     @property
     def _headers(self) -> dict[str, str]:
-        """Raises `UsageError` for a variable that is not set."""
+        """The configured headers. Raises `UsageError` for an unset variable."""
         headers = dict(self.config.models.headers)
         for name, value in headers.items():
             if value.startswith("$"):
                 headers[name] = self.environ.get(value[1:], "").strip()
                 if not headers[name] or not headers[name].isprintable():
-                    why = "is not one line of text" if headers[name] else "is not set"
-                    raise UsageError(f"models.headers.{name}: {value[1:]} {why}", hint="set it, or remove the header")
+                    why = "is not a single line of text" if headers[name] else "is not set"
+                    raise UsageError(f"models.headers.{name}: ${value[1:]} {why}", hint="set it or remove the header")
         return headers
 
     def _first_set(self, *names: str) -> str:
@@ -179,7 +181,7 @@ class Wiring:
 
     @cached_property
     def access(self) -> Access:
-        """How the models' service is reached, and what it lacks."""
+        """The access to the model service, and the features it does not support."""
         models = self.config.models
         return Access(
             base_url=self.base_url,
@@ -209,11 +211,13 @@ class Wiring:
 
     @cached_property
     def servers(self) -> OpenServers | None:
-        """Opens the servers whose tools workers have. Raises `UsageError` with the key that is wrong."""
+        """Opens the servers whose tools workers use. Raises `UsageError` with the wrong key."""
         naming = [name for name, worker in self.config.workers.items() if worker.mcp]
         place = next((feature.servers for feature in FEATURES.values() if feature.servers), "")
         if naming and not place:
-            raise UsageError(f"workers.{naming[0]}.mcp: there are no servers", hint="remove it from the worker")
+            raise UsageError(
+                f"workers.{naming[0]}.mcp: this installation does not support servers", hint="remove the key"
+            )
         return cast("OpenServers", load_part(place)(self)) if naming else None
 
     @cached_property
@@ -231,7 +235,7 @@ class Wiring:
 
     @property
     def home(self) -> Path:
-        """The home of the person who runs the fleet."""
+        """The home of the user."""
         return Path(self.environ.get("HOME") or Path.home())
 
     @cached_property
@@ -239,7 +243,7 @@ class Wiring:
         config, box = self.config, self.config.box
         limits = BoxLimits(memory_bytes=box.memory_mb * MIB, disk_bytes=box.disk_mb * MIB)
         if box.tool_chains:
-            from worktrees.sandbox.tool_chains import with_tool_chains  # noqa: PLC0415 - few boxes show any
+            from worktrees.sandbox.tool_chains import with_tool_chains  # noqa: PLC0415 - rarely used
 
             box = with_tool_chains(box, self.home)
         return WorktreeSettings(Path(config.state.dir), box, config.worktrees, config.checks, config.git, limits)
@@ -249,7 +253,7 @@ class Wiring:
         try:
             _ = worker.words
         except ValueError as error:
-            raise UsageError(f"{key}.command: {worker.command!r} can't be split into words: {error}") from error
+            raise UsageError(f"{key}.command: can't parse {worker.command!r}: {error}") from error
         own = {
             "prompt": _prompt(key, worker.prompt),
             "passed": self._passed_environment(key, worker),
@@ -260,12 +264,12 @@ class Wiring:
     def _passed_environment(self, key: str, worker: WorkerSection) -> dict[str, str]:
         missing = ", ".join(name for name in worker.pass_environment if name not in self.environ)
         if missing:
-            raise UsageError(f"{key}.pass_environment: {missing} is not set", hint="set it, or remove it from the list")
+            raise UsageError(f"{key}.pass_environment: {missing} is not set", hint="set it or remove it from the list")
         return {name: self.environ[name] for name in worker.pass_environment}
 
 
 def _prompt(key: str, prompt: str) -> str:
-    """The prompt itself, or the text of the file that it names in the user's configuration folder."""
+    """The prompt, or the text of the named file in the user's configuration folder."""
     if "\n" in prompt or not prompt.endswith(PROMPT_FILES):
         return prompt
     path = user_file_path().parent / Path(prompt).expanduser()
@@ -273,9 +277,9 @@ def _prompt(key: str, prompt: str) -> str:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"{key}.prompt: {path} can't be read: {why}") from error
+        raise UsageError(f"{key}.prompt: can't read {path}: {why}") from error
     if len(text) > LONGEST_PROMPT:
         raise UsageError(
-            f"{key}.prompt: {path} has {len(text):,} characters", hint=f"at most {LONGEST_PROMPT:,} are allowed"
+            f"{key}.prompt: {path} has {len(text):,} characters", hint=f"shorten it to {LONGEST_PROMPT:,} characters"
         )
     return text

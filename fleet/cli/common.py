@@ -1,4 +1,4 @@
-"""Code that several verbs use: options, the configuration, finding a run, requests to it, output."""
+"""Code shared by several verbs: options, the configuration, finding a run, requests to it, output."""
 
 import json
 import os
@@ -23,14 +23,14 @@ from fleet.cli.verbosity import is_quiet, show_note
 from fleet.config.environment import current
 from fleet.config.load import Loaded, load_config
 from fleet.config.schema import State
-from fleet.core.base.ids import RunId, SubtaskId, did_you_mean, is_slug
+from fleet.core.base.ids import RunId, SubtaskId, is_slug, suggestion
 from fleet.core.facts.facts import Fact
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Reviewing
 from fleet.core.plans.plan import Plan, Subtask
 from fleet.core.policy.requests import Request, request_problem
 from fleet.core.state.state import RunState
-from fleet.errors import FleetError, UsageError, first_error
+from fleet.errors import HINT, FleetError, UsageError, first_error
 from fleet.ports.worktrees import EffectError
 from fleet.read.base_view import Finding, View, dump_view
 from fleet.read.question_view import RequestView
@@ -53,30 +53,30 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 AnyView = TypeVar("AnyView", bound=View)
 
-NAMED_SUBTASKS = 12  # a plan with no more of them is listed in a message
+NAMED_SUBTASKS = 12  # a message lists the subtasks of a plan up to this size
 
 # ---- completion ------------------------------------------------------------------------------------------------------
-# The names in journals that options and arguments offer at the cursor. Typer knows verbs and options.
+# Completes the names in journals. Typer completes verbs and options.
 #
-# A shell sees the names, so each is checked again with `is_slug`. A journal that can't be read offers nothing.
+# The names reach a shell, so each is checked again with `is_slug`. An unreadable journal is skipped.
 
 
 NAMING = (
     *("run_started", "plan_revised", "plan_rejected", "rollback_started"),
     *("question_asked", "question_answered", "retry_requested"),
 )
-"""The facts that name subtasks and questions: few, also in a long journal."""
+"""The facts that name subtasks and questions. Even a long journal has few of them."""
 
 
 def run_names(context: typer.Context) -> list[str]:
-    """The runs of the repository, the latest first; those of all repositories if it has none."""
+    """The runs of the repository, or of all repositories if it has none, the latest first."""
     with suppress(FleetError, OSError):
         return [folder.run for folder in _runs(context)]
     return []
 
 
 def subtask_ids(context: typer.Context) -> list[str]:
-    """The subtasks of the run that `--run` names, or of the latest."""
+    """The subtasks of the run in `--run`, or of the latest run."""
     run = _run(context)
     return [id_ for id_ in run.plan.ids if is_slug(id_)] if run is not None else []
 
@@ -98,7 +98,7 @@ def repository_of(context: typer.Context) -> Path:
 
 
 def _run(context: typer.Context) -> RunSnapshot | None:
-    """The run after the few facts that name subtasks and questions."""
+    """Read only the facts that name subtasks and questions."""
     named: Any = context.params.get("named")
     run: RunSnapshot | None = None
     with suppress(FleetError, OSError, LookupError, ValueError):
@@ -115,48 +115,53 @@ def _run(context: typer.Context) -> RunSnapshot | None:
 RunName = Annotated[
     str | None,
     typer.Option(
-        "--run", metavar="RUN", help="The run; default: the latest of this repository.", autocompletion=run_names
+        "--run", metavar="RUN", help="The run; default: the latest in this repository.", autocompletion=run_names
     ),
 ]
 RunArgument = Annotated[
     str | None,
-    typer.Argument(metavar="RUN", help="The run; default: the latest of this repository.", autocompletion=run_names),
+    typer.Argument(metavar="RUN", help="The run; default: the latest in this repository.", autocompletion=run_names),
 ]
 SubtaskArgument = Annotated[
     str, typer.Argument(metavar="SUBTASK", help="The id of a subtask.", autocompletion=subtask_ids)
 ]
 AttemptNumber = Annotated[
-    int | None, typer.Option("--attempt", "-n", metavar="N", help="The attempt; default: the last one.")
+    int | None, typer.Option("--attempt", "-n", metavar="N", help="The attempt; default: the last.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, errors included.")]
-Repo = Annotated[Path, typer.Option("--repo", "-C", metavar="DIR", help="The repository; default: the one you are in.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite what exists.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask; go ahead.")]
-ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Another configuration file.")]
+Repo = Annotated[Path, typer.Option("--repo", "-C", metavar="DIR", help="The repository; default: the current one.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip confirmation prompts.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Use this configuration file.")]
 BaseUrl = Annotated[
-    str | None, typer.Option("--base-url", metavar="URL", help="Base URL of a service with the Messages API.")
+    str | None,
+    typer.Option("--base-url", metavar="URL", help="Base URL of a service that implements the Messages API."),
 ]
 Sandbox = Annotated[
-    str | None, typer.Option("--sandbox", metavar="bubblewrap|none", help="bubblewrap, or none: commands run as you.")
+    str | None,
+    typer.Option("--sandbox", metavar="bubblewrap|none", help="Sandbox for commands; none runs them as you."),
 ]
 SetupNetwork = Annotated[
-    bool, typer.Option("--setup-network", help="The set-up command has the network, on the base only.")
+    bool, typer.Option("--setup-network", help="Allow network access for the setup command, on the base commit only.")
 ]
 Metrics = Annotated[
-    str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus at HOST:PORT.")
+    str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics at HOST:PORT.")
 ]
 Otlp = Annotated[
-    str | None, typer.Option("--otlp", metavar="URL", help="Send traces to this collector of OpenTelemetry, over HTTP.")
+    str | None, typer.Option("--otlp", metavar="URL", help="Send traces to this OpenTelemetry collector, over HTTP.")
 ]
-Workers = Annotated[int | None, typer.Option("--workers", metavar="N", help="Maximum number of agents at once.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", metavar="N", help="Maximum number of agents at the same time.")
+]
 Budget = Annotated[
-    float | None, typer.Option("--budget", metavar="USD", help="Maximum cost in USD; no call is made that exceeds it.")
+    float | None,
+    typer.Option("--budget", metavar="USD", help="Maximum cost in USD. fleet makes no call that would exceed it."),
 ]
 REVIEWERS = "human (default on a terminal), auto (the [review] rules; default elsewhere), none"
 Review = Annotated[str | None, typer.Option(metavar="human|auto|none", help=f"Who approves the plan: {REVIEWERS}.")]
 HERE = Path()
 Pause = Callable[[float], Awaitable[None]]
-"""Waits for so many seconds."""
+"""Waits for the given number of seconds."""
 
 
 # ---- configuration and runs -----------------------------------------------------------------------------------------
@@ -176,9 +181,9 @@ def configuration_of(
     *,
     secrets: bool = True,
 ) -> Loaded:
-    """The configuration of a run that exists: as it was started, but for what `flags` and the file change.
+    """The configuration that an existing run was started with, changed by `flags` and the file.
 
-    Without `secrets`, nothing will be run with it, and what no run keeps may be missing.
+    Without `secrets`, values that a run does not store may be missing. Use this only to read.
     """
     given = {key: value for key, value in (flags or {}).items() if value is not None}
     return load_config(
@@ -191,7 +196,7 @@ def configuration_of(
 
 
 def state_settings() -> State:
-    """The state directory and its limit. The repository's own file is left out: it must not hide runs."""
+    """The state directory and its limit. Ignores the repository's fleet.toml, which must not hide runs."""
     return load_config(environ=current(), repository=None).config.state
 
 
@@ -200,7 +205,7 @@ def state_dir() -> Path:
 
 
 def run_to_read(name: str | None, named: str | None, repo: Path) -> RunFolder:
-    """The run that a verb reads: the named one, else the latest here, else the latest of all with a note."""
+    """The run that a verb reads: the named one, the latest in the repository, or the latest of all with a note."""
     if (chosen := _one_name(name, named)) is not None:
         return find_run(state_dir(), chosen)
     here, latest = _latest_runs(repo)
@@ -212,7 +217,7 @@ def run_to_read(name: str | None, named: str | None, repo: Path) -> RunFolder:
 
 
 def run_to_change(name: str | None, named: str | None, repo: Path, *, yes: bool) -> RunFolder:
-    """The run that a verb changes: the named one or the latest of the repository. Never another one without asking."""
+    """The run that a verb changes: the named one or the latest in the repository. Asks before it takes another."""
     if (chosen := _one_name(name, named)) is not None:
         return find_run(state_dir(), chosen)
     here, latest = _latest_runs(repo)
@@ -220,16 +225,16 @@ def run_to_change(name: str | None, named: str | None, repo: Path, *, yes: bool)
         return here.folder
     other = latest.folder.run
     if has_terminal() and not yes:
-        typer.echo(f"{_no_run_of(repo)}. Do you mean {_whose(latest)}? [y/N] ", nl=False)
+        typer.echo(f"{_no_run_of(repo)}. Use {_whose(latest)}? [y/N] ", nl=False)
         if read_answer().strip().lower() in {"y", "yes"}:
             return latest.folder
-    raise UsageError(f"{_no_run_of(repo)}; the latest of all is {_whose(latest)}", hint=f"name the run: --run {other}")
+    raise UsageError(_no_run_of(repo), hint=f"use --run {other} for the latest run, in {_place(latest)}")
 
 
 def _one_name(name: str | None, named: str | None) -> str | None:
-    """The name that was given as RUN or as --run."""
+    """The name given as RUN or as --run."""
     if name is not None and named is not None and name != named:
-        raise UsageError(f"the run is named twice: {name} and --run {named}", hint="name one of them")
+        raise UsageError(f"the run is named twice: {name} and --run {named}", hint="use either RUN or --run")
     return name if name is not None else named
 
 
@@ -238,7 +243,7 @@ def _latest_runs(repo: Path) -> tuple[FirstFact | None, FirstFact]:
     folder = state_dir()
     runs = runs_by_start(folder)
     if not runs:
-        raise UsageError(f"there are no runs in {folder} yet", hint="start one with `fleet run EPIC`")
+        raise UsageError(f"no runs in {folder} yet", hint='start one: fleet run "Add a health endpoint"')
     here = git_folder(repo)
     return next((run for run in reversed(runs) if run.is_of(here)), None), runs[-1]
 
@@ -249,9 +254,11 @@ def _no_run_of(repo: Path) -> str:
 
 
 def _whose(run: FirstFact) -> str:
-    return (
-        f"{run.folder.run}, a run of {safe(run.state.repository) if run.state is not None else 'an unknown repository'}"
-    )
+    return f"{run.folder.run}, a run in {_place(run)}"
+
+
+def _place(run: FirstFact) -> str:
+    return safe(run.state.repository) if run.state is not None else "an unknown repository"
 
 
 class Planned(Protocol):
@@ -267,18 +274,17 @@ class Planned(Protocol):
 def find_subtask(state: Planned, id_: str) -> Subtask:
     spec = state.plan.subtask(SubtaskId(id_))
     if spec is None:
-        raise UsageError(
-            f"{state.run} has no subtask {id_!r}{did_you_mean(id_, state.plan.ids)}", hint=_subtasks_of(state)
-        )
+        near = suggestion(id_, state.plan.ids)
+        raise UsageError(f"{state.run} has no subtask {id_!r}", hint=near or _subtasks_of(state))
     return spec
 
 
 def _subtasks_of(state: Planned) -> str:
-    """A hint with the names of a small plan."""
+    """Return a hint with the subtasks of a small plan."""
     ids = state.plan.ids
     if len(ids) > NAMED_SUBTASKS:
-        return f"`fleet plans show {state.run}` lists its {len(ids)} subtasks"
-    return f"its subtasks: {', '.join(ids)}" if ids else "it has none yet"
+        return f"run `fleet plans show {state.run}` to list its {len(ids)} subtasks"
+    return f"its subtasks are {', '.join(ids)}" if ids else "it has no subtasks yet"
 
 
 # ---- requests -------------------------------------------------------------------------------------------------------
@@ -290,34 +296,37 @@ def check_request(state: RunState, request: Request) -> None:
 
 
 def send_requests(folder: RunFolder, *requests: Request) -> None:
-    """Put requests into the run's inbox, where its engine finds them."""
+    """Put requests into the inbox that the run's engine reads."""
     with Journal(folder.journal) as journal:
         for request in requests:
             journal.ask(request)
 
 
 def confirm_request(folder: RunFolder, kind: str, message: str, *, as_json: bool) -> None:
-    """Say that a request was sent, and whether anything is running that answers it."""
+    """Print that a request was sent, and whether an engine is running to apply it."""
     alive = folder.alive
     if as_json:
         show_json(RequestView(run=folder.run, request=kind, message=message, alive=alive))
         return
-    idle = "" if alive else f"; no engine is running: `fleet resume {folder.run}`"
-    typer.echo(f"{folder.run}: {message}{idle}")
+    typer.echo(f"{folder.run}: {message}")
+    if not alive:
+        typer.echo(f"No engine is running. `fleet resume {folder.run}` starts one.")
 
 
 def make_request(folder: RunFolder, request: Request, message: str, *, as_json: bool = False) -> None:
-    """Check a request against the run as earlier requests will leave it, send it, and print `message`."""
+    """Check a request against the run after all pending requests, send it, and print `message`."""
     send_checked(folder, request)
     confirm_request(folder, request.kind, message, as_json=as_json)
 
 
 def send_checked(folder: RunFolder, request: Request) -> None:
-    """Send a request that the run, as earlier requests will leave it, can carry out; raises `UsageError` otherwise."""
+    """Send a request. Raises `UsageError` if the run can't apply it after all pending requests."""
     problem = request_problem(folder.requested_state(), request)
     if problem is not None:
         is_pending = request_problem(folder.state(), request) is None and not folder.alive
-        raise UsageError(problem, hint=f"`fleet resume {folder.run}` carries out what was asked" if is_pending else "")
+        raise UsageError(
+            problem, hint=f"run `fleet resume {folder.run}` to apply the pending requests" if is_pending else ""
+        )
     send_requests(folder, request)
 
 
@@ -329,12 +338,12 @@ def has_terminal() -> bool:
 
 
 def read_answer() -> str:
-    """The line that a person types; empty at the end of the input."""
+    """Read a line from standard input, an empty string at its end."""
     return sys.stdin.readline()
 
 
 def show(lines: Iterable[str], paint: Callable[[str], str] = painted) -> None:
-    """Print lines, in colours where they are wanted."""
+    """Print lines, in color if the output takes it."""
     in_color = verbosity.is_wanted()
     for line in lines:
         typer.echo(paint(line) if in_color else line, color=in_color)
@@ -346,12 +355,12 @@ def show_json(shown: View | Sequence[View]) -> None:
 
 
 def show_data(data: object) -> None:
-    """Print what has a format of its own, such as the configuration or a conversation, as JSON."""
+    """Print data that is not a view, such as the configuration or a conversation, as JSON."""
     typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def show_view(view: AnyView, lines: Callable[[AnyView], Iterable[str]], *, as_json: bool) -> None:
-    """Print a view as JSON, or as the text that `lines` makes of it."""
+    """Print a view as JSON, or as text made by `lines`."""
     if as_json:
         show_json(view)
     else:
@@ -366,13 +375,13 @@ def show_findings(findings: Iterable[Finding]) -> None:
 
 
 def check_output(path: Path, *, force: bool) -> None:
-    """Raise `UsageError` if a file can't be written there, before anything is done for it."""
+    """Raise `UsageError` if a file can't be written at this path. Call it before the work starts."""
     if path.is_dir():
-        raise UsageError(f"{path} is a folder", hint="give the name of a file")
+        raise UsageError(f"{path} is a directory", hint="use the path of a file")
     if os.path.lexists(path) and not force:
-        raise UsageError(f"{path} exists", hint="--force overwrites it")
+        raise UsageError(f"{path} already exists", hint="use --force to overwrite it")
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise UsageError(f"{path} can't be written", hint="its folder must exist and be yours")
+        raise UsageError(f"can't write {path}", hint="use a directory that exists and that you may write to")
 
 
 def write_file(path: Path, text: str) -> None:
@@ -383,7 +392,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def run_async(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    """Run to the end. An error that a person can fix is raised as a `FleetError`, whatever group it was wrapped in."""
+    """Run to the end. Unwraps errors that the user can fix from exception groups, as `FleetError`s."""
 
     async def stoppable() -> Result:
         with hard_stop([signal.SIGINT], after=1):
@@ -402,7 +411,7 @@ def run_async(main: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
-# Long journals: read with their progress on standard error, on a terminal, once that takes longer than a second.
+# Shows the progress of reading a long journal on a terminal, if that takes longer than a second.
 
 
 FIRST_S, EVERY_S = 1.0, 0.2
@@ -410,7 +419,7 @@ LINE = 70
 
 
 class ReadingProgress:
-    """How much of a journal was read, on one line of standard error if that is a terminal."""
+    """Shows the progress of reading a journal, on a line of standard error if that is a terminal."""
 
     def __init__(self, run: str, *, clock: Callable[[], float] = monotonic, is_terminal: bool | None = None) -> None:
         self._is_wanted = not is_quiet() and (sys.stderr.isatty() if is_terminal is None else is_terminal)
@@ -439,14 +448,14 @@ def _shown(progress: ReadingProgress) -> Iterator[Callable[[int, int], None]]:
 
 
 def read_state(folder: RunFolder, progress: ReadingProgress | None = None) -> RunState:
-    """The state of a run, with the progress of reading it."""
+    """Read the state of a run and show the progress."""
     with _shown(progress or ReadingProgress(folder.run)) as show:
         return folder.state(show)
 
 
 @contextmanager
 def reading(folder: RunFolder, journal: Journal) -> Iterator[Iterator[tuple[int, Fact]]]:
-    """All facts of a run with their numbers, while the block lasts. They are read slice by slice."""
+    """Yields all facts of a run with their numbers. They are read in slices while the block is open."""
 
     def facts() -> Iterator[tuple[int, Fact]]:
         for seq, fact in journal.each():
@@ -459,30 +468,32 @@ def reading(folder: RunFolder, journal: Journal) -> Iterator[Iterator[tuple[int,
 
 
 def report_of(folder: RunFolder) -> "ReportData":
-    """The data of a run's report. Raises `FleetError` for a run without any fact."""
+    """The data of a run's report. Raises `FleetError` for a run without facts."""
     from fleet.read.report_data import report_data  # noqa: PLC0415 - only for reports
 
     with Journal(folder.journal) as journal, reading(folder, journal) as facts:
         data = report_data((fact for _, fact in facts), time.time(), alive=folder.alive)
     if data is None:
-        raise FleetError(f"{folder.run} is empty: it was stopped before it started", hint="`fleet clean` removes it")
+        raise FleetError(
+            f"{folder.run} is empty: it was stopped before it started", hint=f"delete it: rm -r {folder.path}"
+        )
     return data
 
 
 # ---- clock -----------------------------------------------------------------------------------------------------------
-# Beside work that takes longer than a second, on standard error: what is done, and for how long.
+# Shows the current step of long work and its duration on standard error.
 
 
-TICK_S, REMIND_S = 1.0, 30.0  # how often a person is shown the time: on a terminal, and elsewhere
+TICK_S, REMIND_S = 1.0, 30.0  # the interval between two lines: on a terminal, and elsewhere
 COMMAND = 200  # characters of a command
 LABEL = 40
 SHOWN = LABEL + 25  # of the line with the time
 
 
 class Clock:
-    """Shows the step that is under way, with its time. One that is quiet shows nothing.
+    """Shows the current step and its duration on standard error, unless it is quiet.
 
-    By default on the terminal that standard error is, if it is one, and as often as that takes.
+    On a terminal it updates a line every second. Otherwise it prints a line every 30 seconds.
     """
 
     def __init__(self, *, quiet: bool = False, is_terminal: bool | None = None, every_s: float | None = None) -> None:
@@ -493,7 +504,7 @@ class Clock:
         self._every_s = every_s or (TICK_S if self._is_terminal else REMIND_S)
 
     def begin(self, step: str, command: str) -> None:
-        """A step begins: say so, and show its time from now on."""
+        """Print that a step starts, and show its time from now on."""
         self.time(step)
         if not self._quiet:
             typer.echo(f"{step}: {safe(command, limit=COMMAND)} …", err=True)
@@ -504,7 +515,7 @@ class Clock:
         self._step, self._since = safe(step, limit=LABEL), time.monotonic()
 
     def stop(self) -> None:
-        """Show no time until the next step begins: something else is printed, or asked."""
+        """Stop showing the time until the next step, so that other output can be printed."""
         if self._step and self._is_terminal and not self._quiet:
             typer.echo(f"\r{' ' * SHOWN}\r", err=True, nl=False)
         self._step = ""
@@ -518,7 +529,7 @@ class Clock:
 
 
 def run_with_clock(main: Callable[[], Coroutine[Any, Any, Result]], clock: Clock) -> Result:
-    """Run to the end as `run_async` does, with the clock beside it."""
+    """Run to the end like `run_async`, with the clock."""
 
     async def timed() -> Result:
         async with anyio.create_task_group() as tasks:
@@ -534,7 +545,7 @@ def run_with_clock(main: Callable[[], Coroutine[Any, Any, Result]], clock: Clock
 
 
 # ---- flags -----------------------------------------------------------------------------------------------------------
-# What options of the command line set: keys of the configuration, and limits of a run.
+# Converts options of the command line to keys of the configuration and limits of a run.
 
 
 KEYS = {
@@ -551,7 +562,7 @@ KEYS = {
 """The key of the configuration that an option sets."""
 
 WITH_NETWORK = "base"
-"""What `--setup-network` sets: the set-up command has the network on the base, and nowhere else."""
+"""The value that `--setup-network` sets: network access for the setup command on the base commit only."""
 
 Limits = Mapping[str, int | float | None]
 
@@ -564,13 +575,13 @@ def limits_of(
     tokens: int | None = None,
     attempts: int | None = None,
 ) -> dict[str, int | float | None]:
-    """The limits that options set, by the names that they have in the configuration and in the journal."""
+    """The limits set by options, by their names in the configuration and in the journal."""
     budgets = {"dollars": budget, "minutes": minutes, "tokens": tokens, "attempts": attempts}
     return {"workers": workers, **{f"budget_{unit}": value for unit, value in budgets.items()}}
 
 
 def flags(limits: Limits | None = None, **options: str | bool | float | None) -> dict[str, object]:
-    """The keys of the configuration that options set. One that was not given sets none."""
+    """The keys of the configuration set by the options given."""
     given = {KEYS[name]: _value(name, value) for name, value in options.items()} | {
         f"run.{name}": value for name, value in (limits or {}).items()
     }
@@ -587,37 +598,38 @@ EXIT = {"landed": 0, "partial": 1, "cancelled": 1, "aborted": 1, "failed": 3, "b
 
 
 def reviewing_of(review: str | None, *, yes: bool, by_human: bool) -> Reviewing:
-    """Who approves the plan. In a script no person can be asked, so the rules decide there."""
+    """Choose who approves the plan. Without a terminal it is the `[review]` rules."""
     if review is not None and yes:
-        raise UsageError("--yes means --review none", hint="use one of them")
+        raise UsageError(
+            "--yes and --review can't be used together", hint="use --yes, the same as --review none, or --review"
+        )
     match review:
         case "human" | "auto" | "none":
             return review
         case None:
             return "none" if yes else "human" if by_human else "auto"
         case _:
-            raise UsageError(f"--review {review}: use human, auto or none")
+            raise UsageError(f"invalid value for --review: {review!r}", hint="use human, auto or none")
 
 
 # ---- hard stop -------------------------------------------------------------------------------------------------------
-# The second Ctrl-C: it ends this process within a second, whatever it waits for.
+# The second Ctrl-C ends this process within a second.
 #
-# A helper that was stopped or waits for a dead disk can hold a thread, and a thread can hold the end of the process.
-# So a thread of its own ends everything: first the helpers, then this process, as a kill would. A resumed run copes
-# with that.
+# A stopped helper process or a dead disk can block a thread, and a thread can block the end of the process. So a
+# separate thread kills first the helpers, then this process. A run can be resumed after that, as after any kill.
 
 
-GRACE_S = 0.7  # for a stop in good order
+GRACE_S = 0.7  # for a clean stop
 HELPERS_S = 0.2  # for git to remove its locks
 EXIT_CODE = 130
 
 
 @contextmanager
 def hard_stop(stops: Sequence[signal.Signals], hint: str = "", *, after: int = 0) -> Iterator[None]:
-    """While the block lasts, a signal of these ends the process soon, besides what it does otherwise.
+    """While the block is open, a signal of `stops` ends the process soon, in addition to its usual handler.
 
-    With `after`, not the first ones; the process then has the rest of its life to end by itself. An event loop learns
-    of a signal by itself, but only when it turns. `hint` says how to go on.
+    The first `after` signals do not end it. An event loop sees a signal only on its next turn, so it can't do this.
+    `hint` is printed at the end.
     """
     before, met = {number: signal.getsignal(number) for number in stops}, [0]
 
@@ -640,7 +652,7 @@ def hard_stop(stops: Sequence[signal.Signals], hint: str = "", *, after: int = 0
 
 
 def end_soon(hint: str = "") -> None:
-    """End this process after the grace, unless it has ended by itself."""
+    """End this process after the grace period, unless it has ended before."""
     timer = threading.Timer(GRACE_S, end_now, [hint])
     timer.daemon = True
     timer.start()
@@ -648,7 +660,7 @@ def end_soon(hint: str = "") -> None:
 
 def end_now(hint: str) -> None:
     end_descendants(HELPERS_S)
-    message = f"\nfleet: stopped at once{hint and f'; {hint}'}\n"
+    message = f"\nstopped without waiting\n{hint and f'{HINT}{hint}'}\n"
     if sys.stderr.isatty():
         message = f"\x1b[?25h{message}"  # the cursor, which live lines hide
     os.write(2, message.encode())

@@ -1,8 +1,8 @@
-"""The engine of a run: in this process, which shows it, or in one of its own that outlives the terminal.
+"""The engine of a run, in this process or in a separate one that survives the terminal.
 
     python -m fleet.cli.engine RUN-FOLDER     the configuration, as JSON, on standard input
 
-Errors of the other process go to `engine.log` in the run's folder; facts go to the journal, as always.
+The separate process writes its errors to `engine.log` in the run's folder.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from fleet.core.facts.facts import DrainRequested, EngineStarted, Fact, Paused, 
 from fleet.core.history.evolve import Follower, OnFact
 from fleet.core.plans.limits import Choices
 from fleet.core.policy.requests import Request
-from fleet.errors import FleetError
+from fleet.errors import FleetError, read_error
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES
 from fleet.read.run import RunSnapshot, at_moment, just_after
@@ -66,14 +66,14 @@ async def run_engine(
     stops: Sequence[signal.Signals],
     display: RunDisplay | None = None,
 ) -> RunSnapshot:
-    """Run the engine, and show what it does. The first signal of `stops` drains it, the second one stops it."""
+    """Run the engine and show its events. The first signal of `stops` drains it, the second one stops it."""
     stop = CancelScope()
 
     async def listen() -> None:
         with anyio.open_signal_receiver(*stops) as signals:
             async for _ in signals:
                 break
-            with hard_stop(stops, f"`fleet resume {folder.run}` continues it"):
+            with hard_stop(stops, f"run `fleet resume {folder.run}` to continue"):
                 send_requests(folder, DrainRequested(at=time.time(), by=user()))
                 async for _ in signals:
                     stop.cancel()
@@ -97,7 +97,7 @@ def _shown_by(display: RunDisplay) -> OnFact:
 
 @asynccontextmanager
 async def beside(fleet: Fleet, folder: RunFolder) -> AsyncIterator[Measures | None]:
-    """What features do beside a run, as far as they are on. Yields what one of them measures this process with."""
+    """Run the enabled features next to a run. Yields the measures of this process, if a feature has them."""
     measures: Measures | None = None
     async with AsyncExitStack() as stack:
         for feature in FEATURES.values():
@@ -108,7 +108,7 @@ async def beside(fleet: Fleet, folder: RunFolder) -> AsyncIterator[Measures | No
 
 
 def refuse_unstarted(folder: RunFolder, error: FleetError) -> bool:
-    """Record why a run ended if no engine has worked on it: it is kept as refused. Returns whether that was done."""
+    """Record why a run ended before an engine worked on it, so that it is kept as refused. Return whether it was."""
     with suppress(FleetError), held(folder.journal), Journal(folder.journal) as journal:  # the disk may be full
         state = folder.state()
         if state.epoch == 0 and not state.ended:
@@ -117,11 +117,11 @@ def refuse_unstarted(folder: RunFolder, error: FleetError) -> bool:
     return False
 
 
-# ---- in a process of its own ----------------------------------------------------------------------------------------
+# ---- in a separate process ----------------------------------------------------------------------------------------
 
 
 class EngineInput(BaseModel):
-    """The configuration with the origin of each value, as the new process reads it."""
+    """The configuration with the origin of each value: the input of the new process."""
 
     config: dict[str, Any]
     origin: dict[str, str]
@@ -152,26 +152,26 @@ class Background:
                 with self._process.stdin as stdin:
                     stdin.write(given.model_dump_json().encode())
         except OSError as error:
-            raise FleetError(f"the engine can't be started: {error.strerror}") from error
+            raise FleetError(f"can't start the engine: {error.strerror}") from error
 
     @property
     def at_work(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
     def wait_started(self) -> None:
-        """Wait until the engine has recorded its start; raises `FleetError` with its error if it fails before."""
+        """Wait until the engine has recorded its start. Raises `FleetError` with its error if it fails before."""
         until = time.monotonic() + START_S
         with Journal(self._folder.journal) as journal:
             while time.monotonic() < until and self.at_work and not self._has_started(journal):
                 time.sleep(POLL_S)
         if not self.at_work and (error := self.last_words()):
-            raise FleetError(error)
+            raise read_error(error)
 
     def _has_started(self, journal: Journal) -> bool:
         return any(isinstance(fact, EngineStarted) for _, fact in journal.facts(self._recorded))
 
     def last_words(self) -> str:
-        """The error that ended the process; empty if it runs or ended well."""
+        """Return the error that ended the process, or an empty string if it is running or succeeded."""
         if self._process is None or self._process.poll() in {None, 0}:
             return ""
         try:
@@ -193,16 +193,16 @@ def main() -> int:
         run_async(lambda: run_engine(fleet, folder, (signal.SIGINT, signal.SIGTERM)))
     except FleetError as error:
         refuse_unstarted(folder, error)
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{error.text}\n")
         return error.exit_code
     return 0
 
 
 # ---- hours -----------------------------------------------------------------------------------------------------------
-# Pauses a run in the hours of the day in which it is to start nothing, and lets it continue afterwards.
+# Pauses a run during quiet hours (`run.not_between`) and lets it continue afterwards.
 #
-# A pause is a request like a person's, in the journal with its reason. Who unpauses the run in these hours has the
-# last word, until they begin again.
+# A pause is a request in the journal, with its reason, like one from the user. A user who unpauses the run during
+# quiet hours overrides them until they start again.
 
 
 LOOK_S = 5.0
@@ -212,7 +212,7 @@ Clock = Callable[[], datetime]
 async def keep_hours(
     not_between: str, folder: RunFolder, clock: Clock = datetime.now, *, look_s: float = LOOK_S
 ) -> None:
-    """Do so as long as the engine runs, if there are such hours or an earlier engine had them."""
+    """Keep quiet hours as long as the engine runs, if any are set or an earlier engine had them."""
     hours = read_hours(not_between)
     if hours is None and not _has_rested(folder):
         return
@@ -241,7 +241,7 @@ def _has_rested(folder: RunFolder) -> bool:
 
 
 def due(run: RunSnapshot, hours: Hours | None, now: datetime, unpaused_at: float) -> Request | None:
-    """What is to be requested: a pause in these hours, its end outside of them."""
+    """Return the request that is due: a pause during quiet hours, its end outside of them."""
     since = hours.since(now) if hours is not None else None
     if since is None:
         return Unpaused(at=time.time(), by=BY_HOURS) if run.figures.rests else None
@@ -251,7 +251,7 @@ def due(run: RunSnapshot, hours: Hours | None, now: datetime, unpaused_at: float
 
 
 # ---- display ---------------------------------------------------------------------------------------------------------
-# What the engine of this process does, on the terminal, and the question whether a plan may start.
+# Shows the events of this process's engine on the terminal and asks whether to start a plan.
 
 
 TICK_S = 0.25
@@ -260,18 +260,18 @@ YES, NO = frozenset({"y", "yes"}), frozenset({"n", "no"})
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """Where events and the state go. Nothing moves inside a `still` block."""
+    """The output of events and the state. A `still` block keeps the screen unchanged."""
 
     event: Callable[[str], None]
     decision: Callable[[str], None]
-    """Where a line goes that a person decides by; -q leaves it."""
+    """Prints a line that the user needs for a decision, also with -q."""
     show: Callable[[RunSnapshot], None]
     still: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @contextmanager
 def open_screen(*, live: bool, as_json: bool) -> Iterator[Screen]:
-    """A live screen on a terminal; in a pipe one line for each event, beside JSON on standard error."""
+    """Open a live screen on a terminal, or print a line for each event. With JSON, lines go to standard error."""
     if as_json:
         yield Screen(event=show_note, decision=_echo_error, show=lambda *_: None)
     elif is_quiet():
@@ -292,21 +292,21 @@ def _echo_error(line: str) -> None:
 
 
 class RunDisplay:
-    """Shows what the engine of this process records. If a person can answer, it asks about a plan that waits."""
+    """Shows the facts that this process's engine records. On a terminal, asks the user to approve a waiting plan."""
 
     def __init__(self, folder: RunFolder, screen: Screen, shown: int = 0, *, interactive: bool) -> None:
         self._folder, self._screen, self._interactive = folder, screen, interactive
         self._skipped = shown
-        """How many facts that the journal begins with are not shown."""
+        """The number of facts at the start of the journal that are not shown."""
         self._new: list[tuple[f.Fact, RunSnapshot]] = []
-        """Recorded, not shown yet."""
+        """Recorded but not shown yet."""
         self._run: RunSnapshot | None = None
-        """The run after what is shown."""
+        """The run after the last shown fact."""
         self._pending: tuple[SubtaskId, ...] = ()
         """The subtasks last shown as waiting for approval."""
 
     def take(self, fact: f.Fact, after: RunSnapshot) -> None:
-        """Keep a fact for the next refresh. The engine calls this, so nothing is printed here."""
+        """Keep a fact for the next refresh. The engine calls this, so it does not print."""
         if self._skipped:
             self._skipped, self._run = self._skipped - 1, after
         else:
@@ -329,7 +329,7 @@ class RunDisplay:
             self._screen.show(at_moment(self._run, time.time()))
 
     def _show_pending(self, run: RunSnapshot) -> None:
-        """Without a terminal to ask on: print what needs approval each time something is added to it."""
+        """Print the subtasks that need approval each time one is added. Used without a terminal."""
         pending = run.waiting_for_approval if run.asks_about_plan else ()
         if set(pending) - set(self._pending):
             self._screen.decision(f"{clock_in(run, run.last_at)}  {waits_line(run.review)}")
@@ -342,7 +342,7 @@ class RunDisplay:
                 self._screen.event(line)
 
     async def _ask(self) -> None:
-        """Show the plan and ask until it is approved or rejected, here or elsewhere. Nothing starts before that."""
+        """Show the plan and ask until it is approved or rejected, in this process or another."""
         is_asked = False
         version_shown: tuple[int, tuple[SubtaskId, ...]] | None = None
         while (run := self._run) is not None and run.asks_about_plan:
@@ -352,7 +352,7 @@ class RunDisplay:
                     self._screen.decision(line)
             if not is_asked:
                 question = "Run this plan?" if run.review.unreviewed else "Approve these subtasks?"
-                sys.stdout.write(f"{question} Type yes or no (or: only ID…, reject WHY), then Enter: ")
+                sys.stdout.write(f"{question} Type yes or no (or: only ID…, reject WHY) and press Enter: ")
                 sys.stdout.flush()
                 is_asked = True
             with anyio.move_on_after(TICK_S):
@@ -365,7 +365,7 @@ class RunDisplay:
 
 
 def _send_answer(folder: RunFolder, run: RunSnapshot, answer: str) -> None:
-    """Send what was typed as a request. Anything else than a clear answer is asked again."""
+    """Send the typed answer as a request. An unclear answer leads to the same question again."""
     request: Request | None = None
     now, by, version = time.time(), user(), run.plan.version
     word, _, rest = answer.partition(" ")
@@ -379,8 +379,8 @@ def _send_answer(folder: RunFolder, run: RunSnapshot, answer: str) -> None:
         request = f.PlanRejected(at=now, version=version, by=by, reason=rest)
     elif answer.lower() in NO and run.review.unreviewed:
         request = f.CancelRequested(at=now, by=by)
-    elif answer.lower() in NO:  # a run that is at work is not cancelled because of some subtasks
-        sys.stdout.write("Give a reason, and the planner revises the plan: reject WHY\n")
+    elif answer.lower() in NO:  # some rejected subtasks do not cancel a running run
+        sys.stdout.write("To have the planner revise the plan, give a reason: reject WHY\n")
     if request is None:
         return
     if (problem := run.problem_of(request)) is not None:

@@ -1,4 +1,4 @@
-"""The program: its verbs as a group of commands, its exit codes, and how errors are printed."""
+"""The program: the group of its commands, its exit codes, and the output of errors."""
 
 import json
 import sys
@@ -20,28 +20,28 @@ from fleet import __version__
 from fleet.cli import verbosity
 from fleet.cli.verb_table import GROUPS, VERBS
 from fleet.config.environment import set_default
-from fleet.core.base.ids import did_you_mean
-from fleet.errors import FleetError, UsageError
+from fleet.core.base.ids import suggestion
+from fleet.errors import HINT, FleetError, UsageError
 from fleet.features.parts import load_part
 
 BUG = 70  # EX_SOFTWARE of sysexits.h
 EPILOG = """\
-`fleet help VERB` shows a verb's options and examples. All verbs have --json, --color, -q (quiet) and -v (verbose);
-those about a run take RUN or --run, and -C DIR for another repository.
+`fleet help VERB` shows the options and examples of a verb. All verbs accept --json, --color, -q (quiet) and -v
+(verbose). Verbs about a run accept RUN or --run, and -C DIR to select another repository.
 """
 
 completion_init()
 
 
 class InterruptedByUserError(FleetError):
-    """Ctrl-C, where the verb has no other answer to it."""
+    """Ctrl-C in a verb that does not handle it."""
 
     exit_code = 130
     code = "interrupted"
 
 
 class LazyCommands(Mapping[str, Any]):
-    """The commands by name. The module of a verb is imported when its command is taken out."""
+    """The commands by name. Imports the module of a verb on first access."""
 
     def __getitem__(self, name: str) -> Any:
         return _command(name)
@@ -72,9 +72,8 @@ def _command(name: str) -> Any:
 
 def _choose_color(mode: str) -> str:
     if mode not in verbosity.MODES:
-        raise UsageError(
-            f"--color {mode}{did_you_mean(mode, verbosity.MODES)}", hint=f"use {', '.join(verbosity.MODES)}"
-        )
+        near = suggestion(mode, verbosity.MODES)
+        raise UsageError(f"invalid value for --color: {mode!r}", hint=near or f"use {', '.join(verbosity.MODES)}")
     verbosity.choose_color(mode)
     return mode
 
@@ -92,7 +91,11 @@ def _be_verbose(*, wanted: bool) -> None:
 Quiet = Annotated[
     bool,
     typer.Option(
-        "--quiet", "-q", help="Only results, errors and what needs you.", expose_value=False, callback=_be_quiet
+        "--quiet",
+        "-q",
+        help="Print only results, errors and requests for a decision.",
+        expose_value=False,
+        callback=_be_quiet,
     ),
 ]
 Verbose = Annotated[
@@ -100,7 +103,7 @@ Verbose = Annotated[
     typer.Option(
         "--verbose",
         "-v",
-        help="Also log messages, and where an error came from.",
+        help="Also print log messages and the traceback of an error.",
         expose_value=False,
         callback=_be_verbose,
     ),
@@ -113,7 +116,7 @@ def _only_common(
         typer.Option(
             "--color",
             metavar="|".join(verbosity.MODES),
-            help="Colours: auto, always or never.",
+            help="When to use color: auto, always or never.",
             is_eager=True,
             expose_value=False,
             callback=_choose_color,
@@ -122,11 +125,11 @@ def _only_common(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """A verb with the options that all verbs have."""
+    """The options that every verb has."""
 
 
 def _add_common(commands: Iterable[Any]) -> None:
-    """Give each command --color, -q and -v, which Typer would otherwise want as parameters of each function."""
+    """Add --color, -q and -v to each command. Otherwise Typer requires them as parameters of every function."""
     single = typer.Typer(add_completion=False)
     single.command()(_only_common)
     options = typer.main.get_command(single).params
@@ -135,7 +138,7 @@ def _add_common(commands: Iterable[Any]) -> None:
 
 
 class VerbGroup(typer.core.TyperGroup):
-    """The verbs of the table. Their names and summaries come from there, so that help and completion import none."""
+    """The verbs of the table. Names and summaries come from the table, so help and completion import no verb."""
 
     def __init__(self, **attrs: Any) -> None:
         super().__init__(**attrs)
@@ -179,30 +182,30 @@ def _version(wanted: bool) -> None:
 @app.callback(epilog=EPILOG)
 def options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_version)
     ] = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Plan an epic, run a hundred workers in worktrees, land what is green.
+    """Plan an epic, run many coding agents in parallel git worktrees, land what passes its tests.
 
-    Your repository is only read. The result is one new branch, fleet/RUN.
+    fleet does not touch your checkout. The result is a new branch, fleet/RUN.
 
     \b
     Examples:
-      fleet doctor                         check this machine and show fixes
-      fleet run "Add a health endpoint"    plan it, build it, land it
+      fleet doctor                         check this machine
+      fleet run "Add a health endpoint"    plan an epic, build it and land it
       fleet run epic.md --workers 100 --budget 20
-      fleet watch                          follow the run on the screen
-      fleet status                         how the latest run is doing
-      fleet merge                          take the result
+      fleet watch                          watch the run in the terminal UI
+      fleet status                         show the status of the latest run
+      fleet merge                          merge the result into your branch
     """
 
 
 def run_program(arguments: Sequence[str] | None = None) -> None:
-    """Run the verb of the command line, and end with its exit code.
+    """Run the verb of the command line and exit with its exit code.
 
-    An error is one line, and with --json an object on standard output.
+    Errors are printed to standard error. With --json they are also an object on standard output.
     """
     set_default("GIT_PYTHON_REFRESH", "quiet")  # without git, GitPython would raise when it is imported
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -233,7 +236,7 @@ class BugError(FleetError):
 
     def __init__(self, bug: Exception) -> None:
         what = "".join(traceback.format_exception_only(bug)).strip()
-        super().__init__(f"this is a bug of fleet: {what}", hint="please report it with the lines above")
+        super().__init__(f"internal error: {what}", hint="please report this bug with the traceback above")
 
 
 def _usage_error(error: TyperException) -> FleetError:
@@ -245,40 +248,44 @@ def _usage_error(error: TyperException) -> FleetError:
 
 
 def _report(error: FleetError, *, as_json: bool) -> int:
-    """Print an error; returns the exit code."""
+    """Print an error and its hint. Return the exit code."""
     if as_json:
         from fleet.read.base_view import dump_view  # noqa: PLC0415 - pydantic costs help a third of its time
         from fleet.read.question_view import ErrorView, FailedView  # noqa: PLC0415
 
         view = FailedView(ErrorView(error.code, error.message, error.hint, error.exit_code))
         sys.stdout.write(json.dumps(dump_view(view), indent=2, ensure_ascii=False) + "\n")
-    name = "\x1b[1;31mfleet:\x1b[0m" if verbosity.is_wanted(sys.stderr) else "fleet:"
-    sys.stderr.write(f"{name} {error}\n")
+    label, hint = "error:", HINT.strip()
+    if verbosity.is_wanted(sys.stderr):
+        label, hint = f"\x1b[1;31m{label}\x1b[0m", f"\x1b[1;36m{hint}\x1b[0m"
+    sys.stderr.write(f"{label} {error.message}\n")
+    if error.hint:
+        sys.stderr.write(f"{hint} {error.hint}\n")
     return error.exit_code
 
 
 # ---- usage errors ----------------------------------------------------------------------------------------------------
-# Mistakes in a command as errors of ours: one line that says what is wrong, and a hint.
+# Typer reports mistakes in a command in several forms. Here they become a message and a hint.
 
 
-KEPT = "a run keeps the {} that it was started with; start another run to change it"
+KEPT = "a run keeps its original {}: start another run with `fleet run`"
 NOT_FOR_RESUME = {
     **{option: KEPT.format(option) for option in ("--base", "--name", "--plan", "--set", "--flat", "--review")},
-    "--plan-only": "it plans without a run, so there is none to resume",
-    "--estimate": "it is about a run that has not begun; `fleet status` shows the estimates of this one",
+    "--plan-only": "it creates a plan without a run: use it with `fleet run`",
+    "--estimate": "it estimates a new run: `fleet status` shows the estimates of this one",
 }
-"""Options of `fleet run` that `fleet resume` can't have, and why."""
-CHAOS = "chaos injects faults, in a checkout of fleet: `make chaos SMALL=1` or `python -m chaos.rates`"
+"""Options of `fleet run` that `fleet resume` does not accept, with a hint for each."""
+CHAOS = "to inject faults, run `make chaos SMALL=1` in a checkout of fleet"
 REPLACED = {
     **dict.fromkeys(("fleet rehearse --with-faults", "fleet rehearse --faults", "fleet rehearse --seed"), CHAOS),
-    "--install-completion": "`fleet completion --install` does that",
-    "--show-completion": "`fleet completion bash` prints the script, also for zsh and fish",
+    "--install-completion": "run `fleet completion --install`",
+    "--show-completion": "run `fleet completion bash`, or zsh or fish",
 }
-"""Options that were removed or never existed, of one verb or of any, and what replaces them."""
+"""Options that do not exist in one verb or in any, with their replacement as a hint."""
 
 
 def usage_error(error: TyperException) -> UsageError:
-    """What Typer found wrong with the command, in our words."""
+    """Convert an error of Typer into a `UsageError` with a hint."""
     context: Any = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "fleet"
     options = [name for parameter in context.command.params for name in parameter.opts] if context is not None else []
@@ -287,11 +294,11 @@ def usage_error(error: TyperException) -> UsageError:
     if context is not None and hasattr(context.command, "commands") and "No such command" in error.message:
         return unknown_verb(path, error.message.partition("'")[2].partition("'")[0], list(context.command.commands))
     message = safe(error.format_message()).rstrip(".")
-    return UsageError(f"{message[:1].lower()}{message[1:]}", hint=f"see `{path} --help`")
+    return UsageError(f"{message[:1].lower()}{message[1:]}", hint=f"run `{path} --help`")
 
 
 def missing_verb(path: str, verbs: list[str]) -> UsageError:
-    return UsageError(f"`{path}` needs a verb", hint=f"there are {', '.join(verbs)}")
+    return UsageError(f"`{path}` requires a verb", hint=f"use one of {', '.join(verbs)}")
 
 
 def _unknown_option(path: str, option: str, options: list[str]) -> UsageError:
@@ -300,13 +307,12 @@ def _unknown_option(path: str, option: str, options: list[str]) -> UsageError:
         return UsageError(message, hint=hint)
     if path == "fleet resume" and option in NOT_FOR_RESUME:
         return UsageError(message, hint=NOT_FOR_RESUME[option])
-    near = did_you_mean(option, options).removeprefix("; ")
-    return UsageError(message, hint=f"{near} see `{path} --help`".strip())
+    return UsageError(message, hint=suggestion(option, options) or f"run `{path} --help`")
 
 
 def unknown_verb(path: str, verb: str, verbs: list[str]) -> UsageError:
-    near = did_you_mean(verb, verbs).removeprefix("; ")
-    known = f"`{path} --help` lists all" if path == "fleet" else f"there are {', '.join(verbs)}"
+    known = f"run `{path} --help` to list all verbs" if path == "fleet" else f"use one of {', '.join(verbs)}"
+    near = suggestion(verb, verbs)
     if not near and path != "fleet" and verb in VERBS:
         near = f"did you mean `fleet {verb}`?"
-    return UsageError(f"`{path}` has no verb {safe(verb)!r}", hint=f"{near} {known}".strip())
+    return UsageError(f"`{path}` has no verb {safe(verb)!r}", hint=near or known)

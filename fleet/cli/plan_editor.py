@@ -1,4 +1,4 @@
-"""Edits plans in a person's editor: on a copy, which is checked before the plan is changed."""
+"""Edits plans in the user's editor, on a copy that is checked before the plan changes."""
 
 import shutil
 import subprocess
@@ -58,7 +58,7 @@ _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 def revision_from(run: RunSnapshot, path: Path, settings: Mapping[str, str] = _NO_SETTINGS) -> PlanRevised | None:
-    """The revision from the run's plan to the one in a file; None if they are equal. Raises `UsageError`."""
+    """Return the revision from the run's plan to the plan in a file; None if they are equal. Raises `UsageError`."""
     wiring = Wiring(configuration_of(run.state, secrets=False).config, current())
     plan = load_plan(path, wiring.known.beside(run.plan), settings)
     plan = plan if plan.goal else plan.model_copy(update={"goal": run.plan.goal})
@@ -73,12 +73,12 @@ def revision_from(run: RunSnapshot, path: Path, settings: Mapping[str, str] = _N
 
 
 def edit_plan(run: RunSnapshot) -> PlanRevised | None:
-    """The revision that a person makes in an editor; None if nothing changed."""
+    """Return the revision made in the editor; None if nothing changed."""
     return _edit(dump_plan(run.plan, toml=True), "plan.toml", lambda path: revision_from(run, path))
 
 
 def revised_run(run: RunSnapshot, revised: PlanRevised) -> RunSnapshot:
-    """The run once its plan is revised, with the linter's warnings about the plan."""
+    """Return the run with its plan revised, and the linter's warnings about it."""
     after = just_after(evolve(run.state, revised))
     warnings = grade_plan(after.plan, without=after.split_or_dropped).all
     return just_after(evolve(after.state, PlanGraded(at=after.last_at, version=after.plan.version, warnings=warnings)))
@@ -89,12 +89,13 @@ def edit_run(folder: RunFolder, *, as_json: bool) -> None:
     run = folder.run
     if not has_terminal():
         raise UsageError(
-            f"an editor needs a terminal; write the plan with `fleet plans show fleet/{run} --json > plan.json`, "
-            f"change it, and submit it with `fleet approve {run} --plan plan.json`"
+            "an editor requires a terminal",
+            hint=f"run `fleet plans show fleet/{run} --json > plan.json`, change the file, "
+            f"then run `fleet approve {run} --plan plan.json`",
         )
     before = just_after(folder.requested_state())
     if before.figures.is_over:
-        raise UsageError(f"{run} has ended", hint=f"keep its plan with `fleet plans save {run} NAME`, and edit that")
+        raise UsageError(f"{run} has ended", hint=f"save its plan with `fleet plans save {run} NAME`, then edit that")
     request = edit_plan(before)
     if request is None:
         _say_unchanged("the plan", run, as_json=as_json)
@@ -104,7 +105,7 @@ def edit_run(folder: RunFolder, *, as_json: bool) -> None:
     if not as_json:
         show(safe(line, limit=300) for line in plan_diff(before.plan, after))
         show(note_lines(revised.status.plan_warnings))
-    message = f"version {after.version} of the plan submitted; `fleet approve {run}` starts it"
+    message = f"submitted version {after.version} of the plan. `fleet approve {run}` starts it."
     make_request(folder, request, message, as_json=as_json)
 
 
@@ -116,11 +117,9 @@ def _say_unchanged(what: str, of: str, *, as_json: bool) -> None:
 
 
 def edit_file(path: Path, settings: Mapping[str, str], *, as_json: bool) -> None:
-    """Edit a plan file. It is written only when it is valid."""
+    """Edit a plan file. It is written only if it is valid."""
     if not has_terminal():
-        raise UsageError(
-            "an editor needs a terminal", hint=f"change {path} another way, then: fleet plans check {path}"
-        )
+        raise UsageError("an editor requires a terminal", hint=f"change {path}, then run `fleet plans check {path}`")
     path = path.resolve()  # a link stays a link
     before = read_text(path)
 
@@ -146,9 +145,9 @@ def edit_file(path: Path, settings: Mapping[str, str], *, as_json: bool) -> None
 
 
 def read_template(path: Path, settings: Mapping[str, str]) -> Plan:
-    """The plan in a file that may have parameters. Required ones that are not set get example values.
+    """The plan in a file that may have parameters. Unset required parameters get example values.
 
-    Does not check the names of workers and checks: they depend on where the plan will run.
+    Does not check the names of workers and checks, which depend on the configuration of the run.
     """
     parameters = read_parameters(read_data(path))
     examples = {} if isinstance(parameters, tuple) else example_settings(parameters)
@@ -159,11 +158,13 @@ def read_template(path: Path, settings: Mapping[str, str]) -> Plan:
         if not examples:
             raise
         values = ", ".join(f"{name}={value}" for name, value in examples.items())
-        raise UsageError(f"{error}\n(checked with {values}; override with --set)") from error
+        raise UsageError(
+            error.message, hint=error.hint or f"checked with {values}: use --set to change these values"
+        ) from error
 
 
 def _edit(text: str, name: str, check: Callable[[Path], Checked]) -> Checked | None:
-    """The result of `check` on the edited text; None if it was not changed. Keeps the file of a failed edit."""
+    """Return the result of `check` on the edited text; None if it is unchanged. Keeps the file of a failed edit."""
     command = editor()
     folder = Path(mkdtemp(prefix="fleet-plan-"))
     path = folder / name
@@ -177,7 +178,7 @@ def _edit(text: str, name: str, check: Callable[[Path], Checked]) -> Checked | N
         if is_done or _holds(path, text):
             shutil.rmtree(folder, ignore_errors=True)
         else:
-            typer.echo(f"your edit is kept in {path}", err=True)
+            typer.echo(f"your edit is saved in {path}", err=True)
 
 
 def _holds(path: Path, text: str) -> bool:
@@ -192,28 +193,28 @@ def _edit_until_valid(command: list[str], path: Path, text: str, check: Callable
         try:
             code = subprocess.run([*command, str(path)], check=False).returncode
         except OSError as error:
-            raise UsageError(f"{command[0]}: {error.strerror}", hint="set EDITOR to your editor") from error
+            raise UsageError(f"{command[0]}: {error.strerror}", hint="set $EDITOR to your editor") from error
         if code:
-            raise UsageError(f"{command[0]} ended with exit code {code}", hint="the plan is unchanged")
+            raise UsageError(f"{command[0]} exited with code {code}: the plan is unchanged")
         try:
             return None if read_text(path) == text else check(path)
         except UsageError as error:
             if not has_terminal():
                 raise
-            typer.echo(str(error).replace(str(path), path.name), err=True)
+            typer.echo(error.text.replace(str(path), path.name), err=True)
             if not typer.confirm("Edit it again?", default=True):
-                raise UsageError("nothing was changed") from None
+                raise UsageError("the plan is unchanged") from None
 
 
 # ---- plan sources ----------------------------------------------------------------------------------------------------
-# Finds the plan that an argument names: a file, a plan of the library, or a run.
+# Finds the plan for an argument: a file, a plan in the library, or a run.
 
 
 Sets = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the plan; may be repeated.")
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a parameter of the plan; repeatable.")
 ]
 RUN_PREFIX = "fleet/"
-"""Marks the name of a run where a plan has the same name. It is also the prefix of the run's branch."""
+"""Marks the name of a run if a plan has the same name. It is also the prefix of the run's branch."""
 
 
 def parse_settings(sets: list[str] | None) -> dict[str, str]:
@@ -222,9 +223,9 @@ def parse_settings(sets: list[str] | None) -> dict[str, str]:
     for setting in sets or ():
         name, equals, value = setting.partition("=")
         if not equals or not name:
-            raise UsageError(f"--set {setting}: write it as NAME=VALUE")
+            raise UsageError(f"invalid value for --set: {setting!r}", hint="use --set NAME=VALUE")
         if name in settings:
-            raise UsageError(f"--set {name}: given twice")
+            raise UsageError(f"--set {name} is given twice", hint="remove one of them")
         settings[name] = value
     return settings
 
@@ -234,7 +235,7 @@ def plan_library(repo: Path) -> Library:
 
 
 def plan_names(context: typer.Context) -> list[str]:
-    """For completion: the plans of the library, and the runs, which stand for theirs."""
+    """For completion: the plans in the library, and the runs."""
     names = list[str]()
     with suppress(FleetError, OSError):
         names += plan_library(repository_of(context)).names
@@ -242,7 +243,7 @@ def plan_names(context: typer.Context) -> list[str]:
 
 
 def load_plan_argument(known: Known, name: str, sets: list[str] | None, repo: Path) -> GivenPlan:
-    """The plan in a file or of the library, with its values and its rollback plan."""
+    """The plan in a file or in the library, with its values and its rollback plan."""
     plans = plan_library(repo)
     return read_given_plan(plans.plan(name), known, parse_settings(sets), plans.folders)
 
@@ -257,17 +258,20 @@ def find_plan(name: str, repo: Path) -> Path | RunFolder:
     plan = plans.find(name)
     run = next((run for run in all_runs(state_dir()) if run.run == name), None)
     if plan is not None and run is not None:
-        raise UsageError(f"{name} is a plan and a run", hint=f"write {plan}, or {RUN_PREFIX}{name}")
+        raise UsageError(f"{name} is both a plan and a run", hint=f"use {plan} or {RUN_PREFIX}{name}")
     source = plan or run or (Path(name) if Path(name).is_file() else None)
     if source is None:
-        raise UsageError(f"{plans.unknown(name)}, nor a run", hint="see `fleet plans list` and `fleet runs`")
+        raise UsageError(
+            f"no plan and no run is called {name!r}",
+            hint=plans.near(name) or "run `fleet plans list` or `fleet runs` to list them",
+        )
     return source
 
 
 def check_plan_output(output: Path, *, force: bool) -> None:
-    """Raise `UsageError` if the plan can't be written there, before the planner costs anything."""
+    """Raise `UsageError` if the plan can't be written there. Call it before the planner."""
     if output.suffix not in {".json", ".toml"}:
-        raise UsageError(f"{output}: a plan file ends in .json or .toml")
+        raise UsageError(f"unknown plan format: {output}", hint="use a file name that ends in .toml or .json")
     check_output(output, force=force)
 
 
@@ -276,7 +280,7 @@ PlanFile = Annotated[
     typer.Option(
         "--plan",
         metavar="PLAN",
-        help="Run this plan: a file, or a name of the library.",
+        help="Run this plan: a file, or a name in the library.",
         autocompletion=plan_names,
     ),
 ]

@@ -1,4 +1,4 @@
-"""The runs on disk as the feeds that the terminal UI reads and sends requests to."""
+"""The runs on disk, as feeds for the terminal UI."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from fleet.runs.run_folder import RunFolder, all_runs, find_run
 from worktrees.leases.gc import stored_copy, stored_diff
 
 MakeFleet = Callable[[RunFolder], Fleet]
-"""The `Fleet` that resumes a run; raises `FleetError` if that is not possible."""
+"""Returns the `Fleet` that resumes a run. Raises `FleetError` if that is not possible."""
 
 
 def read_only(folder: RunFolder) -> Fleet:
-    """A `MakeFleet` for those who only look."""
+    """A `MakeFleet` for readers."""
     raise FleetError(f"{folder.run} is open read-only")
 
 
@@ -94,9 +94,9 @@ class FolderFeed(JournalFeed):
 
 
 class FolderLibrary:
-    """All runs of a state directory; `background` is the engine that this process started for `run`.
+    """All runs of a state directory. `background` is the engine that this process started for `run`.
 
-    A block: at its end every run that was opened is closed.
+    Used as a block, which closes every opened run at its end.
     """
 
     def __init__(
@@ -123,16 +123,16 @@ class FolderLibrary:
 
 
 def library_of(state_dir: Path, *, background: Background | None = None, run: str = "") -> FolderLibrary:
-    """All runs, which can be resumed from here with the configuration that they began with."""
+    """All runs. Each can be resumed with its original configuration."""
     return FolderLibrary(
         state_dir, lambda folder: Fleet(configuration_of(folder.state()), current()), background=background, run=run
     )
 
 
 def start_pages(folder: RunFolder, features: Mapping[str, Feature] = FEATURES) -> None:
-    """Have a feature show a run in a browser while it is at work."""
+    """Serve the web UI for a running run, if the feature is installed."""
     places = [feature.shows for feature in features.values() if feature.shows]
     if places:
         load_part(places[0])(folder)
     else:
-        typer.echo(f"{folder.run}: no pages: fleet web is not part of this fleet", err=True)
+        typer.echo(f"{folder.run}: the web UI is not part of this installation", err=True)

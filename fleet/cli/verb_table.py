@@ -1,39 +1,41 @@
-"""The verbs in the groups of `fleet --help`, and what each is about. Literal, so that no verb has to be imported."""
+"""The verbs in the groups of `fleet --help`, with their summaries. Literal, so that help imports no verb."""
 
 from fleet.features.table import FEATURES, Verb
 
 KERNEL: dict[str, dict[str, Verb]] = {
     "Work": {
-        "plan": Verb("begin:plan", "repository", "Let the planner write a plan; run nothing."),
-        "run": Verb("begin:run", "repository", "Plan an epic and work on it until it has landed."),
-        "resume": Verb("begin:resume", "run", "Resume a run that stopped.", changes=True),
+        "plan": Verb("begin:plan", "repository", "Create a plan without running it."),
+        "run": Verb("begin:run", "repository", "Plan an epic, build it and land it."),
+        "resume": Verb("begin:resume", "run", "Resume a stopped run.", changes=True),
         "limits": Verb("begin:limits", "run", "Show or change the limits of a run.", changes=True),
-        "pause": Verb("review:pause", "run", "Start nothing new until `fleet resume`.", changes=True),
+        "pause": Verb(
+            "review:pause", "run", "Pause a run: let running attempts finish, start no new ones.", changes=True
+        ),
         "cancel": Verb("review:cancel", "run", "Stop a run and its agents.", changes=True),
     },
     "Look": {
-        "watch": Verb("watch:watch", "run", "Watch a run, and act on it."),
-        "runs": Verb("look:runs", "repository", "List the runs of a repository, the latest last."),
-        "status": Verb("look:status", "run", "Show how a run is doing."),
-        "show": Verb("look:show_subtask", "part", "Show a subtask, or the incidents of a run."),
+        "watch": Verb("watch:watch", "run", "Watch a run in the terminal UI."),
+        "runs": Verb("look:runs", "repository", "List runs."),
+        "status": Verb("look:status", "run", "Show the status of a run."),
+        "show": Verb("look:show_subtask", "part", "Show a subtask, or a run's incidents."),
         "logs": Verb("look:logs", "part", "Print the conversation of an attempt."),
-        "diff": Verb("look:diff", "part", "Print what an attempt changed."),
+        "diff": Verb("look:diff", "part", "Print the diff of an attempt."),
     },
     "Decide": {
-        "approve": Verb("review:approve", "run", "Approve the plan of a run, or some of its subtasks.", changes=True),
-        "reject": Verb("review:reject", "run", "Reject the plan of a run, or some of its subtasks.", changes=True),
-        "answer": Verb("review:answer", "part", "Answer a question that a run asks.", changes=True),
-        "tell": Verb("review:tell", "part", "Tell an agent what to do, while it works.", changes=True),
-        "retry": Verb("review:retry", "part", "Retry a failed subtask, with your guidance.", changes=True),
+        "approve": Verb("review:approve", "run", "Approve a run's plan, or some of its subtasks.", changes=True),
+        "reject": Verb("review:reject", "run", "Reject a run's plan, or some of its subtasks.", changes=True),
+        "answer": Verb("review:answer", "part", "Answer a question from a run.", changes=True),
+        "tell": Verb("review:tell", "part", "Send an instruction to a running agent.", changes=True),
+        "retry": Verb("review:retry", "part", "Retry a failed subtask, optionally with guidance.", changes=True),
     },
     "Result": {},
     "Plans and settings": {
-        "plans": Verb("plans:plans", "repository", "Show, check, compare, draw, edit and save plans."),
-        "config": Verb("configure:config", "repository", "Show the configuration and where each value comes from."),
+        "plans": Verb("plans:plans", "repository", "Manage plans: show, check, diff, graph, list, save or edit."),
+        "config": Verb("configure:config", "repository", "Show the configuration and the origin of each value."),
         "explain-policy": Verb("configure:explain_policy", "repository", "Show how each kind of failure is handled."),
     },
     "This machine": {
-        "clean": Verb("clean:clean", "machine", "Show or free the disk space that runs use."),
+        "clean": Verb("clean:clean", "machine", "Show or free the disk space used by runs."),
         "help": Verb("about:help_", "machine", "Show the help of a verb."),
         "version": Verb("about:version", "machine", "Print the version."),
     },
@@ -48,11 +50,11 @@ ORDER = (
     *("doctor", "clean", "completion", "help", "version"),
     *("acp", "mcp", "node", "nodes", "metrics", "notify", "simulate"),
 )
-"""How a group is listed where features add verbs to it; others come last."""
+"""The order of the verbs in a group. Others come last."""
 
 
 def _listed(title: str) -> dict[str, Verb]:
-    """The verbs of a group, those of features included."""
+    """The verbs of a group, including those of features."""
     verbs = dict(KERNEL[title])
     for feature in FEATURES.values():
         verbs.update(feature.verbs.get(title, {}))

@@ -1,4 +1,4 @@
-"""How much a verb says beside its result: nothing with -q, log messages and the origin of errors with -v."""
+"""How much a verb prints in addition to its result: nothing with -q, logs and tracebacks with -v."""
 
 import sys
 import traceback
@@ -31,19 +31,19 @@ def is_normal() -> bool:
 
 
 def show_note(text: str) -> None:
-    """Print a line for a person on standard error: what is under way, where something is; no result and no problem."""
+    """Print a note on standard error. It is neither a result nor a problem, so -q hides it."""
     if not is_quiet():
         typer.echo(text, err=True)
 
 
 def show_origin(error: BaseException) -> None:
-    """With -v, print where an error came from."""
+    """With -v, print the traceback of an error."""
     if _chosen[0] == "verbose":
         traceback.print_exception(error)
 
 
 # ---- color -----------------------------------------------------------------------------------------------------------
-# Whether and how to print in colour: on a terminal, unless NO_COLOR, TERM=dumb or --color says otherwise.
+# Colors are used on a terminal, unless NO_COLOR, TERM=dumb or --color disables them.
 
 
 Mode = Literal["auto", "always", "never"]
@@ -56,7 +56,7 @@ def choose_color(mode: Mode) -> None:
 
 
 def is_wanted(stream: TextIO | None = None) -> bool:
-    """Whether a stream, by default standard output, takes colours."""
+    """Whether to print colors to a stream, by default standard output."""
     if _chosen_color[0] != "auto":
         return _chosen_color[0] == "always"
     is_terminal = (sys.stdout if stream is None else stream).isatty()

@@ -1,4 +1,4 @@
-"""The process's environment and its user. The only module that reads `os.environ`; other modules get values."""
+"""The environment of the process and its user. Only this module reads `os.environ`."""
 
 import getpass
 import os
@@ -16,7 +16,7 @@ def set_default(name: str, value: str) -> None:
 
 
 def user() -> str:
-    """The name of the person who makes a request, for the journal."""
+    """The name of the user who makes a request, for the journal."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
@@ -24,26 +24,26 @@ def user() -> str:
 
 
 def editor() -> list[str]:
-    """The command line of the person's editor."""
+    """The command line of the user's editor."""
     return shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
 
 
 def shell() -> list[str]:
-    """The command line of the person's shell."""
+    """The command line of the user's shell."""
     return shlex.split(os.environ.get("SHELL") or "sh")
 
 
 def wants_color() -> bool:
-    """Whether colours may be used. https://no-color.org: an empty variable forbids nothing."""
+    """Whether colors may be used. An empty NO_COLOR does not disable them (https://no-color.org)."""
     return not os.environ.get("NO_COLOR")
 
 
 def can_move_cursor() -> bool:
-    """Whether the terminal can show more than lines, according to TERM."""
+    """Whether the terminal can move the cursor, according to TERM."""
     return os.environ.get("TERM", "dumb") != "dumb"
 
 
 def has_many_colours() -> bool:
-    """Whether the terminal has more than 16 colours, according to COLORTERM and TERM."""
+    """Whether the terminal has more than 16 colors, according to COLORTERM and TERM."""
     kind = os.environ.get("TERM", "").rpartition("-")[2]
     return os.environ.get("COLORTERM", "").lower() in {"truecolor", "24bit"} or kind in {"256color", "direct", "kitty"}

@@ -1,7 +1,7 @@
-"""One source of configuration as a layer: flat, checked against the shape, with the origin of each value.
+"""One source of configuration as a layer: flat, checked against the schema, with the origin of each value.
 
-Every layer is checked by itself, so that a message names the file, the line and the key that is wrong, and all problems
-are reported at once. Knows nothing of precedence, nor of which files there are (that is `load.py`).
+Every layer is checked separately, so that a message can name the file, the line and the key, and all problems are
+reported together. `load.py` finds the files and knows their precedence.
 """
 
 import ipaddress
@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from fleet.config.schema import Config
 from fleet.config.toml import key_lines, parse_toml, read_text, shown_key
-from fleet.core.base.ids import did_you_mean
+from fleet.core.base.ids import suggestion
 from fleet.core.base.output import parse_json
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES
@@ -28,7 +28,7 @@ Key = tuple[str, ...]
 
 FLAG = "flag"
 """The origin of values from the command line."""
-LARGEST_FILE = 1024 * 1024  # bytes; the complete file has 16,000
+LARGEST_FILE = 1024 * 1024  # bytes
 _SHOWN = 60  # characters of a wrong value
 _TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _VARIABLE = re.compile(r"FLEET_([A-Z]+)_.")
@@ -56,17 +56,21 @@ _BOUNDS = {
 SECTIONS: dict[str, Any] = {
     name: load_part(place) for feature in FEATURES.values() for name, place in feature.sections.items()
 }
-"""The sections of features, or dictionaries of them by their names."""
+"""The sections of features by name, or dictionaries of sections."""
 _ADDED: Any = {name: (kind, {} if get_origin(kind) is dict else ...) for name, kind in SECTIONS.items()}
 WHOLE: type[Config] = create_model("Whole", __base__=Config, **_ADDED)
-"""The whole configuration."""
+"""The configuration with the sections of all features."""
 
 
 class Problem(NamedTuple):
-    """Sorts by its place in the file."""
+    """A problem with one key. Sorts by line."""
 
     line: int
     text: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.hint})" if self.hint else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +81,16 @@ class Layer:
     """For messages: a file, or `command line`."""
     values: Mapping[Key, object]
     origins: Mapping[Key, str]
-    """What `fleet config show --origin` prints for each value."""
+    """The origin of each value, for `fleet config show --origin`."""
     text: str = ""
-    """The file, to find lines in."""
+    """The text of the file, to find line numbers."""
 
-    def problem(self, key: Key, message: str) -> Problem:
-        """A message about one key of this layer."""
+    def problem(self, key: Key, message: str, hint: str = "") -> Problem:
+        """A problem with one key of this layer."""
         lines = key_lines(self.text)
         line = next((lines[key[:length]] for length in range(len(key), 0, -1) if key[:length] in lines), 0)
         place = f"{self.name}:{line}" if line else self.origins.get(key, self.name)
-        return Problem(line, f"{self.name if place == FLAG else place}: {shown_key(key)} {message}")
+        return Problem(line, f"{self.name if place == FLAG else place}: {shown_key(key)} {message}", hint)
 
 
 def file_layer(path: Path, *, origin: str | None = None) -> Layer:
@@ -97,7 +101,7 @@ def file_layer(path: Path, *, origin: str | None = None) -> Layer:
 
 
 def flag_layer(flags: Mapping[str, object]) -> Layer:
-    """Flags by dotted key. Text is converted to the type of the key; a flag that is None is ignored."""
+    """Flags by dotted key. Text is converted to the type of the key. None is ignored."""
     values: dict[Key, object] = {}
     for dotted, value in flags.items():
         key = tuple(dotted.split("."))
@@ -107,7 +111,7 @@ def flag_layer(flags: Mapping[str, object]) -> Layer:
 
 
 def environment_layer(environ: Mapping[str, str], workers: Collection[str]) -> tuple[Layer, tuple[Problem, ...]]:
-    """The variables `FLEET_<SECTION>_<KEY>`, and problems with their names. An empty variable sets nothing."""
+    """The variables `FLEET_<SECTION>_<KEY>`, and problems with their names. Empty variables are ignored."""
     values: dict[Key, object] = {}
     origins: dict[Key, str] = {}
     problems: list[Problem] = []
@@ -117,7 +121,7 @@ def environment_layer(environ: Mapping[str, str], workers: Collection[str]) -> t
         if not section or section[1].lower() not in WHOLE.model_fields:
             continue
         if name not in known:
-            problems.append(Problem(0, f"{name}: sets no key of [{section[1].lower()}]{did_you_mean(name, known)}"))
+            problems.append(Problem(0, f"{name}: not a key of [{section[1].lower()}]", suggestion(name, known)))
         elif text.strip():
             for key, value in flat(_from_text(text, _type_at(known[name])), known[name]):
                 values[key], origins[key] = value, name
@@ -125,7 +129,7 @@ def environment_layer(environ: Mapping[str, str], workers: Collection[str]) -> t
 
 
 def flat(value: object, key: Key = ()) -> Iterator[tuple[Key, object]]:
-    """Every value below `value` with its whole key. An empty table is a value: `[workers.quick]` adds a worker."""
+    """Every value below `value` with its full key. An empty table is a value: `[workers.quick]` adds a worker."""
     if isinstance(value, Mapping) and (value or not key):
         for name, item in value.items():
             yield from flat(item, (*key, str(name)))
@@ -134,7 +138,7 @@ def flat(value: object, key: Key = ()) -> Iterator[tuple[Key, object]]:
 
 
 def nested(values: Iterable[tuple[Key, object]]) -> dict[str, Any]:
-    """The tree that `flat` took apart."""
+    """Rebuild the tree from the output of `flat`."""
     tree: dict[str, Any] = {}
     for key, value in values:
         table = tree
@@ -148,7 +152,7 @@ def nested(values: Iterable[tuple[Key, object]]) -> dict[str, Any]:
 
 
 def layer_problems(layer: Layer) -> tuple[Problem, ...]:
-    """The wrong keys and values of one layer. Another layer may set what is missing in it."""
+    """The wrong keys and values of one layer. Missing keys may be set by another layer."""
     errors = _errors(nested(layer.values.items()))
     return tuple(layer.problem(*_explained(error)) for error in errors if error["type"] != "missing")
 
@@ -166,16 +170,16 @@ def _errors(tree: Mapping[str, Any]) -> list[Any]:
     return []
 
 
-def _explained(error: Mapping[str, Any]) -> tuple[Key, str]:
-    """The key that an error of pydantic is about, and a message for it."""
+def _explained(error: Mapping[str, Any]) -> tuple[Key, str, str]:
+    """Return the key, the message and the hint for an error of pydantic."""
     location = tuple(error["loc"])
     key = tuple(str(part) for part in location if part != "[key]" and not isinstance(part, int))
     kind, context = str(error["type"]), error.get("ctx", {})
     if kind == "extra_forbidden":
-        return key, _unknown_key(key)
+        return key, *_unknown_key(key)
     if kind == "literal_error":
-        hint = did_you_mean(str(error["input"]), re.findall(r"'([^']*)'", context["expected"]))
-        return key, f"must be {context['expected']}, not {shown_value(error['input'])}{hint}"
+        hint = suggestion(str(error["input"]), re.findall(r"'([^']*)'", context["expected"]))
+        return key, f"must be {context['expected']}, not {shown_value(error['input'])}", hint
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
         expected = f"must be {words} {context[bound]:,g}"
@@ -184,23 +188,23 @@ def _explained(error: Mapping[str, Any]) -> tuple[Key, str]:
     else:
         expected = _EXPECTED.get(kind, str(error["msg"]))
     if "[key]" in location:
-        return key, f"has a name that {expected}"
+        return key, f"has a name that {expected}", ""
     item = next((f"item {part + 1} " for part in location if isinstance(part, int)), "")
     wrong = "" if kind.endswith("too_short") else f", not {shown_value(error['input'])}"
-    return key, f"{item}{expected}{wrong}"
+    return key, f"{item}{expected}{wrong}", ""
 
 
-def _unknown_key(key: Key) -> str:
+def _unknown_key(key: Key) -> tuple[str, str]:
     table = _type_at(key[:-1])
     names = sorted(table.model_fields) if isinstance(table, type) and issubclass(table, BaseModel) else []
-    hint = did_you_mean(key[-1], names)
+    near = suggestion(key[-1], names)
     if len(key) == 1:
-        return f"is not a section{hint or '; there are ' + ', '.join(names)}"
-    return f"is not a key{hint or f'; [{shown_key(key[:-1])}] has ' + ', '.join(names)}"
+        return "is not a section", near or f"the sections are {', '.join(names)}"
+    return "is not a key", near or f"the keys of [{shown_key(key[:-1])}] are {', '.join(names)}"
 
 
 def shown_value(value: object) -> str:
-    """A wrong value for a message: short and without control characters."""
+    """A wrong value for a message, shortened and without control characters."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
@@ -210,7 +214,7 @@ def shown_value(value: object) -> str:
 
 
 def _variables(workers: Collection[str]) -> dict[str, Key]:
-    """The key that each variable sets, by the variable's name."""
+    """The key of each variable, by the variable's name."""
     keys: list[Key] = []
     for section, info in WHOLE.model_fields.items():
         table = _plain(info.annotation)
@@ -244,7 +248,7 @@ def _plain(annotation: Any) -> Any:
 
 
 def _from_text(text: str, expected: Any) -> object:
-    """The text of a flag or variable as the expected type; text that can't be converted is refused later, as text."""
+    """Convert the text of a flag or variable to the expected type. Other text is kept and fails validation later."""
     if expected is str or expected is None or get_origin(expected) is Literal:
         return text
     if expected is bool:
@@ -259,37 +263,37 @@ def _from_text(text: str, expected: Any) -> object:
 
 
 # ---- trust -----------------------------------------------------------------------------------------------------------
-# What a repository's fleet.toml may not set: its author is not the person who runs the fleet.
+# Keys that a repository's fleet.toml must not set: its author is not the user who runs fleet.
 #
-# The sandbox, keys, money and places outside the repository belong to that person. Only values are checked here.
+# The user owns the sandbox, the keys, the money and the paths outside the repository.
 
 
-_INSTEAD = "put it into your own configuration file, a file named by --config, or a flag"
+_INSTEAD = "set it in your own configuration file, in a file for --config, or with an option"
 _REFUSED: Mapping[Key, str] = {
-    ("box", "sandbox"): "chooses what protects your machine",
-    ("box", "syscall_filter"): "chooses what protects your machine",
-    ("box", "memory_mb"): "decides how much of your machine workers may use",
-    ("box", "disk_mb"): "decides how much of your machine workers may use",
-    ("box", "tool_chains"): "shows workers folders of your home",
-    ("box", "labels"): "decides what is sent to your machine",
-    ("models", "api_key_env"): "chooses which of your secrets is sent",
-    ("models", "service"): "chooses which of your credentials are used",
-    ("models", "region"): "chooses where your code is sent",
-    ("models", "project"): "chooses which of your projects is charged",
-    ("models", "auth"): "chooses how your key is sent",
-    ("models", "headers"): "chooses which of your secrets is sent",
-    ("models", "prices"): "decides how your budget is counted",
-    ("models", "without"): "decides what your calls cost",
-    ("models", "model_without"): "decides what your calls cost",
+    ("box", "sandbox"): "controls the protection of your machine",
+    ("box", "syscall_filter"): "controls the protection of your machine",
+    ("box", "memory_mb"): "controls the memory that workers may use",
+    ("box", "disk_mb"): "controls the disk space that workers may use",
+    ("box", "tool_chains"): "gives workers access to folders in your home",
+    ("box", "labels"): "controls the work that is sent to your machine",
+    ("models", "api_key_env"): "selects the secret that is sent",
+    ("models", "service"): "selects the credentials that are used",
+    ("models", "region"): "selects the region that receives your code",
+    ("models", "project"): "selects the project that pays",
+    ("models", "auth"): "controls how your key is sent",
+    ("models", "headers"): "selects the secrets that are sent",
+    ("models", "prices"): "changes how your budget is counted",
+    ("models", "without"): "changes the cost of your calls",
+    ("models", "model_without"): "changes the cost of your calls",
     ("git", "sign"): "signs in your name",
-    ("git", "signing_key"): "chooses one of your keys",
-    ("git", "signing_program"): "chooses a program that runs as you",
+    ("git", "signing_key"): "selects one of your keys",
+    ("git", "signing_program"): "selects a program that runs as you",
     ("git", "sign_off"): "signs off in your name",
-    ("git", "taker"): "says who you are",
-    ("run", "not_between"): "decides when your machine works",
-    ("review",): "decides what may start without your approval",
-    ("state", "dir"): "chooses where on your machine files are written",
-    ("state", "max_gb"): "decides how much of your machine the fleet may use",
+    ("git", "taker"): "sets your identity",
+    ("run", "not_between"): "controls when your machine works",
+    ("review",): "controls which subtasks start without your approval",
+    ("state", "dir"): "selects where files are written on your machine",
+    ("state", "max_gb"): "controls the disk space that fleet may use",
 }
 
 
@@ -304,29 +308,29 @@ _REFUSED_OF_FEATURES: Mapping[Key, str] = {
     for key, reason in _section(kind).refused.items()
 }
 _REFUSED_OF_WORKERS: Mapping[str, str] = {
-    "command": "chooses a program that a worker runs with what you gave it",
+    "command": "selects the program of a worker, which gets your access",
     "prompt": "instructs a worker in your name",
-    "mcp": "gives a worker tools outside of its box",
-    "hosts": "decides which hosts a worker may reach",
+    "mcp": "gives a worker tools outside the sandbox",
+    "hosts": "selects the hosts that a worker can reach",
     "environment": "sets variables for a worker's program",
-    "pass_environment": "chooses which of your secrets a worker gets",
-    "read_only": "shows a worker files of your machine",
-    "path": "chooses the programs that a worker runs",
+    "pass_environment": "passes your secrets to a worker",
+    "read_only": "gives a worker access to files on your machine",
+    "path": "selects the programs that a worker runs",
 }
-"""Keys of `[workers.NAME]`: what one of them gives, another could leak, so all of them come from one person."""
+"""Keys of `[workers.NAME]`. One key could leak the access that another gives, so the user sets all of them."""
 _PRIVILEGES = frozenset({*_REFUSED_OF_WORKERS, "network"})
 _BUDGETS = tuple(("run", f"budget_{unit}") for unit in ("dollars", "minutes", "tokens", "attempts"))
 
 
 def trust_problems(layer: Layer, repository: Path, below: Mapping[Key, object]) -> Iterator[Problem]:
-    """What a repository's layer sets and may not set. `below` holds the values of the weaker layers."""
+    """The keys that a repository's layer must not set. `below` contains the values of the weaker layers."""
     for key, value in layer.values.items():
         if reason := _reason(key, value, repository, below):
-            yield layer.problem(key, f"{reason}; {_INSTEAD}")
+            yield layer.problem(key, f"can't be set by a repository: it {reason}", _INSTEAD)
 
 
 def is_loopback(url: str) -> bool:
-    """Whether a URL leads to this machine and nowhere else."""
+    """Whether a URL leads to this machine."""
     try:
         host = urlsplit(url).hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -335,23 +339,23 @@ def is_loopback(url: str) -> bool:
 
 
 def _reason(key: Key, value: object, repository: Path, below: Mapping[Key, object]) -> str | None:
-    """Why a repository may not set a key to a value; None if it may."""
+    """Return the reason why a repository must not set a key to a value; None if it may."""
     for length in range(1, len(key) + 1):
         if reason := _REFUSED.get(key[:length]) or _REFUSED_OF_FEATURES.get(key[:length]):
-            return f"{reason}, which a repository may not"
+            return reason
     if key[0] == "workers" and len(key) > 2:  # noqa: PLR2004 - workers.NAME.key
         if reason := _REFUSED_OF_WORKERS.get(key[2]):
-            return f"{reason}, which a repository may not"
+            return reason
         if key[2] in {"kind", "tools"} and _has_privileges(key[:2], below):
-            return "changes what a worker does that you gave more access than others, which a repository may not"
+            return "changes a worker that you gave more access than others"
     if key[0] in {"box", "workers"} and key[-1] == "network" and value is True:
-        return "gives workers the network, which a repository may not"
+        return "gives workers network access"
     if key == ("worktrees", "setup_network") and value != "none":
-        return "gives the set-up command, which it chooses, the network, which a repository may not"
+        return "gives its setup command network access"
     if key == ("models", "base_url") and not is_loopback(str(value)):
-        return f"sends your key and code to {shown_value(value)}; a repository may only name an address of this machine"
+        return f"sends your key and code to {shown_value(value)} (a repository may only name a localhost address)"
     if key == ("run", "review") and value is False and below.get(key) is True:
-        return "starts a plan that you want to review first, which a repository may not"
+        return "skips the plan review that you require"
     if key in _BUDGETS:
         return _raised_limit(value, below.get(key))
     if key in {("box", "read_only"), ("box", "path")} and isinstance(value, list):
@@ -360,7 +364,7 @@ def _reason(key: Key, value: object, repository: Path, below: Mapping[Key, objec
 
 
 def _has_privileges(worker: Key, below: Mapping[Key, object]) -> bool:
-    """Whether you gave this worker anything that a repository may not give."""
+    """Whether the user gave this worker access that a repository can't give."""
     return any(
         key[:2] == worker and len(key) > len(worker) and key[2] in _PRIVILEGES and value for key, value in below.items()
     )
@@ -368,7 +372,7 @@ def _has_privileges(worker: Key, below: Mapping[Key, object]) -> bool:
 
 def _raised_limit(value: object, yours: object) -> str | None:
     if isinstance(yours, int | float) and isinstance(value, int | float) and value > yours:
-        return f"raises your own limit of {yours:g} to {value:g}, which a repository may not"
+        return f"raises your limit of {yours:g} to {value:g}"
     return None
 
 
@@ -376,7 +380,7 @@ def _path_outside(paths: list[object], repository: Path) -> str | None:
     outside = next((path for path in paths if not _is_inside(str(path), repository)), None)
     if outside is None:
         return None
-    return f"shows workers {shown_value(outside)}; a repository may only name paths below {{repo}}, outside of .git"
+    return f"shows workers {shown_value(outside)} (a repository may only name paths below {{repo}}, outside of .git)"
 
 
 def _is_inside(path: str, repository: Path) -> bool:

@@ -1,7 +1,7 @@
-"""Loads the configuration: flags, environment and files as one frozen `Config`, and where each value came from.
+"""Loads the configuration: flags, environment and files as one frozen `Config`, with the origin of each value.
 
 Precedence: flag > FLEET_* > --config > the repository's fleet.toml > the user's file > the defaults in `config.toml`.
-`fleet/app/wiring.py` gives each adapter its part. Only this module knows where this system keeps configuration files.
+`fleet/app/wiring.py` gives each adapter its part. Only this module knows the paths of configuration files.
 """
 
 import os
@@ -38,13 +38,13 @@ from fleet.core.plans.limits import Choices
 from fleet.errors import UsageError
 
 # ---- choices ---------------------------------------------------------------------------------------------------------
-# What a person chose for one run on its command line and in its environment, so that a resumed run keeps it.
+# The choices for one run on the command line and in the environment, so that a resumed run keeps them.
 #
-# A value that may hold a secret is never kept: the journal has only its key.
+# The journal has only the key of a value that may contain a secret, never the value.
 
 
 def choices(config_file: Path | None, flags: Mapping[Key, object], environment: Mapping[Key, object]) -> Choices:
-    """The choices that a journal may hold. Where the state is kept is not a choice of one run."""
+    """The choices that a journal may contain. The state directory is not a choice of one run."""
     kept = [
         {key: value for key, value in values.items() if _may_be_kept(key, value)} for values in (flags, environment)
     ]
@@ -60,28 +60,29 @@ def choices(config_file: Path | None, flags: Mapping[Key, object], environment: 
 
 
 def kept_file(before: Choices) -> Path | None:
-    """The file of `--config` that a run was started with. Raises `UsageError` if it is gone."""
+    """The `--config` file that a run was started with. Raises `UsageError` if it is gone."""
     if before.config_file is None or Path(before.config_file).is_file():
         return Path(before.config_file) if before.config_file is not None else None
     raise UsageError(
-        f"{before.config_file}, the --config of the run, no longer exists", hint="name another with --config FILE"
+        f"the run was started with --config {before.config_file}, which no longer exists",
+        hint="use --config FILE to name another file",
     )
 
 
 def require_secrets(before: Choices, *, flags: Mapping[Key, object], environment: Mapping[Key, object]) -> None:
-    """Raise `UsageError` if a value is missing that was not kept. A variable can't stand in for a flag."""
+    """Raise `UsageError` if a secret value is not given again. A variable can't replace a flag."""
     given = {
         "flag": {shown_key(key) for key in flags},
         "environment": {shown_key(key) for key in (*flags, *environment)},
     }
     lacking = sorted(key for key, place in before.withheld.items() if key not in given[place])
     if lacking:
-        hint = "give it again, as when the run was started: an option, or a FLEET_* variable"
-        raise UsageError(f"{', '.join(lacking)} may hold a secret, so no run keeps it", hint=hint)
+        hint = "set it again like at the start of the run, with an option or a FLEET_* variable"
+        raise UsageError(f"{', '.join(lacking)} may contain a secret and is not stored with the run", hint=hint)
 
 
 def kept_layer(tables: Mapping[str, Any]) -> Layer:
-    """Choices of before as a layer. Who looks for their origin finds a flag."""
+    """The choices of an earlier start as a layer. Their origin is `flag`."""
     values = dict(flat(tables)) if tables else {}
     return Layer("the options that the run was started with", values, dict.fromkeys(values, FLAG))
 
@@ -114,18 +115,18 @@ class Loaded:
     origin: dict[str, str]
     """By dotted key: `flag`, the variable, the file, or `default`."""
     choices: Choices = NO_CHOICES
-    """What the command line and the environment set, for the run that is started with it."""
+    """The values from the command line and the environment, for the run that is started with them."""
 
 
 def defaults_file() -> Path:
-    """The complete, commented defaults: beside this file in an installed package, else at the project's root."""
+    """The file with the commented defaults: in an installed package, or at the project's root."""
     package = Path(__file__).parents[1]
     packaged = package / "config.toml"
     return packaged if packaged.is_file() else package.parent / "config.toml"
 
 
 def _of_sections(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the tables of features that are not there."""
+    """The tables without those of features that are not installed."""
     return {name: table for name, table in tables.items() if name in WHOLE.model_fields}
 
 
@@ -136,12 +137,12 @@ def default_layer() -> Layer:
 
 @cache
 def default_config() -> Config:
-    """The defaults alone. `state.dir` is empty in them: only `load_config` knows the system's own place."""
+    """The defaults. `state.dir` is empty in them: `load_config` sets the system's default."""
     return WHOLE.model_validate(_of_sections(read_toml(defaults_file())))
 
 
 def user_file_path() -> Path:
-    """Where the user's own configuration belongs on this system."""
+    """The path of the user's configuration file on this system."""
     return platformdirs.user_config_path("fleet") / "config.toml"
 
 
@@ -154,10 +155,10 @@ def load_config(
     user_file: Path | Literal["default"] | None = "default",
     before: Choices = NO_CHOICES,
 ) -> Loaded:
-    """All sources as one. `repository` is the root of the target; with `user_file` None no user file is read.
+    """Merge all sources. `repository` is the root of the target. With `user_file` None, no user file is read.
 
-    `before` is what was chosen for a run when it was started; flags and variables of now replace their own.
-    Raises `UsageError` with every problem of every source.
+    `before` contains the choices from the start of a run. Flags and variables override them. Raises `UsageError` with
+    every problem of every source.
     """
     reader = _Reader(environ.get("HOME") or str(Path.home()), repository)
     reader.take(default_layer())
@@ -186,35 +187,36 @@ class _Reader:
 
     def __init__(self, home: str, repository: Path | None) -> None:
         self._layers: list[Layer] = []
-        self._problems: list[str] = []
+        self._problems: list[Problem] = []
         self._places = {"~": home} | ({} if repository is None else {"{repo}": str(repository.absolute())})
 
     def take(self, layer: Layer, problems: Iterable[Problem] = ()) -> None:
-        self._problems += (problem.text for problem in sorted((*problems, *layer_problems(layer))))
+        self._problems += sorted((*problems, *layer_problems(layer)))
         self._layers.append(layer)
 
     def take_file(self, path: Path, *, origin: str | None = None, repository: Path | None = None) -> None:
-        """Take a file; of a `repository`, only what its author may set."""
+        """Take a file. For the file of a `repository`, reject keys that its author must not set."""
         if repository is not None and not path.resolve().is_relative_to(repository.resolve()):
-            self._problems.append(f"{path}: is a link out of the repository; name the file itself with --config")
+            hint = f"to use it, name it: --config {path.resolve()}"
+            self._problems.append(Problem(0, f"{path}: links to a file outside the repository", hint))
             return
         try:
             layer = file_layer(path, origin=origin)
         except UsageError as error:
-            self._problems.append(str(error))
+            self._problems.append(Problem(0, error.message, error.hint))
         else:
             self.take(layer, trust_problems(layer, repository, self._values()) if repository is not None else ())
 
     def workers(self) -> list[str]:
-        """The names of all workers that are configured."""
+        """The names of all configured workers."""
         return list(dict.fromkeys(key[1] for key in self._values() if key[0] == "workers" and len(key) > 1))
 
     def merged(self) -> Loaded:
-        """All layers as one, with the paths in them resolved. Raises `UsageError` with every problem."""
+        """Merge all layers and resolve their paths. Raises `UsageError` with every problem."""
         self._stop_on_problems()
         values = self._worker_defaults() | self._values()
         for key in missing_keys(nested(values.items())):
-            self._problems.append(self._strongest_with(key[:-1]).problem(key, "is missing").text)
+            self._problems.append(self._strongest_with(key[:-1]).problem(key, "is missing"))
         self._problems += self._unknown_checks(values)
         self._stop_on_problems()
         for key in filter(_is_path_list, values):
@@ -225,12 +227,12 @@ class _Reader:
         origins = {key: origin for layer in self._layers for key, origin in layer.origins.items()}
         return Loaded(config, {shown_key(key): origins.get(key, "default") for key, _ in flat(config.model_dump())})
 
-    def _unknown_checks(self, values: Mapping[Key, Any]) -> Iterator[str]:
-        """What says of a check that there isn't where it leaves its results."""
+    def _unknown_checks(self, values: Mapping[Key, Any]) -> Iterator[Problem]:
+        """The entries of `[checks.tests]` for checks that do not exist."""
         for key in values:
             if key[:-1] == ("checks", "tests") and key[-1] != GATE and ("checks", "named", key[-1]) not in values:
-                message = f"names no check: write {GATE!r}, or a name of [checks.named]"
-                yield self._strongest_with(key).problem(key, message).text
+                hint = f"use {GATE!r} or a name from [checks.named]"
+                yield self._strongest_with(key).problem(key, "does not name a check", hint)
 
     def _values(self) -> dict[Key, Any]:
         return {key: value for layer in self._layers for key, value in layer.values.items()}
@@ -243,10 +245,12 @@ class _Reader:
     def _stop_on_problems(self) -> None:
         problems = list(dict.fromkeys(self._problems))
         if len(problems) == 1:
-            raise UsageError(problems[0])
+            raise UsageError(problems[0].text, hint=problems[0].hint)
         if problems:
-            lines = "".join(f"\n  {problem}" for problem in problems)
-            raise UsageError(f"{len(problems)} problems in the configuration:{lines}")
+            hints = {problem.hint for problem in problems}
+            shared = hints.pop() if len(hints) == 1 else ""
+            lines = "".join(f"\n  {problem.text if shared else problem}" for problem in problems)
+            raise UsageError(f"{len(problems)} problems in the configuration:{lines}", hint=shared)
 
     def _strongest_with(self, key: Key) -> Layer:
         return next(layer for layer in reversed(self._layers) if any(at[: len(key)] == key for at in layer.values))
@@ -254,12 +258,12 @@ class _Reader:
     def _resolved(self, key: Key, path: str) -> str:
         resolved = self._expanded(path)
         if not resolved.startswith(("/", "{repo}")):
-            message = f"must be absolute or begin with ~/ or {{repo}}, not {shown_value(path)}"
-            self._problems.append(self._strongest_with(key).problem(key, message).text)
+            message = f"must be absolute or start with ~/ or {{repo}}, not {shown_value(path)}"
+            self._problems.append(self._strongest_with(key).problem(key, message))
         return resolved
 
     def _expanded(self, path: str) -> str:
-        """The path with the folders that `~` and `{repo}` mean."""
+        """The path with `~` and `{repo}` expanded."""
         for mark, place in self._places.items():
             if path == mark or path.startswith(f"{mark}/"):
                 return os.path.normpath(place + path.removeprefix(mark))
@@ -270,11 +274,11 @@ class _Reader:
             return str(platformdirs.user_state_path("fleet"))
         layer = self._strongest_with(_STATE_DIR)
         if layer.origins.get(_STATE_DIR) == FLAG and not path.startswith(("~", "{repo}")):
-            path = str(Path(path).absolute())  # as every program reads a path on its command line
+            path = str(Path(path).absolute())  # a path on the command line is relative to the current folder
         resolved = self._resolved(_STATE_DIR, path)
         if resolved.startswith("{repo}"):
-            message = "begins with {repo}, and there is no repository here"
-            self._problems.append(layer.problem(_STATE_DIR, message).text)
+            message = "starts with {repo}, but the current folder is not in a repository"
+            self._problems.append(layer.problem(_STATE_DIR, message))
         return resolved
 
 
@@ -284,14 +288,14 @@ def _is_path_list(key: Key) -> bool:
 
 
 # ---- user file -------------------------------------------------------------------------------------------------------
-# Sets keys in the user's own configuration file without touching anything else in it.
+# Sets keys in the user's configuration file and keeps the rest of it.
 
 
 LONGEST_VALUE = 40  # lines of a value that is replaced
 
 
 def set_in_file(path: Path, values: Mapping[Key, object]) -> None:
-    """Set keys in a configuration file, which need not exist. Raises `UsageError` where that needs a person."""
+    """Set keys in a configuration file, which need not exist. Raises `UsageError` if the user must do it."""
     path = path.resolve() if path.exists() else path
     text = read_text(path) if path.exists() else ""
     for key, value in values.items():
@@ -303,13 +307,13 @@ def set_in_file(path: Path, values: Mapping[Key, object]) -> None:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             os.fchmod(file.fileno(), mode)
-        os.replace(temporary, path)  # noqa: PTH105 - at once: a reader of the file sees all of it
+        os.replace(temporary, path)  # noqa: PTH105 - atomic: a reader sees the complete file
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
 
 
 def with_key(text: str, key: Key, value: object, *, name: str) -> str:
-    """The text with a key set. Raises `UsageError` where only a parser that keeps comments could do that."""
+    """The text with a key set. Raises `UsageError` if the form of the file does not allow that."""
     wanted = _set(parse_toml(text, name=name), key, value)
     for changed in _attempts(text, key, value):
         try:
@@ -318,11 +322,11 @@ def with_key(text: str, key: Key, value: object, *, name: str) -> str:
         except UsageError:
             continue
     line = dump_toml(nested([(key, value)])).strip()
-    raise UsageError(f"{name}: {shown_key(key)} can't be set there by a program; add it yourself:\n{line}")
+    raise UsageError(f"{name}: can't set {shown_key(key)} automatically", hint=f"add it to the file:\n{line}")
 
 
 def _attempts(text: str, key: Key, value: object) -> Iterator[str]:
-    """Ways to set a key, of which some are not valid for the form of the file."""
+    """Possible texts with the key set. Some are not valid for the form of the file."""
     lines, places = text.splitlines(keepends=True), key_lines(text)
     entry = _entry(key[-1], value)
     if key in places:

@@ -1,7 +1,7 @@
-"""The shape of the configuration: every section and key, its type and its bounds. The defaults are in `config.toml`.
+"""The schema of the configuration: every section and key, its type and its bounds. The defaults are in `config.toml`.
 
-One frozen tree; an unknown key is an error. A key whose default is None or `{}` has no default. Knows nothing of files,
-flags or the environment (that is `load.py`), nor of adapters: `fleet/app/wiring.py` makes their settings from it.
+One frozen tree. Unknown keys are errors. A key whose default is None or `{}` has no default. `load.py` reads files,
+flags and the environment, and `fleet/app/wiring.py` makes the settings of the adapters.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def _worker_name(text: str) -> str:
     if not is_slug(text):
         raise ValueError("must be 1 to 64 letters, digits, dots, dashes or underscores")
     if text == PLANNER:
-        raise ValueError("is reserved in plans for the planner of an area; choose another name")
+        raise ValueError("is reserved for the planner of an area")
     return text
 
 
@@ -83,7 +83,7 @@ class State(Section):
 
 
 class Config(Section):
-    """The sections that the program itself has. Those of features are added by `layer.py`."""
+    """The sections of the core program. `layer.py` adds those of features."""
 
     run: Run
     review: Review
@@ -107,7 +107,7 @@ class Config(Section):
         return next(found for name in type(self).model_fields if isinstance(found := getattr(self, name), kind))
 
     def named(self, kind: type[Kind]) -> dict[str, Kind]:
-        """The sections of a feature that have names, such as `[nodes.NAME]`."""
+        """The named sections of a feature, such as `[nodes.NAME]`."""
         fields = type(self).model_fields.items()
         found: dict[str, Kind] = next(getattr(self, at) for at, info in fields if kind in get_args(info.annotation))
         return found
@@ -152,15 +152,15 @@ def _of_kind(config: Config, kind: str) -> tuple[str, ...]:
 
 
 # ---- gate ------------------------------------------------------------------------------------------------------------
-# The project's gate as a criterion.
+# The project's gate as a check.
 
 
 GATE = "gate"
-"""What `[checks.tests]` calls it."""
+"""Its name in `[checks.tests]`."""
 
 
 def gate_of(checks: Checks) -> Criterion:
-    """Its command may be empty: then there is none."""
+    """The gate as a criterion. An empty command means that there is no gate."""
     return Criterion(
         criterion="the project's gate",
         run=checks.gate,
@@ -171,11 +171,11 @@ def gate_of(checks: Checks) -> Criterion:
 
 
 # ---- machines --------------------------------------------------------------------------------------------------------
-# The machines of a run: what each may do for it, and what worker kinds ask of them.
+# The machines of a run with their capabilities, and the labels that workers require.
 
 
 def machines_of(config: Config, others: Mapping[str, MachineOffer]) -> Machines:
-    """The machines that may ever work for a run with this configuration: this one and others."""
+    """All machines that may work for a run with this configuration, including this one."""
     return Machines(
         offers={HERE: MachineOffer(labels=config.box.labels, lands=True), **others},
         workers={name: worker.labels for name, worker in config.workers.items() if worker.labels},
@@ -184,13 +184,13 @@ def machines_of(config: Config, others: Mapping[str, MachineOffer]) -> Machines:
 
 
 def stays_here(config: Config) -> Mapping[str, str]:
-    """Why attempts of a worker can't be made on nodes, by worker."""
+    """The reason why a worker can't run on nodes, by worker."""
     reasons = {}
     for name, worker in config.workers.items():
         if worker.hosts:
-            reasons[name] = "it fetches from hosts as this machine reaches them"
+            reasons[name] = "it fetches from hosts through this machine"
         elif worker.mcp:
-            reasons[name] = f"the tools of {', '.join(worker.mcp)} are called by this machine"
+            reasons[name] = f"this machine calls the tools of {', '.join(worker.mcp)}"
         elif worker.pass_environment:
             reasons[name] = f"it gets {', '.join(worker.pass_environment)} from this machine's environment"
     return reasons

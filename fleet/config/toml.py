@@ -1,7 +1,6 @@
-"""The doorway to TOML: reads a file, or raises a message that names the file and the line. Also writes plans.
+"""Reads and writes TOML. Errors name the file and the line.
 
-The content may be hostile: its size is limited, it must be a regular file, and it is only ever data.
-Knows nothing of what the keys mean.
+The content may be hostile: it must be a regular file of limited size, and it is only treated as data.
 """
 
 import os
@@ -31,18 +30,18 @@ def read_toml(path: Path, *, largest: int = LARGEST_FILE) -> dict[str, Any]:
 
 
 def parse_toml(text: str, *, name: str) -> dict[str, Any]:
-    """The data in `text`; `name` is what messages call it."""
+    """The data in `text`. Messages call it `name`."""
     try:
         data = tomllib.loads(text)
     except RecursionError:
-        raise UsageError(f"{name}: is nested too deeply") from None
+        raise UsageError(f"{name}: nested too deeply") from None
     except ValueError as error:  # a number of thousands of digits raises no TOMLDecodeError
         message = str(error)
         place = _LINE.search(message)
         where = f"{name}:{place[1] or len(text.splitlines())}" if place else name
-        raise UsageError(f"{where}: is not valid TOML: {_LINE.sub('', message)}") from None
+        raise UsageError(f"{where}: invalid TOML: {_LINE.sub('', message)}") from None
     if is_deep(data, DEEPEST):  # dotted keys nest without recursion in the parser, and would not in its callers
-        raise UsageError(f"{name}: is nested too deeply")
+        raise UsageError(f"{name}: nested too deeply")
     return data
 
 
@@ -52,27 +51,27 @@ def dump_toml(data: Mapping[str, Any]) -> str:
 
 
 def read_text(path: Path, *, largest: int = LARGEST_FILE) -> str:
-    """The text of a regular file. Raises `UsageError` for anything else; never waits for a pipe."""
+    """The text of a regular file. Raises `UsageError` for any other kind, and never waits for a pipe."""
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageError(f"{path}: is not a file")
+                raise UsageError(f"{path}: not a regular file")
             data = file.read(largest + 1)
     except IsADirectoryError:
-        raise UsageError(f"{path}: is not a file") from None
+        raise UsageError(f"{path}: not a regular file") from None
     except (OSError, ValueError) as error:  # a null character in a path is a ValueError
-        raise UsageError(f"{path}: cannot be read: {_reason(error)}") from None
+        raise UsageError(f"can't read {path}: {_reason(error)}") from None
     if len(data) > largest:
-        raise UsageError(f"{path}: is larger than {largest:,} bytes")
+        raise UsageError(f"{path}: larger than {largest:,} bytes")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}:{line}: is not UTF-8 text") from None
+        raise UsageError(f"{path}:{line}: not UTF-8 text") from None
 
 
 def key_lines(text: str) -> dict[tuple[str, ...], int]:
-    """The line on which each key and table first appears, for messages: a good guess by line, not a second parser."""
+    """The first line of each key and table, for messages. This is a guess by line, not a second parser."""
     lines: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
@@ -89,7 +88,7 @@ def key_lines(text: str) -> dict[tuple[str, ...], int]:
 
 
 def shown_key(path: tuple[str, ...]) -> str:
-    """A key as it is written in TOML, with dots."""
+    """A key in TOML syntax, with dots."""
     return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else _quoted(part) for part in path)
 
 
@@ -110,7 +109,7 @@ def _path_of(key: str) -> tuple[str, ...]:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a pipe at once, too, so that it can be recognised and refused."""
+    """Open a pipe without blocking, so that it can be recognized and rejected."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

@@ -89,33 +89,37 @@ FEATURES: dict[str, Feature] = {
     "audit": Feature(
         verbs={
             "Result": {
-                "audit": Verb("audit.verbs:audit", "run", "Check every commit on a run's result branch."),
-                "commits": Verb("audit.verbs:commits", "repository", "Count the fleet's commits in a repository."),
+                "audit": Verb(
+                    "audit.verbs:audit", "run", "Check every commit on a run's result branch against the journal."
+                ),
+                "commits": Verb("audit.verbs:commits", "repository", "Show statistics about commits made by fleet."),
             }
         }
     ),
     "completion": Feature(
         verbs={
             "This machine": {
-                "completion": Verb(
-                    "completion.verbs:completion", "machine", "Print or install the completion for a shell."
-                )
+                "completion": Verb("completion.verbs:completion", "machine", "Print or install shell completion.")
             }
         }
     ),
     "doctor": Feature(
         verbs={
-            "This machine": {"doctor": Verb("doctor.verbs:doctor", "repository", "Check this machine and show fixes.")}
+            "This machine": {
+                "doctor": Verb("doctor.verbs:doctor", "repository", "Check this machine and suggest fixes.")
+            }
         }
     ),
     "forge": Feature(
         verbs={
             "Result": {
-                "tend": Verb("forge.verbs:tend", "repository", "Work on what CI and reviewers say of a pull request."),
+                "tend": Verb(
+                    "forge.verbs:tend", "repository", "Address CI failures and review comments on a pull request."
+                ),
                 "pr": Verb(
                     "forge.verbs:pr",
                     "run",
-                    "Propose the result of a run as a draft pull request.",
+                    "Open a draft pull request with a run's result.",
                     changes=True,
                 ),
             }
@@ -127,7 +131,7 @@ FEATURES: dict[str, Feature] = {
     "merge": Feature(
         verbs={
             "Result": {
-                "merge": Verb("merge.verbs:merge", "run", "Take a run's result into a branch of yours.", changes=True)
+                "merge": Verb("merge.verbs:merge", "run", "Merge a run's result into your branch.", changes=True)
             }
         },
         adapters={"relanding": "merge.relanding:relanding_adapters"},
@@ -136,14 +140,16 @@ FEATURES: dict[str, Feature] = {
     "serve_acp": Feature(
         verbs={
             "Other programs and machines": {
-                "acp": Verb("serve_acp.verbs:acp", "machine", "Offer the fleet to an editor, as an agent (ACP).")
+                "acp": Verb(
+                    "serve_acp.verbs:acp", "machine", "Run as an agent for your editor (Agent Client Protocol)."
+                )
             }
         }
     ),
     "serve_mcp": Feature(
         verbs={
             "Other programs and machines": {
-                "mcp": Verb("serve_mcp.verbs:mcp", "repository", "Offer the fleet to another agent, as tools (MCP).")
+                "mcp": Verb("serve_mcp.verbs:mcp", "repository", "Run as an MCP server for other agents.")
             }
         }
     ),
@@ -151,7 +157,7 @@ FEATURES: dict[str, Feature] = {
         verbs={
             "Other programs and machines": {
                 "notify": Verb(
-                    "notify.verbs:notify", "machine", "Try the channels of notifications, list and send them."
+                    "notify.verbs:notify", "machine", "Test notification channels; list or send notifications."
                 )
             }
         },
@@ -164,10 +170,12 @@ FEATURES: dict[str, Feature] = {
         verbs={
             "Plans and settings": {
                 "try": Verb(
-                    "recipes.verbs:try_command", "repository", "Try set-up and gate in the box, without a run."
+                    "recipes.verbs:try_command",
+                    "repository",
+                    "Test the setup command and the gate in the sandbox, without a run.",
                 ),
                 "init": Verb(
-                    "recipes.verbs:init", "repository", "Find out how to test this repository, and write fleet.toml."
+                    "recipes.verbs:init", "repository", "Detect how to test this repository and write fleet.toml."
                 ),
             }
         },
@@ -179,7 +187,7 @@ FEATURES: dict[str, Feature] = {
                 "rehearse": Verb(
                     "rehearse.verbs:rehearse",
                     "repository",
-                    "Replay the repository's last commits as a run, free of charge.",
+                    "Replay the repository's last commits as a run, without calling a model.",
                 )
             }
         },
@@ -199,11 +207,13 @@ FEATURES: dict[str, Feature] = {
     "nodes": Feature(
         verbs={
             "Other programs and machines": {
-                "node": Verb("nodes.verbs:node", "machine", "Work for runs of another machine, over standard streams."),
+                "node": Verb(
+                    "nodes.verbs:node", "machine", "Serve as a worker node for another machine, over stdin and stdout."
+                ),
                 "nodes": Verb(
                     "nodes.verbs:nodes",
                     "part",
-                    "List the machines beside this one, try, drain or clean one.",
+                    "Manage worker nodes: list, check, drain, add or clean.",
                     changes=True,
                 ),
             }
@@ -217,9 +227,7 @@ FEATURES: dict[str, Feature] = {
     "metrics": Feature(
         verbs={
             "Other programs and machines": {
-                "metrics": Verb(
-                    "dashboards.metrics.verbs:metrics", "machine", "Serve metrics of all runs for Prometheus."
-                )
+                "metrics": Verb("dashboards.metrics.verbs:metrics", "machine", "Serve Prometheus metrics for all runs.")
             }
         },
         sections={"metrics": "dashboards.metrics.settings:Metrics"},
@@ -229,29 +237,25 @@ FEATURES: dict[str, Feature] = {
         scrape="dashboards.metrics.server:scrape_of",
     ),
     "report": Feature(
-        verbs={"Result": {"report": Verb("dashboards.report.verbs:report", "run", "Write the report of a run.")}},
+        verbs={"Result": {"report": Verb("dashboards.report.verbs:report", "run", "Generate the report of a run.")}},
         pages={"report": "dashboards.report.drawing:run_page"},
         proposes="dashboards.report.drawing:proposal",
     ),
     "web": Feature(
-        verbs={
-            "Look": {
-                "web": Verb("dashboards.web.verbs:web", "machine", "Show all runs in a browser, and decide there.")
-            }
-        },
+        verbs={"Look": {"web": Verb("dashboards.web.verbs:web", "machine", "Serve the web UI for all runs.")}},
         shows="dashboards.web.verbs:start_pages",
     ),
     "simulated": Feature(
         verbs={
             "Other programs and machines": {
                 "simulate": Verb(
-                    "agents.simulated.verbs:simulate", "machine", "Serve a simulated model that plays a script."
+                    "agents.simulated.verbs:simulate", "machine", "Serve a simulated model, for tests and demos."
                 )
             }
         }
     ),
     "traces": Feature(
-        verbs={"Result": {"trace": Verb("traces.verbs:trace", "run", "Turn a run into a trace of OpenTelemetry.")}},
+        verbs={"Result": {"trace": Verb("traces.verbs:trace", "run", "Export a run as an OpenTelemetry trace.")}},
         sections={"traces": "traces.settings:Traces"},
         on="traces.otlp",
         beside="traces.sender:sending_traces",

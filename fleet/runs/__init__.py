@@ -1,4 +1,4 @@
-"""Where a run is stored: its folder, its journal and lock, the follower of all journals, and crash points for tests.
+"""The storage of runs: folders, journals and locks, and crash points for tests.
 
-Enters `fleet.core`. Everything that reads a run from outside the engine uses this package.
+May import `fleet.core`. All code outside the engine reads runs through this package.
 """

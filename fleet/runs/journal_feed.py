@@ -1,4 +1,4 @@
-"""A run on disk as a feed that is followed."""
+"""A run on disk, as a feed."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -10,7 +10,7 @@ from fleet.runs.run_folder import RunFolder
 
 
 class JournalFeed:
-    """The journal of a run and whether a process runs it, for those who only follow it."""
+    """The journal of a run, and whether a process runs it, for readers."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder, self._journal = folder, Journal(folder.journal)

@@ -1,4 +1,4 @@
-"""The folders of runs: one for each run below the state directory, with its journal, lock and transcripts."""
+"""The folders of runs in the state directory, each with a journal, a lock and transcripts."""
 
 import errno
 import gc
@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet.core.base.ids import RunId, did_you_mean, is_slug, slug
+from fleet.core.base.ids import RunId, is_slug, slug, suggestion
 from fleet.core.history.evolve import Follower, OnFact, evolve
 from fleet.core.policy.requests import fact_of, request_problem
 from fleet.core.state.state import RunState
@@ -19,9 +19,9 @@ from fleet.errors import FleetError, UsageError
 from fleet.runs.journal import Holder, Journal, holder
 
 JOURNAL = "journal.db"
-LEAST_FREE = 4 * 1024 * 1024  # bytes; a journal that is written and read at once needs that much
+LEAST_FREE = 4 * 1024 * 1024  # bytes; required to write and read a journal at the same time
 FULL = {errno.ENOSPC, errno.EDQUOT}
-_FULL_MESSAGE = "is on a full disk; free some space, or choose another place with FLEET_STATE_DIR"
+_FULL_HINT = "free some disk space, or set FLEET_STATE_DIR to another disk"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +44,24 @@ class RunFolder:
 
     @property
     def checks(self) -> Path:
-        """The complete output of checks, one log each."""
+        """The full output of checks, one log per check."""
         return self.path / "checks"
 
     @property
     def holder(self) -> Holder | None:
-        """The process that runs it now."""
+        """The process that runs it, or None."""
         return holder(self.journal)
 
     @property
     def alive(self) -> bool:
-        """Whether a process runs it now."""
+        """Whether a process runs it."""
         return self.holder is not None
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def state(self, show: Callable[[int, int], None] | None = None, on_fact: OnFact | None = None) -> RunState:
-        """Its state. `show` is told now and then how many facts were read, and how many there are."""
+        """Read its state. Calls `show` from time to time with the number of facts read and their total."""
         follower = Follower(on_fact)
         with Journal(self.journal) as journal, without_collections():
             last = journal.last if show is not None else 0
@@ -74,17 +74,17 @@ class RunFolder:
             follower.catch_up(journal, may_continue)
         if follower.state is None:
             raise FleetError(
-                f"{self.journal} is empty: its run was stopped before it began", hint="`fleet clean` removes it"
+                f"{self.run} is empty: it was stopped before it started", hint=f"delete it: rm -r {self.path}"
             )
         return follower.state
 
     def requested_state(self) -> RunState:
-        """The state after the requests in the inbox, even if no engine has answered them yet."""
+        """The state after the requests in the inbox, even if no engine has applied them yet."""
         with Journal(self.journal) as journal:
             while True:
                 requests = journal.requests()
                 state = self.state()
-                if journal.requests()[: len(requests)] == requests:  # else some of them are facts by now
+                if journal.requests()[: len(requests)] == requests:  # otherwise some of them are facts by now
                     break
         for _, request in requests:
             if request_problem(state, request) is None:
@@ -94,7 +94,7 @@ class RunFolder:
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """No search for cycles of garbage in the block: a replay makes none, and the search took a third of its time."""
+    """Disable garbage collection in the block. A replay makes no cycles, and collections took a third of its time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -103,7 +103,7 @@ def without_collections() -> Iterator[None]:
         if was_enabled:
             if not gc.get_freeze_count():
                 gc.freeze()
-                gc.unfreeze()  # what was read counts as old: else enabling begins with a look at all of it
+                gc.unfreeze()  # makes the objects old: otherwise the next collection scans them
             gc.enable()
 
 
@@ -112,7 +112,7 @@ def runs_dir(state_dir: Path) -> Path:
 
 
 def make_state_dir(state_dir: Path) -> None:
-    """Make the state directory, readable for its owner only. Raises `FleetError` if that is impossible."""
+    """Create the state directory, readable only for its owner. Raises `FleetError` if that fails."""
     try:
         runs_dir(state_dir).mkdir(parents=True, exist_ok=True, mode=0o700)
         probe = runs_dir(state_dir) / f".probe-{os.getpid()}"
@@ -120,21 +120,23 @@ def make_state_dir(state_dir: Path) -> None:
         probe.unlink()
         free = shutil.disk_usage(state_dir).free
     except OSError as error:
-        why = f"can't be written ({error.strerror}); choose another place with FLEET_STATE_DIR"
-        raise FleetError(f"the state directory {state_dir} {_FULL_MESSAGE if error.errno in FULL else why}") from error
+        if error.errno in FULL:
+            raise FleetError(f"the disk of {state_dir} is full", hint=_FULL_HINT) from error
+        hint = "set FLEET_STATE_DIR to a directory that you can write to"
+        raise FleetError(f"can't write to the state directory {state_dir}: {error.strerror}", hint=hint) from error
     if free < LEAST_FREE:
-        raise FleetError(f"the state directory {state_dir} {_FULL_MESSAGE}")
+        raise FleetError(f"the disk of {state_dir} is full", hint=_FULL_HINT)
 
 
 def disk_full_advice(state_dir: Path, message: str) -> str | None:
-    """What a person should do if a failure with this message means that the disk is full; None otherwise."""
+    """Advice if a failure with this message means that the disk is full, otherwise None."""
     try:
         free = shutil.disk_usage(state_dir).free
     except OSError:
         return None
     if free >= LEAST_FREE and not any(os.strerror(number) in message for number in FULL):
         return None
-    return f"the disk of {state_dir} is full ({free // 2**20} MB are left): free some space there"
+    return f"the disk of {state_dir} is full ({free // 2**20} MB free): free some space"
 
 
 def all_runs(state_dir: Path) -> list[RunFolder]:
@@ -145,7 +147,7 @@ def all_runs(state_dir: Path) -> list[RunFolder]:
 
 
 def readable_runs(state_dir: Path) -> list[tuple[RunFolder, RunState]]:
-    """The runs whose journal can be read, the one that started last at the end."""
+    """The runs with a readable journal, in the order of their start."""
     runs = []
     for folder in all_runs(state_dir):
         with suppress(FleetError):
@@ -154,38 +156,37 @@ def readable_runs(state_dir: Path) -> list[tuple[RunFolder, RunState]]:
 
 
 def find_run(state_dir: Path, name: str) -> RunFolder:
-    """The run called `name`, or `fleet/NAME` as its branch."""
+    """Find a run by its name, or by its branch `fleet/NAME`."""
     name = name.removeprefix("fleet/")
     runs = all_runs(state_dir)
     for run in runs:
         if run.run == name:
             return run
-    raise UsageError(
-        f"no run is called {name!r}{did_you_mean(name, [run.run for run in runs])}", hint="see `fleet runs --all`"
-    )
+    near = suggestion(name, [run.run for run in runs])
+    raise UsageError(f"no run is called {name!r}", hint=near or "run `fleet runs --all` to list them")
 
 
 @dataclass(frozen=True, slots=True)
 class FirstFact:
-    """A run and what its first fact says; that costs one small read of its journal."""
+    """A run and the state after its first fact, which takes one small read of its journal."""
 
     folder: RunFolder
     state: RunState | None
     """None if the journal can't be read."""
 
     def is_of(self, repository: Path | None) -> bool:
-        """Whether it is a run of the repository with this git folder."""
+        """Whether it is a run in the repository with this git folder."""
         return self.state is not None and is_same_repository(self.state.repository, repository)
 
 
 def runs_by_start(state_dir: Path) -> list[FirstFact]:
-    """All runs, the one that started last at the end; those that can't be read come first."""
+    """All runs in the order of their start. Unreadable runs come first."""
     runs = [FirstFact(folder, _first_state(folder)) for folder in all_runs(state_dir)]
     return sorted(runs, key=lambda run: run.state.started_at if run.state is not None else 0.0)
 
 
 def _first_state(folder: RunFolder) -> RunState | None:
-    """The state after the first fact, which is enough to identify a run; None if it can't be read."""
+    """The state after the first fact, which identifies a run. None if it can't be read."""
     try:
         with Journal(folder.journal) as journal:
             return next((evolve(None, fact) for _, fact in journal.facts(limit=1)), None)
@@ -194,14 +195,16 @@ def _first_state(folder: RunFolder) -> RunState | None:
 
 
 def new_run(state_dir: Path, goal: str, name: str | None) -> RunFolder:
-    """The folder of a new run; it is not made yet."""
+    """The folder of a new run. Does not create it."""
     if name is not None:
         if not is_slug(name):
-            raise UsageError(f"{name!r} can't name a run: 1 to 64 letters, digits, dots, dashes or underscores")
+            raise UsageError(
+                f"invalid run name: {name!r}", hint="use 1 to 64 letters, digits, dots, dashes or underscores"
+            )
         folder = runs_dir(state_dir) / name
         if folder.exists():
             raise UsageError(
-                f"a run called {name!r} exists", hint=f"choose another name, or resume it: fleet resume {name}"
+                f"a run called {name!r} already exists", hint=f"use another --name, or run `fleet resume {name}`"
             )
         return RunFolder(folder)
     words = slug(re.sub(r"^[#\s]+", "", goal))
@@ -211,10 +214,10 @@ def new_run(state_dir: Path, goal: str, name: str | None) -> RunFolder:
 
 
 # ---- repository ------------------------------------------------------------------------------------------------------
-# Which repository a folder belongs to, found without git: it runs no program and reads no configuration.
+# Finds the repository of a folder without git, so without running a program or reading git configuration.
 
 
-LARGEST = 4096  # bytes of a `.git` file; git's own name one path
+LARGEST = 4096  # bytes of a `.git` file, which contains one path
 
 
 def root_of(path: Path) -> Path | None:
@@ -224,7 +227,7 @@ def root_of(path: Path) -> Path | None:
 
 
 def git_folder(path: Path) -> Path | None:
-    """The folder with the objects of the repository that contains `path`; all its worktrees share that folder."""
+    """The folder with the objects of the repository that contains `path`, shared by all its worktrees."""
     folder = _absolute(path)
     for candidate in (folder, *folder.parents):
         inside = candidate / ".git"
@@ -234,12 +237,12 @@ def git_folder(path: Path) -> Path | None:
             shared = _first_line(named / "commondir")
             return (named / shared).resolve() if shared else named
         if (candidate / "HEAD").is_file() and all((candidate / name).is_dir() for name in ("objects", "refs")):
-            return candidate.resolve()  # a bare repository, or inside of `.git`
+            return candidate.resolve()  # a bare repository, or inside `.git`
     return None
 
 
 def is_same_repository(recorded: str, here: Path | None) -> bool:
-    """Whether the repository that a run has recorded is the one with the git folder `here`."""
+    """Whether a recorded repository has the git folder `here`."""
     return here is not None and (git_folder(Path(recorded)) == here if Path(recorded).exists() else False)
 
 
@@ -247,13 +250,11 @@ def _absolute(path: Path) -> Path:
     try:
         return path.absolute()
     except FileNotFoundError as error:
-        raise UsageError(
-            "the current folder no longer exists", hint="change to the repository: cd REPOSITORY"
-        ) from error
+        raise UsageError("the current folder no longer exists", hint="change to an existing folder with cd") from error
 
 
 def _named_folder(file: Path) -> Path | None:
-    """The folder that the `.git` file of a linked worktree or of a submodule names."""
+    """The folder named in the `.git` file of a linked worktree or a submodule."""
     mark, _, named = _first_line(file).partition(": ")
     return (file.parent / named).resolve() if mark == "gitdir" and named else None
 

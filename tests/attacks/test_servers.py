@@ -178,7 +178,7 @@ async def test_98_it_does_not_speak_the_protocol(attack: Attack) -> None:
             '[mcp.yours]\nenvironment = { LD_PRELOAD = "/tmp/x" }',
             "runs a program as you and gives its tools to workers",
         ),
-        ('[workers.coder]\nmcp = ["yours"]', "gives a worker tools outside of its box"),
+        ('[workers.coder]\nmcp = ["yours"]', "gives a worker tools outside the sandbox"),
     ],
 )
 def test_99_a_repository_configures_a_server(tmp_path: Path, text: str, why: str) -> None:

@@ -115,9 +115,9 @@ def test_every_verb_is_listed_with_its_options() -> None:
     made = commands.content()
     for heading in ("### fleet run", "#### fleet plans check", "#### fleet config show"):
         assert f"\n{heading}\n" in made
-    assert "| `--budget` | number |  | Maximum cost in USD; no call is made that exceeds it. |" in made
+    assert "| `--budget` | number |  | Maximum cost in USD. fleet makes no call that would exceed it. |" in made
     assert '$ fleet run "Add a health endpoint"\n' in made
-    assert "$ fleet resume RUN --budget 40  # a run that used up its budget\n" in made
+    assert "$ fleet resume RUN --budget 40  # with a higher budget\n" in made
 
 
 def test_metrics_that_only_the_working_process_knows_say_so() -> None:

@@ -96,7 +96,7 @@ def test_whatever_is_changed_afterwards_is_reported_as_a_problem(
     with edited(journal, "delete from facts where kind = 'plan_revised'"):
         refused("contradicts earlier facts")
     with edited(journal, "update facts set body = 'nonsense' where kind = 'attempt_verified'"):
-        gated.fleet("audit", NAME).ended(3).says("is unknown to this version")
+        gated.fleet("audit", NAME).ended(3).says("this version of fleet can't read")
     gated.fleet("audit", NAME).ended(0)
 
 

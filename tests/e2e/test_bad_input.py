@@ -84,7 +84,7 @@ def test_a_branch_in_the_way_of_result_branches_is_reported(stage: Stage, reposi
 def test_a_name_that_is_none_is_refused(stage: Stage, repository: Path) -> None:
     with refused(stage, repository):
         for name in ("../up", "", "a.lock"):
-            run(stage, repository, f"--name={name}").ended(USAGE).says("can't name a run")
+            run(stage, repository, f"--name={name}").ended(USAGE).says("invalid run name")
 
 
 # ---- the epic -------------------------------------------------------------------------------------------------------
@@ -93,11 +93,13 @@ def test_a_name_that_is_none_is_refused(stage: Stage, repository: Path) -> None:
 def test_an_empty_epic_is_refused(stage: Stage, repository: Path) -> None:
     (stage.room / "epic.md").write_text(" \n\n", encoding="utf-8")
     with refused(stage, repository):
-        run(stage, repository, epic=" ").ended(USAGE).says("the epic is empty; describe in a few sentences")
+        run(stage, repository, epic=" ").ended(USAGE).says(
+            "the epic is empty", "hint: describe the goal in a few sentences"
+        )
         run(stage, repository, epic="epic.md").ended(USAGE).says("epic.md is empty")
         run(stage, repository, epic="-").ended(USAGE).says("standard input is empty")
-        run(stage, repository, epic="gone.md").ended(USAGE).says("gone.md: no such file")
-        stage.fleet("run", "--repo", str(repository)).ended(USAGE).says("give either an epic")
+        run(stage, repository, epic="gone.md").ended(USAGE).says("gone.md: file not found")
+        stage.fleet("run", "--repo", str(repository)).ended(USAGE).says("no epic given")
         stage.fleet("plan", "--repo", str(repository)).ended(USAGE).says("no epic given")
 
 
@@ -115,7 +117,7 @@ def test_an_epic_that_is_no_text_is_refused(stage: Stage, repository: Path) -> N
     (stage.room / "epic.md").write_bytes(b"\xff\xfe\x00")
     asked = ("run", "-", "--repo", str(repository), "--base-url", NOWHERE)
     with refused(stage, repository):
-        run(stage, repository, epic="epic.md").ended(USAGE).says("epic.md:1: is not UTF-8 text")
+        run(stage, repository, epic="epic.md").ended(USAGE).says("epic.md:1: not UTF-8 text")
         stage.fleet(*asked, given=b"caf\xe9").ended(USAGE).says("standard input is not UTF-8 text")
         run(stage, repository, epic=os.fsdecode(b"caf\xe9")).ended(USAGE).says("the epic is not UTF-8 text")
 
@@ -128,7 +130,7 @@ def test_without_a_key_and_another_service_there_is_nothing_to_ask(stage: Stage,
     with refused(stage, repository):
         for verb in ("run", "plan"):
             done = keyless.fleet(verb, "Write", "--repo", str(repository)).ended(ENVIRONMENT)
-            done.says("there is no API key: set STAGE_KEY", "--base-url", "fleet simulate")
+            done.says("no API key: STAGE_KEY is not set", "--base-url", "fleet simulate")
 
 
 def test_a_wrong_key_is_reported_and_never_printed(stage: Stage, repository: Path, model: Serve) -> None:
@@ -199,9 +201,7 @@ def test_a_full_disk_is_reported_before_anything_starts(stage: Stage, large: Pat
     asked = f"{sys.executable} -m fleet run Write --name r --base-url {NOWHERE} --repo {large}"
     with untouched(large):
         done = on_a_small_disk(stage, "1m", asked).ended(ENVIRONMENT)
-        assert done.err.endswith(
-            "disk is on a full disk; free some space, or choose another place with FLEET_STATE_DIR\n"
-        )
+        assert done.err.endswith("disk is full\nhint: free some disk space, or set FLEET_STATE_DIR to another disk\n")
 
 
 @pytest.mark.thorough
@@ -222,7 +222,7 @@ def test_a_disk_that_fills_up_leaves_a_run_that_can_be_resumed(stage: Stage, lar
     go_on = f"test $? = {ENVIRONMENT} && {fleet} status r && rm $0/ballast && {fleet} resume r --base-url {url}"
     with untouched(large):
         done = on_a_small_disk(stage, "100m", f"head -c 90M /dev/zero > $0/ballast; {begin}; {go_on}").ended(0)
-        done.says("full; free some space, then `fleet resume`", "r  interrupted", "LANDED  r")
+        done.says("full", "hint: free some disk space, then run `fleet resume`", "r  interrupted", "LANDED  r")
 
 
 def test_a_state_directory_that_cannot_be_written_is_reported(stage: Stage, repository: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_state_directory_that_cannot_be_written_is_reported(stage: Stage, repo
             done = run(closed, repository).ended(ENVIRONMENT)
             done.says(f"the state directory {place} can't be written", "FLEET_STATE_DIR")
         closed.fleet("runs").ended(0).says("no runs yet")
-        closed.fleet("status").ended(USAGE).says("there are no runs in")
+        closed.fleet("status").ended(USAGE).says("no runs in")
 
 
 def test_a_missing_sandbox_is_reported_with_the_command_that_installs_it(stage: Stage, repository: Path) -> None:
@@ -285,7 +285,7 @@ def test_a_wrong_key_of_the_configuration_is_reported_with_its_file_and_the_near
         (("--budget", "nan"), "run.budget_dollars"),
         (("--sandbox", "docker"), "box.sandbox must be 'bubblewrap' or 'none'"),
         (("--base-url", "example.org"), "models.base_url"),
-        (("--plan", "plan.toml"), "give either an epic"),
+        (("--plan", "plan.toml"), "EPIC and --plan can't be used together"),
         (("one too many",), "unexpected extra argument"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -297,7 +297,7 @@ def test_a_wrong_flag_is_reported(flag: tuple[str, ...], says: str, stage: Stage
 
 def test_verbs_about_a_run_that_is_not_there_say_so(stage: Stage, repository: Path) -> None:
     for verb in ("status", "resume"):
-        stage.fleet(verb, at=repository).ended(USAGE).says("there are no runs in", "fleet run EPIC")
+        stage.fleet(verb, at=repository).ended(USAGE).says("no runs in", "hint: start one: fleet run")
     for asked in (("pause", "gone"), ("logs", "a", "--run", "gone"), ("merge", "gone", "--into", "main")):
         stage.fleet(*asked, at=repository).ended(USAGE).says("no run is called 'gone'", "fleet runs")
     stage.fleet("stauts").ended(USAGE).says("`fleet` has no verb 'stauts'", "did you mean 'status'?")

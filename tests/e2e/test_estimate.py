@@ -54,4 +54,4 @@ def test_an_estimate_needs_five_landed_subtasks_of_this_repository(
 
 def test_what_calls_the_planner_is_not_an_estimate(stage: Stage, repository: Path) -> None:
     asked = ("run", "Write", "--plan-only", "--estimate", "--repo", str(repository))
-    stage.fleet(*asked).ended(2).says("--plan-only calls the planner, --estimate calls nothing")
+    stage.fleet(*asked).ended(2).says("--plan-only and --estimate can't be used together")

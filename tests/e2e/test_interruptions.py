@@ -161,7 +161,7 @@ def test_a_run_has_one_engine(stage: Stage, repository: Path, model: Serve) -> N
     with stage.going(*begin(stage, repository, url)) as going:
         stage.wait(stage.run_name, lambda state: state.running(), going)
         stage.fleet("resume", stage.run_name, "--base-url", url).ended(2).says(
-            f"{stage.run_name} is already run by process {going.process.pid} on", f"fleet cancel {stage.run_name}"
+            f"{stage.run_name} is already running in process {going.process.pid} on", f"fleet cancel {stage.run_name}"
         )
         stage.fleet("pause", stage.run_name).ended(0)  # so that it cannot end while the others try
         stage.fleet(*begin(stage, repository, url)).ended(2).says("exists", f"fleet resume {stage.run_name}")
@@ -227,7 +227,7 @@ def test_a_closed_terminal_drains_and_a_run_that_was_cancelled_without_an_engine
         going.signal(signal.SIGHUP)
         going.done().ended(130).says("draining")
     assert 0 < len(landed(repository, stage.run_name)) < len(NAMES)
-    stage.fleet("cancel", stage.run_name).ended(0).says("cancelled; no engine is running: `fleet resume")
+    stage.fleet("cancel", stage.run_name).ended(0).says("cancelled", "No engine is running. `fleet resume")
     stage.nothing_runs(stage.run_name)
     stage.fleet("resume", stage.run_name).ended(0)
     everything_landed_once(stage, repository)

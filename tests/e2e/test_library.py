@@ -77,7 +77,7 @@ def test_values_are_asked_for_before_anything_runs(stage: Stage, repository: Pat
     ):
         done = stage.fleet("run", "--plan", "shout", *words, "--base-url", "http://127.0.0.1:9", at=repository).ended(2)
         done.says("it takes:", says.replace("what is missing", "what: is missing"))
-    stage.fleet("run", "Write", "--set", "what=x", at=repository).ended(2).says("name the plan with --plan")
+    stage.fleet("run", "Write", "--set", "what=x", at=repository).ended(2).says("--set requires --plan")
     assert stage.runs == []
 
 

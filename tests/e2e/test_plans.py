@@ -153,4 +153,4 @@ def test_where_a_plan_is_to_be_written_is_looked_at_before_the_planner_is_paid(s
     ):
         done = stage.fleet("plan", "Write", "-o", output, "--base-url", "http://127.0.0.1:9", at=repository).ended(2)
         done.says(says)
-        assert "asking the planner" not in done.output
+        assert "calling the planner" not in done.output

@@ -117,7 +117,7 @@ def test_a_subtask_without_an_answer_is_missing_until_it_has_one(stage: Stage, r
         done.ended(1).says("PARTIAL", "no one answered q1", "fleet answer q1 TEXT --run r", "fleet resume r")
         assert landed(repository, "r") == ["clear"]
         assert stage.status("r")["subtasks"] == {"escalated": 1, "merged": 1, "waiting": 1}
-        stage.fleet("answer", "q1", "UTF-8", "--run", "r").ended(0).says("no engine is running: `fleet resume r`")
+        stage.fleet("answer", "q1", "UTF-8", "--run", "r").ended(0).says("No engine is running. `fleet resume r`")
         stage.fleet("resume", "r", "--base-url", url).ended(0).says("LANDED")
     assert landed(repository, "r") == ["clear", "vague", "last"]
     stage.nothing_runs("r")

@@ -38,7 +38,7 @@ def test_a_set_up_that_fails_is_shown_with_its_cause_and_kept(
     assert (status["state"], status["causes"], status["gate"]) == ("refused", ["npm error code EAI_AGAIN"], "")
     log = stage.fleet("logs", "setup", "--run", "one", "--json").ended(0).json
     assert log["text"].count("noise") > 2000
-    stage.fleet("logs", "gate", "--run", "one").ended(2).says("no log of the gate")
+    stage.fleet("logs", "gate", "--run", "one").ended(2).says("no gate log")
     resumed = broken.fleet("resume", "one", "--config", order[4]).ended(3)
     assert "REFUSED  one" in resumed.out
     stage.fleet(*order).ended(0).says("gate                       NONE")

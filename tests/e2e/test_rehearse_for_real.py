@@ -184,7 +184,9 @@ def test_it_asks_before_it_pays(stage: Stage, past: Past, model: Serve) -> None:
         ((*budget, "--yes", "--gate", "false"), "the gate fails on its parent"),
     ):
         stage.fleet(*real, *options, at=past.path).ended(2).says(words)
-    stage.fleet("rehearse", "--budget", "1", at=past.path).ended(2).says("without --for-real is free of charge")
+    stage.fleet("rehearse", "--budget", "1", at=past.path).ended(2).says(
+        "can't be used with a rehearsal without --for-real"
+    )
     assert stage.runs == []
 
 

@@ -46,7 +46,7 @@ def test_an_interruption_ends_a_command_that_never_would(stage: Stage, repositor
             "will see it after its current tool calls"
         )
         tell = stage.fleet("tell", "one", words, "--interrupt", "--run", stage.run_name)
-        tell.ended(0).says("one told: attempt 1 will be interrupted and see it immediately")
+        tell.ended(0).says("instruction sent to one", "attempt 1 will be interrupted and see it immediately")
         going.done().ended(0).says("interrupting instruction to one from")
     assert landed(repository, stage.run_name) == ["one"]
     [life] = told(stage, "one")
@@ -75,7 +75,7 @@ def test_what_was_told_before_a_kill_and_after_it_reaches_the_next_life(
         stage.fleet("tell", "one", "before the kill", "--run", stage.run_name).ended(0)
         going.kill()
     dead = stage.fleet("tell", "one", "after the kill", "--run", stage.run_name).ended(0)
-    dead.says("attempt 1", "no engine is running: `fleet resume")
+    dead.says("attempt 1", "No engine is running. `fleet resume")
     stage.fleet("resume", stage.run_name, "--base-url", url).ended(0).says("LANDED")
     life = told(stage, "one")[-1]
     assert ["before the kill" in life[0], "after the kill" in life[1], len(life)] == [True, True, 2]

@@ -166,7 +166,7 @@ def test_what_is_told_to_a_session_of_claude_code_reaches_it_while_it_works(
     with own.going(*begin(stage, repository, url)) as going:
         own.wait(stage.run_name, partial(is_asleep, id_="claude"), going)
         tell = own.fleet("tell", "claude", "it never ends, leave it out", "--interrupt", "--run", stage.run_name)
-        tell.ended(0).says("claude told: attempt 1 will be interrupted and see it immediately")
+        tell.ended(0).says("instruction sent to claude", "attempt 1 will be interrupted and see it immediately")
         going.done().ended(0).says("LANDED")
     shown = own.fleet("show", "claude", "--run", stage.run_name).ended(0)
     shown.says("interrupting, read by attempt 1: it never ends")

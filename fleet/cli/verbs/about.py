@@ -22,7 +22,7 @@ def help_(
 ) -> None:
     """Show the help of a verb.
 
-    With --json, all verbs with what they are about.
+    With --json, lists all verbs and their summaries.
 
     \b
     Examples:
@@ -44,7 +44,7 @@ def help_(
 
 
 def _settings(context: typer.Context) -> dict[str, Any]:
-    """What help looks like everywhere."""
+    """The settings of the root command for help."""
     root: Any = context.find_root()
     return {"help_option_names": root.help_option_names, "max_content_width": root.max_content_width}
 

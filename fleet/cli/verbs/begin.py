@@ -58,20 +58,27 @@ from fleet.runs.journal import Holder, locked_message
 from fleet.runs.run_folder import RunFolder
 
 # ---- limits ----------------------------------------------------------------------------------------------------------
-# The verb that shows and changes the limits of a run. A change is a fact of its journal.
+# The verb that shows and changes the limits of a run. A change is a fact in its journal.
 
 
 Minutes = Annotated[
     float | None,
-    typer.Option("--minutes", metavar="MINUTES", help="Maximum minutes at work; no call is made after that."),
+    typer.Option(
+        "--minutes", metavar="MINUTES", help="Maximum active time in minutes. fleet makes no calls after that."
+    ),
 ]
 Tokens = Annotated[
-    int | None, typer.Option("--tokens", metavar="N", help="Maximum tokens; no call is made that exceeds it.")
+    int | None,
+    typer.Option("--tokens", metavar="N", help="Maximum number of tokens. fleet makes no call that would exceed it."),
 ]
-Attempts = Annotated[int | None, typer.Option("--attempts", metavar="N", help="Maximum attempts; no other is started.")]
+Attempts = Annotated[int | None, typer.Option("--attempts", metavar="N", help="Maximum number of attempts.")]
 NotBetween = Annotated[
     str | None,
-    typer.Option("--not-between", metavar="HOURS", help="Hours in which nothing begins, local time: 22:00-07:00."),
+    typer.Option(
+        "--not-between",
+        metavar="HOURS",
+        help="Quiet hours in local time, such as 22:00-07:00. fleet starts no new work then.",
+    ),
 ]
 
 
@@ -84,7 +91,9 @@ def limits(
     minutes: Minutes = None,
     until: Annotated[
         str | None,
-        typer.Option("--until", metavar="TIME", help="--minutes up to this time: 18:30, or 2026-11-02T18:30."),
+        typer.Option(
+            "--until", metavar="TIME", help="Set --minutes so that they end at this time: 18:30, or 2026-11-02T18:30."
+        ),
     ] = None,
     tokens: Tokens = None,
     attempts: Attempts = None,
@@ -93,7 +102,8 @@ def limits(
 ) -> None:
     """Show or change the limits of a run.
 
-    Without an option it shows them. A change applies at once to a run at work, and to another one when it is resumed.
+    Without options, it shows the limits. A change applies to a running run immediately, and to a stopped run when you
+    resume it.
 
     \b
     Examples:
@@ -106,14 +116,14 @@ def limits(
         _show(common.run_to_read(run, named, repo), as_json=as_json, changed=False)
         return
     if minutes is not None and until is not None:
-        raise UsageError("--minutes and --until set the same limit", hint="use one of them")
+        raise UsageError("--minutes and --until can't be used together", hint="use one of them")
     folder = common.run_to_change(run, named, repo, yes=yes)
     state, now = folder.state(), time.time()
     if until is not None:
         if not folder.alive:
             raise UsageError(
-                f"no process runs {folder.run}, so --until can't be turned into minutes",
-                hint="use --minutes, or resume it first",
+                f"{folder.run} is not running, so --until can't be converted to minutes",
+                hint=f"use --minutes, or run `fleet resume {folder.run}` first",
             )
         given["budget_minutes"] = (state.seconds(now) + _seconds_until(until, now)) / 60
     request = LimitsChanged(at=now, by=user(), **given)
@@ -128,7 +138,7 @@ def _show(folder: RunFolder, *, as_json: bool, changed: bool) -> None:
 
 
 def _seconds_until(text: str, now: float) -> float:
-    """From now to a time of this day or the next one, or to a moment."""
+    """The seconds until a time of this day or the next, or until a moment."""
     here = datetime.fromtimestamp(now).astimezone()
     try:
         if re.fullmatch(r"\d{1,2}:\d{2}", text):
@@ -139,9 +149,11 @@ def _seconds_until(text: str, now: float) -> float:
             at = datetime.fromisoformat(text)
             at = at if at.tzinfo is not None else at.replace(tzinfo=here.tzinfo)
     except ValueError as error:
-        raise UsageError(f"--until {text!r} is not a time", hint="write it like 18:30, or 2026-11-02T18:30") from error
+        raise UsageError(f"invalid time for --until: {text!r}", hint="use 18:30 or 2026-11-02T18:30") from error
     if (seconds := at.timestamp() - now) <= 0:
-        raise UsageError(f"--until {text} is over", hint="`fleet cancel` or `fleet pause` stop the run now")
+        raise UsageError(
+            f"--until {text} is in the past", hint="run `fleet pause` or `fleet cancel` to stop the run now"
+        )
     return seconds
 
 
@@ -150,14 +162,17 @@ def _seconds_until(text: str, now: float) -> float:
 
 Epic = Annotated[
     str | None,
-    typer.Argument(metavar="EPIC", help="The goal: text, a file, - (standard input), or an issue: gh:OWNER/REPO#12."),
+    typer.Argument(metavar="EPIC", help="The goal: text, a file, - for stdin, or an issue such as gh:OWNER/REPO#12."),
 ]
 Base = Annotated[
-    str | None, typer.Option(metavar="COMMIT", help="Start from this commit, branch or tag; default: HEAD.")
+    str | None, typer.Option(metavar="COMMIT", help="The commit, branch or tag to start from; default: HEAD.")
 ]
-RedBase = Annotated[bool, typer.Option("--allow-red-base", help="Continue even if the gate fails on the base.")]
+RedBase = Annotated[bool, typer.Option("--allow-red-base", help="Continue even if the gate fails on the base commit.")]
 OnlyEstimate = Annotated[
-    bool, typer.Option("--estimate", help="Only print what comparable subtasks cost and took; start nothing.")
+    bool,
+    typer.Option(
+        "--estimate", help="Print the cost and duration of comparable subtasks, then exit. Does not call a model."
+    ),
 ]
 
 
@@ -173,7 +188,7 @@ def plan(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let the planner write a plan; run nothing.
+    """Create a plan without running it.
 
     \b
     Examples:
@@ -182,7 +197,7 @@ def plan(
       git log -1 --format=%B | fleet plan -
     """
     if epic is None:
-        raise UsageError('no epic given: fleet plan "Add a health endpoint", or a file, or - for standard input')
+        raise UsageError("no epic given", hint='name a goal, a file or -: fleet plan "Add a health endpoint"')
     if output is not None:
         check_plan_output(output, force=force)
     loaded = common.configuration(repo, config, flags(base_url=base_url))
@@ -193,7 +208,7 @@ def plan(
 
 def _write_plan(loaded: Loaded, order: Order, output: Path | None, *, as_json: bool) -> None:
     fleet = Fleet(loaded, current())
-    show_note("asking the planner …")
+    show_note("calling the planner …")
     clock = Clock(quiet=as_json)
     clock.time("planner")
     plan = run_with_clock(lambda: fleet.plan_only(order), clock)
@@ -205,8 +220,8 @@ def _write_plan(loaded: Loaded, order: Order, output: Path | None, *, as_json: b
     past = common.run_async(lambda: read_evidence(loaded.config, order.repository))
     costs = comparable_lines(plan_estimates(plan.subtasks, past.estimates))
     common.show([*plan_lines(plan, fleet.wiring.grade(plan).all), *costs])
-    keep = "-o plan.toml keeps it; fleet run --plan plan.toml runs it"
-    show_note(f"\n{f'fleet run --plan {output}' if output else keep}")
+    keep = "To keep this plan, add -o plan.toml. To run it, use fleet run --plan plan.toml."
+    show_note(f"\n{f'To run this plan: fleet run --plan {output}' if output else keep}")
 
 
 def run(
@@ -215,7 +230,9 @@ def run(
     sets: Sets = None,
     repo: Repo = HERE,
     base: Base = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="The run's name; its branch is fleet/NAME.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The name of the run. Its branch is fleet/NAME.")
+    ] = None,
     workers: Workers = None,
     budget: Budget = None,
     minutes: Minutes = None,
@@ -229,9 +246,11 @@ def run(
     allow_red_base: RedBase = False,
     metrics: common.Metrics = None,
     otlp: common.Otlp = None,
-    flat: Annotated[bool, typer.Option("--flat", help="One worker for the whole epic, no decomposition.")] = False,
+    flat: Annotated[
+        bool, typer.Option("--flat", help="Give the full epic to one worker, without splitting it.")
+    ] = False,
     only_estimate: OnlyEstimate = False,
-    plan_only: Annotated[bool, typer.Option("--plan-only", help="Only plan, as fleet plan does.")] = False,
+    plan_only: Annotated[bool, typer.Option("--plan-only", help="Create a plan and exit, like `fleet plan`.")] = False,
     review: Review = None,
     yes: Yes = False,
     plain: Plain = False,
@@ -240,17 +259,13 @@ def run(
     detach: Detach = False,
     as_json: AsJson = False,
 ) -> None:
-    """Plan an epic and work on it until it has landed.
+    """Plan an epic, build it and land it.
 
-    The result is the branch fleet/RUN. Your checkout is not touched.
+    The result is the branch fleet/RUN. fleet does not touch your checkout. On a terminal, a full screen opens. If you
+    leave it with q, the run continues. Without it, Ctrl-C stops the run after the running agents have finished, and a
+    second Ctrl-C stops it immediately. `fleet resume` continues it.
 
-    --estimate runs nothing and calls no model: it prints the median and the range of what comparable subtasks cost and
-    took that landed in past runs of this repository. With fewer than five, it prints no number.
-
-    On a terminal a full screen opens; when you leave it (q), the run continues. Otherwise Ctrl-C lets agents finish, a
-    second one stops at once; `fleet resume` continues.
-
-    Exit codes: 0 all landed, 1 something did not, 2 usage, 3 environment, 4 budget, 130 interrupted.
+    Exit codes: 0 everything landed, 1 not everything landed, 2 usage, 3 environment, 4 budget, 130 interrupted.
 
     \b
     Examples:
@@ -273,7 +288,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What to work on, how far, and who approves the plan. Raises `UsageError` where options contradict each other."""
+    """The epic or plan, and the options about it. Raises `UsageError` if options contradict each other."""
 
     epic: str | None
     plan_file: str | None
@@ -285,21 +300,20 @@ class _Asked:
 
     def __post_init__(self) -> None:
         if (self.epic is None) == (self.plan_file is None):
-            raise UsageError(
-                'give either an epic (text, a file, or -) or --plan PLAN: fleet run "Add a health endpoint"'
-            )
+            problem = "no epic given" if self.epic is None else "EPIC and --plan can't be used together"
+            raise UsageError(problem, hint='use fleet run "Add a health endpoint" or fleet run --plan plan.toml')
         if self.sets and self.plan_file is None:
-            raise UsageError("--set sets a parameter of a plan", hint="name the plan with --plan")
+            raise UsageError("--set requires --plan", hint="name the plan: fleet run --plan PLAN --set NAME=VALUE")
         if self.plan_only and self.epic is None:
-            raise UsageError("--plan-only writes a plan, --plan runs one", hint="use one of them")
+            raise UsageError("--plan and --plan-only can't be used together", hint="use one of them")
         if self.plan_only and self.only_estimate:
-            raise UsageError("--plan-only calls the planner, --estimate calls nothing", hint="use one of them")
+            raise UsageError("--plan-only and --estimate can't be used together", hint="use one of them")
 
 
 def _created(
     fleet: Fleet, asked: _Asked, display: Display, repository: Path, base: str | None, name: str | None
 ) -> RunFolder:
-    """The new run. Where an estimate or a plan is all that was asked for, it is shown and the program ends."""
+    """Create the run. With --estimate or --plan-only, print the result and exit instead."""
     epic, loaded = _read_epic(asked.epic), fleet.loaded
     by_human = display.interactive or fleet.config.run.review
     reviewing = reviewing_of(asked.review, yes=asked.yes, by_human=by_human)
@@ -322,7 +336,7 @@ def _estimate(loaded: Loaded, order: Order) -> EstimateView:
 
 
 def _read_epic(epic: str | None) -> GivenEpic:
-    """The epic, if one was given; a feature reads it where it is an issue."""
+    """Read the epic, if one is given. A feature reads issues."""
     argument = epic.strip() if epic is not None else ""
     for place in (
         place for each in FEATURES.values() for begin, place in each.epics.items() if re.match(begin, argument)
@@ -342,7 +356,7 @@ def exit_code(ending: Ending | int | None) -> int:
 
 
 # ---- resume ----------------------------------------------------------------------------------------------------------
-# `fleet resume`: continues a run as it began, with other limits where a person gives them.
+# `fleet resume`: continues a run with its original options, or with new limits.
 
 
 def resume(
@@ -369,16 +383,16 @@ def resume(
     detach: Detach = False,
     as_json: AsJson = False,
 ) -> None:
-    """Resume a run that stopped.
+    """Resume a stopped run.
 
-    A run that was paused or interrupted, or that ended before everything landed. It keeps what it was started with:
-    options, --config and FLEET_* variables; an option here replaces its own. Configuration files are read again.
-    A rehearsal ends with its whole result, and shows it again if nothing is left to do.
+    Continues a run that was paused or interrupted, or that ended before everything landed. The run keeps its original
+    options, --config and FLEET_* variables. Options of this command override them. fleet reads configuration files
+    again. A finished rehearsal prints its result again.
 
     \b
     Examples:
-      fleet resume                     the latest run of this repository
-      fleet resume RUN --budget 40     a run that used up its budget
+      fleet resume                     the latest run in this repository
+      fleet resume RUN --budget 40     with a higher budget
     """
     folder = common.run_to_change(run, named, repo, yes=yes)
     state, holder = folder.state(), folder.holder
@@ -393,7 +407,7 @@ def resume(
         withdraw_cancel(folder)
     common.send_requests(folder, *requests)
     if holder is not None:
-        message = "continues; it is running in another process"
+        message = "continues in the process that runs it"
         common.confirm_request(folder, requests[0].kind, message, as_json=as_json)
         return
     if (player := player_of(state)) is not None and not detach:
@@ -406,21 +420,18 @@ def resume(
 
 
 def _requests(run: RunSnapshot, holder: Holder | None, limits: Limits) -> list[f.LimitsChanged | f.Unpaused]:
-    """What is requested of the run, checked. Raises `UsageError` if there is nothing to resume."""
+    """The requests to the run, checked. Raises `UsageError` if the run can't be resumed."""
     now, by = time.time(), user()
     requests: list[f.LimitsChanged | f.Unpaused] = [f.Unpaused(at=now, by=by)] if run.figures.is_paused else []
     if any(value is not None for value in limits.values()):
         if holder is not None:
-            options = "--workers N, --budget USD, --minutes, --tokens or --attempts"
-            raise UsageError(
-                f"{run.run} is running, so there is nothing to resume",
-                hint=f"`fleet limits {run.run}` with {options}",
-            )
+            raise UsageError(f"{run.run} is already running", hint=f"change its limits with `fleet limits {run.run}`")
         requests.append(f.LimitsChanged(at=now, by=by, **limits))
     if holder is None and run.ending is not None and run.ending.is_good and not run.figures.rehearsal:
-        raise UsageError(f"{run.run} has landed", hint=f"take its result with `fleet merge {run.run}`")
+        raise UsageError(f"{run.run} has landed", hint=f"run `fleet merge {run.run}` to merge its result")
     if holder is not None and not requests:
-        raise UsageError(locked_message(run.run, holder))
+        message, hint = locked_message(run.run, holder)
+        raise UsageError(message, hint=hint)
     for request in requests:
         common.check_request(run.state, request)
     return requests

@@ -1,6 +1,6 @@
-"""`fleet clean`: what runs left on disk, by kind, and deleting it.
+"""`fleet clean`: lists the disk usage of runs by kind, and deletes it.
 
-Work that has not landed is never deleted, unless its repository is gone and the person asks for just that.
+Work that has not landed is never deleted, unless its repository is gone and --gone is set.
 """
 
 import shutil
@@ -28,38 +28,38 @@ from worktrees.store.store import delete_branch, result_branches
 
 
 def clean(
-    apply: Annotated[bool, typer.Option("--apply", help="Delete (default: dry run).")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Delete the listed items. The default is a dry run.")] = False,
     runs: Annotated[
-        bool, typer.Option("--runs", help="Include ended runs whose work has all landed, and refused ones.")
+        bool, typer.Option("--runs", help="Include ended runs whose work has all landed, and refused runs.")
     ] = False,
     ended: Annotated[
-        bool, typer.Option("--ended", help="Include all ended runs; commits that did not land stay in the store.")
+        bool, typer.Option("--ended", help="Include all ended runs. Commits that did not land stay in the store.")
     ] = False,
     branches: Annotated[
         bool,
-        typer.Option("--branches", help="Include branches fleet/RUN that are merged into another branch."),
+        typer.Option("--branches", help="Include fleet/RUN branches that are merged into another branch."),
     ] = False,
     gone: Annotated[
         bool,
-        typer.Option("--gone", help="Include stores of repositories that no longer exist, with the work in them."),
+        typer.Option("--gone", help="Include the stores of repositories that no longer exist, and the work in them."),
     ] = False,
     max_gb: Annotated[
         float | None,
         typer.Option(
             metavar="GB",
             min=0,
-            help="Delete only as much as needed to fit this limit, longest idle first. "
-            "[default: state.max_gb; 0 deletes everything it may]",
+            help="Delete only until this limit is met, longest idle first. "
+            "[default: state.max_gb; 0 deletes everything possible]",
             show_default=False,
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show or free the disk space that runs use.
+    """Show or free the disk space used by runs.
 
-    Work that has not landed is never deleted, nor a branch whose commits are on no other branch; only --gone deletes
-    the work for a repository that was removed or moved. With a limit (--max-gb, or state.max_gb in your configuration)
-    no more is deleted than needed.
+    fleet never deletes work that has not landed, or a branch whose commits are not on another branch. The only
+    exception is --gone, for repositories that were removed or moved. With a limit (--max-gb, or state.max_gb in your
+    configuration), it deletes only until the limit is met.
 
     \b
     Examples:
@@ -85,20 +85,20 @@ def clean(
 class CleanOptions:
     apply: bool = False
     runs: bool = False
-    """Also the folders of ended runs whose work has all landed, and of refused ones."""
+    """Include the folders of ended runs whose work has all landed, and of refused runs."""
     ended: bool = False
-    """Also the folders of all other ended runs; commits that did not land stay in the store."""
+    """Include the folders of all other ended runs. Commits that did not land stay in the store."""
     branches: bool = False
-    """Also the result branches of all repositories that were merged."""
+    """Include merged result branches of all repositories."""
     gone: bool = False
-    """Also stores whose repository no longer exists, with the work in them."""
+    """Include stores whose repository no longer exists, and the work in them."""
     max_bytes: int | None = None
-    """Delete only until the state directory is no larger, longest idle first."""
+    """Delete only until the state directory fits this size, longest idle first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A run or a store: what can be deleted, and what is kept."""
+    """A run or a store: the parts that can be deleted, and the reason why others are kept."""
 
     name: str
     used_at: float
@@ -106,7 +106,7 @@ class Leftover:
     parts: tuple[Part, ...] = ()
     kept: str = ""
     fits: bool = False
-    """Whether it is kept because the state directory fits its limit without deleting this."""
+    """Whether it is kept because the state directory already fits its limit."""
 
     @property
     def goes(self) -> bool:
@@ -119,15 +119,15 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """Everything that was found."""
+    """The result of a cleanup."""
 
     leftovers: tuple[Leftover, ...]
     total: int
-    """Bytes of the state directory before anything was deleted."""
+    """Bytes of the state directory before the cleanup."""
 
     @property
     def kinds(self) -> tuple[Part, ...]:
-        """Everything that is deleted, by kind, the largest first."""
+        """The deleted parts by kind, the largest first."""
         kinds: dict[str, Part] = {}
         for part in (part for leftover in self.leftovers if leftover.goes for part in leftover.parts):
             sum_ = kinds.get(part.kind, Part(part.kind, 0, 0))
@@ -140,7 +140,7 @@ class Cleaned:
 
 
 async def clean_up(state_dir: Path, options: CleanOptions) -> Cleaned:
-    """Find everything that is not in use; with `apply`, delete it."""
+    """Find everything that is not in use. With `apply`, delete it."""
     folders = all_runs(state_dir)
     leftovers = [await _of_run(folder, state_dir, options) for folder in folders if not folder.alive]
     known = _known(state_dir)
@@ -158,7 +158,7 @@ async def clean_up(state_dir: Path, options: CleanOptions) -> Cleaned:
 
 
 def _keep_what_fits(leftovers: Iterable[Leftover], excess: int) -> list[Leftover]:
-    """Longest idle first; once the excess is gone, the others are kept."""
+    """Delete the longest idle first, and keep the others once the excess is gone."""
     marked = []
     for leftover in sorted(leftovers, key=lambda leftover: leftover.used_at):
         marked.append(replace(leftover, fits=excess <= 0))
@@ -214,7 +214,7 @@ def _folder_goes(folder: RunFolder, leftovers: Leftovers, options: CleanOptions)
 
 
 def _is_included(folder: RunFolder, options: CleanOptions) -> bool:
-    """Whether the options ask for the folders of runs that ended like this one."""
+    """Whether the options include the folders of runs with this ending."""
     if not options.runs and not options.ended:
         return False
     run = _run(folder)
@@ -227,7 +227,7 @@ def _known(state_dir: Path) -> set[RunId]:
 
 
 async def _of_branches(folders: Iterable[RunFolder], state_dir: Path) -> list[Leftover]:
-    """The result branches of the repositories that runs worked in, and of the one that this is called in."""
+    """The result branches of the repositories of all runs, and of the current one."""
     runs = {folder.run: run for folder in folders if (run := _run(folder)) is not None}
     busy = {name for name, run in runs.items() if run.ending is None}
     places = dict.fromkeys(Path(run.figures.repository) for run in runs.values())
@@ -266,7 +266,7 @@ def _of_store(store: StoreUse, state_dir: Path, runs: Collection[RunId], options
         work = f", with work of {', '.join(store.runs)}" if store.runs else ""
         lost = f"its repository {safe(str(store.lost))} is gone{work}"
         if not options.gone:
-            return replace(leftover, kept=f"{lost} (--gone deletes it)")
+            return replace(leftover, kept=f"{lost} (use --gone to delete it)")
         delete, parts = partial(remove_lost_store, store.home), (Part("stores", 1, store.size),)
         return replace(leftover, name=f"{leftover.name} ({lost})", delete=delete, parts=parts)
     deleted = [run for run in store.runs if run not in runs]
@@ -285,11 +285,11 @@ def text_lines(cleaned: Cleaned, options: CleanOptions) -> Sequence[str]:
     lines += [f"  {part.kind:<{width}}  {part.number:>6}  {part.size / 1e6:>9.1f} MB" for part in cleaned.kinds]
     flags = [f"--{name}" for name in ("runs", "ended", "branches", "gone") if getattr(options, name)]
     flags += [f"--max-gb {options.max_bytes / 1e9:g}"] if options.max_bytes is not None else []
-    hint = "" if options.apply else f"; delete with: {' '.join(('fleet clean --apply', *flags))}"
+    hint = "" if options.apply else f". To delete them: {' '.join(('fleet clean --apply', *flags))}"
     lines.append(f"{cleaned.size / 1e6:.1f} MB of {cleaned.total / 1e6:.1f} MB{hint}")
     over = cleaned.total - cleaned.size - (options.max_bytes or 0)
     if options.max_bytes is not None and over > 0:
-        lines.append(f"still {over / 1e6:.1f} MB over the limit: in use, or work that has not landed")
+        lines.append(f"still {over / 1e6:.1f} MB over the limit: the rest is in use, or has not landed")
     return lines
 
 
@@ -298,7 +298,7 @@ def _line(leftover: Leftover, options: CleanOptions) -> str:
     parts = ", ".join(map(_counted, leftover.parts))
     if not parts:
         return f"{leftover.name}: nothing to delete{kept}"
-    verb = "kept, there is room" if leftover.fits else "deleted" if options.apply else "would be deleted"
+    verb = "kept, within the limit" if leftover.fits else "deleted" if options.apply else "would be deleted"
     return f"{leftover.name}: {parts} {verb}{kept}"
 
 

@@ -16,7 +16,7 @@ from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, repository_of
 from fleet.cli.verb_table import VERBS
 from fleet.config.environment import current
 from fleet.config.toml import dump_toml
-from fleet.core.base.ids import did_you_mean, is_slug
+from fleet.core.base.ids import is_slug, suggestion
 from fleet.core.facts.facts import RungTally
 from fleet.errors import FleetError, UsageError
 from fleet.read.base_view import ConfigValueView
@@ -24,12 +24,12 @@ from fleet.read.policy_document import policy_view
 
 
 def config_show(
-    origin: Annotated[bool, typer.Option("--origin", help="Also print where each value comes from.")] = False,
+    origin: Annotated[bool, typer.Option("--origin", help="Also print the origin of each value.")] = False,
     repo: Repo = HERE,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the configuration that applies here.
+    """Print the configuration in effect.
 
     \b
     Examples:
@@ -48,7 +48,7 @@ def config_show(
 
 
 def _key_names(context: typer.Context) -> list[str]:
-    """For completion. A table in a repository's file may have any name."""
+    """For completion. A table in a repository's fleet.toml may have any name."""
     with suppress(FleetError, OSError):
         return [key for key in common.configuration(repository_of(context)).origin if is_slug(key)]
     return []
@@ -67,7 +67,7 @@ def config_get(
 ) -> None:
     """Print the value of one key.
 
-    A text is printed as it is, everything else as JSON; a table as TOML.
+    Text is printed without quotes, a table as TOML and any other value as JSON.
 
     \b
     Examples:
@@ -78,7 +78,9 @@ def config_get(
     data = loaded.config.model_dump(mode="json")
     known = (*_tables(data), *loaded.origin)
     if key not in known:
-        raise UsageError(f"there is no key {key!r}{did_you_mean(key, known)}", hint="`fleet config show` has all keys")
+        raise UsageError(
+            f"unknown key: {key!r}", hint=suggestion(key, known) or "run `fleet config show` to list all keys"
+        )
     view = ConfigValueView(key, _value(data, key), loaded.origin.get(key, ""))
     common.show_view(view, _value_lines, as_json=as_json)
 
@@ -94,7 +96,7 @@ def _value_lines(view: ConfigValueView) -> Iterator[str]:
 
 
 def _without_null(table: Mapping[str, object]) -> dict[str, object]:
-    """A table as TOML can hold it."""
+    """A table without null values, which TOML does not have."""
     return {
         key: _without_null(value) if isinstance(value, dict) else value
         for key, value in table.items()
@@ -112,8 +114,8 @@ def _tables(data: Mapping[str, object], above: str = "") -> Iterator[str]:
 def explain_policy(repo: Repo = HERE, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show how each kind of failure is handled.
 
-    The ladder of remedies, with the limits that apply here. For workers with rungs: what each rung cost per landed
-    subtask in past runs of this repository, and the rung on which subtasks begin.
+    Prints the ladder of remedies and the limits in effect. For workers with rungs, it also prints the cost of each rung
+    per landed subtask in past runs of this repository, and the rung on which subtasks start.
 
     \b
     Examples:

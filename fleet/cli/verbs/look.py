@@ -1,4 +1,4 @@
-"""Verbs that only read: runs, status, show, logs, diff."""
+"""Read-only verbs: runs, status, show, logs, diff."""
 
 import json
 import re
@@ -50,18 +50,19 @@ from worktrees.sandbox.checks import log_stem
 
 
 def runs(
-    everything: Annotated[bool, typer.Option("--all", help="The runs of all repositories.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List the runs of all repositories.")] = False,
     state: Annotated[
         str | None,
-        typer.Option("--state", metavar="STATE", help="Only runs in this state, such as running or partial."),
+        typer.Option("--state", metavar="STATE", help="List only runs in this state, such as running or partial."),
     ] = None,
-    last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="Only the last N of them.")] = None,
+    last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="List only the last N runs.")] = None,
     repo: Repo = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """List the runs of a repository, the latest last.
+    """List runs.
 
-    Outside of a repository, and with --all, those of all repositories.
+    Lists the runs of the current repository, the latest last. With --all, or outside a repository, it lists the runs of
+    all repositories.
 
     \b
     Examples:
@@ -79,15 +80,15 @@ def runs(
     else:
         common.show(runs_lines(rows) if rows else [_no_runs(views, len(readable), state)])
     if unreadable := len(all_runs(state_dir)) - len(readable):
-        typer.echo(f"{counted(unreadable, 'run')} could not be read; `fleet status RUN` says why", err=True)
+        typer.echo(f"{counted(unreadable, 'run')} could not be read. `fleet status RUN` shows the error.", err=True)
 
 
 def _no_runs(views: Sequence[StatusView], readable: int, state: str | None) -> str:
     if views:
         found = ", ".join(sorted({view.state for view in views}))
-        return f"no run is {state}; there are: {found}"
-    others = f"; `fleet runs --all` lists {counted(readable, 'run')} of other repositories" if readable else ""
-    return f'no runs yet; start one with: fleet run "Add a health endpoint"{others}'
+        return f"no runs in state {state}. States of these runs: {found}"
+    others = f"\n`fleet runs --all` lists {counted(readable, 'run')} of other repositories" if readable else ""
+    return f'no runs yet. Start one: fleet run "Add a health endpoint"{others}'
 
 
 def status(
@@ -95,13 +96,14 @@ def status(
     named: RunName = None,
     repo: Repo = HERE,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Show it again as it changes, until the run stops.")
+        bool, typer.Option("--watch", "-w", help="Show the status again after each change, until the run stops.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show how a run is doing.
+    """Show the status of a run.
 
-    With --watch a terminal always shows the latest; elsewhere it is printed again after changes, with --json as a line.
+    With --watch, a terminal shows the current status. A pipe gets the status again after each change, with --json as
+    one line of JSON.
 
     \b
     Examples:
@@ -131,28 +133,30 @@ def show_subtask(
     repo: Repo = HERE,
     versions: Annotated[
         str | None,
-        typer.Option("--versions", metavar="N..M", help="Show what versions N..M of the plan changed instead."),
+        typer.Option(
+            "--versions", metavar="N..M", help="Show the changes between versions N and M of the plan instead."
+        ),
     ] = None,
     incident: Annotated[
         int | None, typer.Option("--incident", "-i", metavar="N", help="Show incident N with its evidence instead.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a subtask, or the incidents of a run.
+    """Show a subtask, or a run's incidents.
 
-    An incident is shown from its failure to its end: the evidence, then each remedy with who chose it, which worker
-    and model tried it, its result and its cost. --versions shows those of the plan, each with its reason.
+    For an incident, it shows the evidence of the failure, and each remedy with its author, worker, model, result and
+    cost. With --versions, it shows the versions of the plan and the reason for each.
 
     \b
     Examples:
       fleet show tokens
       fleet show tokens --run RUN --json
-      fleet show RUN                   every incident of a run, and how many recovered
-      fleet show RUN --incident 3      one of them, with its evidence
-      fleet show --versions 1..3       what the second and the third version changed
+      fleet show RUN                   all incidents of a run, and how many recovered
+      fleet show RUN --incident 3      one incident, with its evidence
+      fleet show --versions 1..3       the changes in the second and third version
     """
     if versions is not None and incident is not None:
-        raise UsageError("--versions and --incident show different things", hint="use one of them")
+        raise UsageError("--versions and --incident can't be used together", hint="use one of them")
     folder, run, id_ = _find(subtask, named, repo)
     if versions is not None:
         _show_versions(run, versions, as_json=as_json)
@@ -186,8 +190,8 @@ def _find(name: str | None, run: str | None, repo: Path) -> tuple[RunFolder, Run
 def _show_incident(run: RunSnapshot, number: int, *, as_json: bool) -> None:
     incidents = run.incidents()
     if all(incident.number != number for incident in incidents):
-        numbers = f"it has {len(incidents)}, numbered from 1" if incidents else "nothing failed in it"
-        raise UsageError(f"{run.run} has no incident {number}: {numbers}")
+        numbers = f"use a number from 1 to {len(incidents)}" if incidents else "the run has no incidents"
+        raise UsageError(f"{run.run} has no incident {number}", hint=numbers)
     common.show_view(run.incident(number), story_lines, as_json=as_json)
 
 
@@ -195,11 +199,12 @@ def _show_versions(run: RunSnapshot, versions: str, *, as_json: bool) -> None:
     bounds = re.fullmatch(r"(\d+)\.\.(\d+)", versions)
     if bounds is None or int(bounds[1]) >= int(bounds[2]):
         raise UsageError(
-            f"--versions {versions}: write two versions, the older one first, such as 1..3 (0 is before any plan)"
+            f"invalid value for --versions: {versions!r}",
+            hint="name two versions, the older first, such as 1..3. Version 0 is the state before the first plan.",
         )
     diffs = run.version_changes(int(bounds[1]), int(bounds[2]))
     if not diffs:
-        raise UsageError(f"{run.run} has no such versions", hint=f"its plan is at version {run.plan.version}")
+        raise UsageError(f"{run.run} has no versions {versions}", hint=f"its latest version is {run.plan.version}")
     if as_json:
         common.show_json(diffs)
     else:
@@ -213,9 +218,9 @@ def diff(
     attempt: AttemptNumber = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what an attempt changed.
+    """Print the diff of an attempt.
 
-    By default the last attempt with a commit, whether it landed or not.
+    By default, prints the diff of the last attempt with a commit, whether it landed or not.
 
     \b
     Examples:
@@ -231,31 +236,34 @@ def diff(
 
 
 async def change_of(folder: RunFolder, subtask: str, attempt: int | None) -> DiffView:
-    """What an attempt changed; without a number the last one with a commit."""
+    """The diff of an attempt, by default the last with a commit."""
     run = _read(folder)
     spec = common.find_subtask(run, subtask)
     commits = [
         (a.number, a.base, a.commit) for a in run.subtask(spec.id).attempts if a.commit and attempt in {None, a.number}
     ]
     if not commits:
-        raise UsageError(f"{subtask} has no commit yet", hint=f"`fleet show {subtask}` shows its attempts")
+        raise UsageError(f"{subtask} has no commit yet", hint=f"run `fleet show {subtask}` to see its attempts")
     number, base, commit = commits[-1]
     patch = await stored_diff(common.state_dir(), folder.run, base, commit)
     if patch is None:
-        raise FleetError(f"commit {commit[:12]} is no longer in the store", hint="`fleet clean` may have deleted it")
+        raise FleetError(
+            f"commit {commit[:12]} is no longer in the store",
+            hint="`fleet clean --apply --runs` deletes the commits of landed runs",
+        )
     return DiffView(spec.id, number, base, commit, patch)
 
 
 # ---- watched status --------------------------------------------------------------------------------------------------
-# `fleet status --watch`: the status of a run again and again, until nothing runs it any more.
+# `fleet status --watch`: shows the status of a run repeatedly, until the run stops.
 
 
 TICK_S = 1.0
-CLEAR = "\x1b[H\x1b[J"  # the screen, from its first line on
+CLEAR = "\x1b[H\x1b[J"  # clears the screen
 
 
 def watch_status(folder: RunFolder, *, as_json: bool, pause: Pause = anyio.sleep) -> None:
-    """Show the status again as it changes, with a pause after each look."""
+    """Show the status again after each change."""
     in_place = sys.stdout.isatty() and environment.can_move_cursor() and not as_json
     with Journal(folder.journal) as journal:
         common.run_async(lambda: _watch(folder, journal, pause, in_place=in_place, as_json=as_json))
@@ -284,7 +292,7 @@ async def _watch(folder: RunFolder, journal: Journal, pause: Pause, *, in_place:
 
 
 def _show_in_place(view: StatusView, *, whole: bool) -> None:
-    """Replace what the terminal shows. What does not fit is left out, but for the last time."""
+    """Replace the contents of the terminal. Lines that do not fit are cut, except the last time."""
     lines, room = list(status_lines(view)), shutil.get_terminal_size().lines - 2
     if len(lines) > room and not whole:
         lines = [*lines[:room], f"… {len(lines) - room} more lines"]
@@ -293,7 +301,7 @@ def _show_in_place(view: StatusView, *, whole: bool) -> None:
 
 
 # ---- logs ------------------------------------------------------------------------------------------------------------
-# The verb that prints conversations, also while they grow, and the logs of gate and set-up.
+# The verb that prints conversations, finished or growing, and the logs of the gate and the setup command.
 
 
 PLANNER = "planner"
@@ -307,15 +315,19 @@ def logs(
     repo: Repo = HERE,
     attempt: AttemptNumber = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on as it grows, and with the next attempt, until its end.")
+        bool,
+        typer.Option("--follow", "-f", help="Print new entries as they arrive, and continue with the next attempt."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the conversation of an attempt.
 
-    The model's messages, its tool calls and their results. In place of a subtask, `planner`: the planner's calls;
-    `gate` or `setup`: the whole output of the last run of the project's gate or of the set-up command. --follow ends
-    when the subtask is done, when the run stops, or with the attempt that you name; with --json, each entry is a line.
+    The log contains the model's messages, its tool calls and their results. Instead of a subtask, you can name
+    `planner` for the planner's calls, or `gate` or `setup` for the full output of the last run of the gate or the setup
+    command.
+
+    --follow ends when the subtask is done, when the run stops, or after the attempt in --attempt. With --json, it
+    prints one entry per line.
 
     \b
     Examples:
@@ -329,7 +341,7 @@ def logs(
     run = _read(folder)
     if subtask in CHECK_LOGS and run.plan.subtask(SubtaskId(subtask)) is None:
         if follow:
-            raise UsageError(f"--follow shows conversations, and {subtask} has none", hint=f"`fleet logs {subtask}`")
+            raise UsageError(f"--follow can't be used with {subtask}", hint=f"run `fleet logs {subtask}`")
         common.show_view(check_log(folder, run, subtask), log_lines, as_json=as_json)
         return
     if subtask != PLANNER:
@@ -348,17 +360,19 @@ def logs(
 
 
 def _transcript(folder: Path, subtask: str, attempt: int | None) -> Path:
-    """The file of an attempt; without a number that of the last one."""
+    """The file of an attempt, by default the last."""
     if attempt is not None:
         path = folder / f"{subtask}.{attempt}.jsonl"
         if not path.is_file():
             raise UsageError(
-                f"attempt {attempt} of {subtask} has no log", hint=f"`fleet show {subtask}` lists its attempts"
+                f"attempt {attempt} of {subtask} has no log", hint=f"run `fleet show {subtask}` to list its attempts"
             )
         return path
     numbers = _numbers(folder, subtask)
     if not numbers:
-        raise UsageError(f"{subtask} has no log yet: no model was called for it", hint="--follow waits for it")
+        raise UsageError(
+            f"{subtask} has no log yet: no model was called for it", hint="use --follow to wait for the log"
+        )
     return folder / f"{subtask}.{numbers[-1]}.jsonl"
 
 
@@ -376,7 +390,7 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _entry(line: str) -> dict[str, Any] | None:
-    """The entry of a line; None if it is none: a kill can cut off the last line."""
+    """Parse a line; None if it is not an entry. A kill can cut off the last line."""
     try:
         entry = parse_json(line)
     except ValueError:
@@ -388,7 +402,7 @@ def _entry(line: str) -> dict[str, Any] | None:
 
 
 class FollowedLog:
-    """The conversation of a subtask as it grows: attempt after attempt, or the one that was named."""
+    """The growing conversation of a subtask: of all attempts in turn, or of one attempt."""
 
     def __init__(self, folder: RunFolder, journal: Journal, subtask: str, attempt: int | None) -> None:
         self._folder, self._subtask, self._only = folder, subtask, attempt
@@ -398,7 +412,7 @@ class FollowedLog:
         self._rest = b""  # a line that is being written
 
     def new(self) -> tuple[list[dict[str, Any]], bool]:
-        """The entries since the last call, and whether there will be more."""
+        """Return the entries since the last call, and whether more will follow."""
         is_alive = self._folder.alive  # before reading, so that everything written until then is read
         self._follower.catch_up(self._journal)
         will_grow = is_alive and not self._is_over()
@@ -420,7 +434,7 @@ class FollowedLog:
             self._number, self._read, self._rest = following, 0, b""
 
     def _grown(self, path: Path) -> Iterator[dict[str, Any]]:
-        """What was added to a file, in whole lines."""
+        """Read the complete lines added to a file."""
         if not path.is_file():
             return
         with path.open("rb") as file:
@@ -448,25 +462,25 @@ async def _follow(log: FollowedLog, *, as_json: bool) -> None:
 
 
 # ---- check logs ------------------------------------------------------------------------------------------------------
-# The logs of set-up and gate, as `fleet logs gate` and `fleet logs setup` print them.
+# The logs that `fleet logs gate` and `fleet logs setup` print.
 
 
 CHECK_LOGS = frozenset({"gate", "setup"})
-"""What `fleet logs` takes in place of a subtask."""
-LINES = 20_000  # of a log on a terminal; the middle is left out
+"""The names that `fleet logs` accepts instead of a subtask."""
+LINES = 20_000  # of a log on a terminal; longer logs are cut in the middle
 
 
 def check_log(folder: RunFolder, run: RunSnapshot, of: str) -> LogView:
-    """The last log of the gate or the set-up command. Raises `UsageError` where there is none."""
+    """The last log of the gate or the setup command. Raises `UsageError` if there is no log."""
     paths = _logs_of_setup(folder) if of == "setup" else _logs_of_gate(folder, run)
     if not paths:
-        why = "no set-up command ran in it" if of == "setup" else "its gate did not run"
-        raise UsageError(f"{folder.run} has no log of the {of}: {why}", hint=f"`fleet show {folder.run}` says more")
+        why = "the setup command did not run" if of == "setup" else "the gate did not run"
+        raise UsageError(f"{folder.run} has no {of} log: {why}", hint=f"run `fleet show {folder.run}` for details")
     *earlier, last = map(str, sorted(paths, key=lambda path: path.stat().st_mtime_ns))
     try:
         text = Path(last).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise FleetError(f"{last} can't be read: {error.strerror}") from error
+        raise FleetError(f"can't read {last}: {error.strerror}") from error
     return LogView(of, last, text, tuple(earlier))
 
 
@@ -480,5 +494,5 @@ def _logs_of_gate(folder: RunFolder, run: RunSnapshot) -> list[Path]:
 
 def log_lines(view: LogView) -> Iterator[str]:
     yield safe_block(view.text, lines=LINES)
-    more = f"; {counted(len(view.earlier), 'earlier log')} beside it" if view.earlier else ""
+    more = f", {counted(len(view.earlier), 'earlier log')} in the same folder" if view.earlier else ""
     yield f"({safe(view.log)}{more})"

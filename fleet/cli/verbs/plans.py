@@ -1,4 +1,4 @@
-"""The verbs of `fleet plans`: show, check, diff, graph, list, save, edit. They call no model and run nothing."""
+"""The verbs of `fleet plans`: show, check, diff, graph, list, save, edit. They never call a model or start a run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,7 +37,7 @@ from fleet.cli.verb_table import VERBS
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
 from fleet.config.toml import read_text
-from fleet.core.base.ids import did_you_mean
+from fleet.core.base.ids import suggestion
 from fleet.core.plans.parameters import parameter_lines, read_parameters
 from fleet.errors import UsageError
 from fleet.read.costs import plan_estimates
@@ -56,14 +56,14 @@ from fleet.runs.run_folder import RunFolder
 
 PlanName = Annotated[
     str,
-    typer.Argument(metavar="PLAN", help="A plan file, a name of the library, or a run.", autocompletion=plan_names),
+    typer.Argument(metavar="PLAN", help="A plan file, a plan in the library, or a run.", autocompletion=plan_names),
 ]
 
 
 def show_plan(plan: PlanName, sets: Sets = None, repo: Repo = HERE, as_json: AsJson = False) -> None:
-    """Show a plan with its warnings, its risk, time and cost.
+    """Show a plan with its warnings, risk, time and cost.
 
-    With --json the plan itself, its values filled in.
+    With --json, prints the plan with its values filled in.
 
     \b
     Examples:
@@ -85,7 +85,9 @@ def show_plan(plan: PlanName, sets: Sets = None, repo: Repo = HERE, as_json: AsJ
 
 
 def check(plan: PlanName, sets: Sets = None, repo: Repo = HERE, as_json: AsJson = False) -> None:
-    """Check whether a plan can run here; if not, exit with code 2 and every reason.
+    """Check that a plan is valid.
+
+    If it is not, prints every problem and exits with code 2.
 
     \b
     Examples:
@@ -102,14 +104,14 @@ def check(plan: PlanName, sets: Sets = None, repo: Repo = HERE, as_json: AsJson 
 
 def diff(
     old: PlanName,
-    new: Annotated[str, typer.Argument(metavar="PLAN", help="The plan to compare it with.", autocompletion=plan_names)],
+    new: Annotated[str, typer.Argument(metavar="PLAN", help="The plan to compare with.", autocompletion=plan_names)],
     sets: Sets = None,
     repo: Repo = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Show what changed from one plan to another.
+    """Show the differences between two plans.
 
-    A value of --set applies to each plan that declares the parameter.
+    A --set value applies to each plan that declares the parameter.
 
     \b
     Examples:
@@ -135,7 +137,7 @@ def graph(
     repo: Repo = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Show what depends on what, or write it as a graph for Mermaid or Graphviz.
+    """Show the dependencies of a plan, or write them as a Mermaid or Graphviz graph.
 
     \b
     Examples:
@@ -151,8 +153,10 @@ def graph(
         return
     draw = FORMATS.get(output.suffix)
     if draw is None:
-        picture = f"; draw a picture with: dot -Tsvg plan.dot -o {output.name}" if output.suffix == ".svg" else ""
-        raise UsageError(f"{output}: a graph file ends in .mmd (Mermaid) or .dot (Graphviz){picture}")
+        hint = "use a file name that ends in .mmd (Mermaid) or .dot (Graphviz)"
+        if output.suffix == ".svg":
+            hint = f"write plan.dot, then run: dot -Tsvg plan.dot -o {output.name}"
+        raise UsageError(f"unknown graph format: {output}", hint=hint)
     common.check_output(output, force=force)
     common.write_file(output, draw(loaded))
     if as_json:
@@ -160,7 +164,9 @@ def graph(
 
 
 def list_plans(repo: Repo = HERE, as_json: AsJson = False) -> None:
-    """List the library: plans of this repository (.fleet/plans) and your own, with their parameters.
+    """List the saved plans and their parameters.
+
+    The library contains the plans of this repository (.fleet/plans) and your own.
 
     \b
     Examples:
@@ -179,19 +185,21 @@ def list_plans(repo: Repo = HERE, as_json: AsJson = False) -> None:
             common.show(f"{'':<{width}}    {safe(line)}" for line in parameter_lines(dict(entry.parameters)))
     else:
         common.show(["no plans in", *(f"  {folder}" for folder in library.folders)])
-        show_note("`fleet plans save FILE NAME` saves one")
+        show_note("To save a plan: fleet plans save FILE NAME")
 
 
 def save(
     plan: PlanName,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the saved plan.")],
-    user: Annotated[bool, typer.Option("--user", help="Save it to your own library, not to the repository's.")] = False,
+    user: Annotated[bool, typer.Option("--user", help="Save to your own library instead of the repository.")] = False,
     force: Force = False,
     sets: Sets = None,
     repo: Repo = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Save a plan to the library: a file as it is, or the part of an ended run that landed.
+    """Save a plan to the library.
+
+    Saves a plan file unchanged, or the landed part of an ended run.
 
     \b
     Examples:
@@ -212,11 +220,11 @@ def save(
     library = plan_library(repo)
     path = library.save(text, name, suffix, where="user" if user else "repository", force=force)
     if saved.rollback_plan and find_rollback(saved.rollback_plan, library.folders) is None:
-        notes.append(f"its rollback plan {saved.rollback_plan} is not in the library; save that, too")
+        notes.append(f"its rollback plan {saved.rollback_plan} is not in the library. Save it too.")
     if as_json:
         common.show_json(SavedPlanView(str(path), name, tuple(notes)))
         return
-    typer.echo(f"saved {path}: fleet run --plan {name}")
+    typer.echo(f"saved {path}. To run it: fleet run --plan {name}")
     for note in notes:
         typer.echo(f"  note: {safe(note, limit=300)}", err=True)
 
@@ -224,12 +232,12 @@ def save(
 def edit(plan: PlanName, sets: Sets = None, repo: Repo = HERE, as_json: AsJson = False) -> None:
     """Edit a plan in $VISUAL or $EDITOR.
 
-    The edited plan is checked; nothing changes until it is valid. The plan of a run is submitted for approval.
+    The plan is saved only if it is valid. An edited plan of a run is submitted for approval.
 
     \b
     Examples:
       fleet plans edit deploy
-      fleet plans edit plan.toml --set version=v2.1.4      values to check it with
+      fleet plans edit plan.toml --set version=v2.1.4      check it with this value
       fleet plans edit RUN && fleet approve RUN
     """
     source = find_plan(plan, repo)
@@ -244,7 +252,7 @@ def edit(plan: PlanName, sets: Sets = None, repo: Repo = HERE, as_json: AsJson =
 
 
 def _load(name: str, sets: list[str] | None, repo: Path) -> GivenPlan:
-    """The plan of a file or the library; or the current plan of a run, without what was split or dropped."""
+    """Load the plan of a file, the library or a run. A run's plan is without split and dropped subtasks."""
     source = find_plan(name, repo)
     if isinstance(source, Path):
         return load_plan_argument(Wiring(common.configuration(repo).config, current()).known, str(source), sets, repo)
@@ -255,7 +263,9 @@ def _load(name: str, sets: list[str] | None, repo: Path) -> GivenPlan:
 
 def _refuse_sets(run: str, sets: list[str] | None) -> None:
     if sets:
-        raise UsageError(f"{run} is a run: the values of its plan were set when it started")
+        raise UsageError(
+            f"--set can't be used with the run {run}", hint="its parameters were set when it started: omit --set"
+        )
 
 
 def _warnings(loaded: GivenPlan, repo: Path) -> tuple[str, ...]:
@@ -269,7 +279,7 @@ def _sets_of_each(plans: Sequence[str], sets: list[str] | None, repo: Path) -> l
     declared = set[str]().union(*parameters.values())
     for name in settings:
         if name not in declared:
-            raise UsageError(f"--set {name}: neither plan has such a parameter{did_you_mean(name, declared)}")
+            raise UsageError(f"--set {name}: neither plan declares this parameter", hint=suggestion(name, declared))
     return [(plan, [f"{name}={settings[name]}" for name in settings if name in parameters[plan]]) for plan in plans]
 
 

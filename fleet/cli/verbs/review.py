@@ -1,4 +1,4 @@
-"""Verbs of a review: approve the plan of a run, all or some of it, as it is or changed; or reject it with a reason."""
+"""Verbs that decide: approve, reject, pause, cancel, retry, tell, answer."""
 
 import time
 from collections.abc import Sequence
@@ -36,36 +36,38 @@ from fleet.read.run import just_after
 
 Only = Annotated[
     list[str] | None,
-    typer.Option("--only", metavar="SUBTASK", help="Only this subtask; may be repeated.", autocompletion=subtask_ids),
+    typer.Option("--only", metavar="SUBTASK", help="Only this subtask; repeatable.", autocompletion=subtask_ids),
 ]
 PlanInstead = Annotated[
     str | None,
     typer.Option(
         "--plan",
         metavar="PLAN",
-        help="Approve this plan instead: a file, or a name of the library.",
+        help="Approve this plan instead: a file, or a plan in the library.",
         autocompletion=plan_names,
     ),
 ]
-NOT_APPROVED = 1  # the exit code where a person was asked and did not say yes
+NOT_APPROVED = 1  # the exit code if the user answers no
 
 
 def approve(
     run: RunArgument = None,
     plan: PlanInstead = None,
     sets: Sets = None,
-    edit: Annotated[bool, typer.Option("--edit", "-e", help="Edit the plan in $EDITOR first.")] = False,
+    edit: Annotated[bool, typer.Option("--edit", "-e", help="Edit the plan in $EDITOR before you approve it.")] = False,
     only: Only = None,
     named: RunName = None,
     repo: Repo = HERE,
     yes: Yes = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what needs approval; approve nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the subtasks that need approval, then exit.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Approve the plan of a run, or some of its subtasks.
+    """Approve a run's plan, or some of its subtasks.
 
-    With --edit or --plan, the changed plan: if it is invalid, every reason is printed and nothing changes. On a
-    terminal it asks first; in a script, calling it means yes.
+    On a terminal, it asks for confirmation. In a script, it does not. With --edit or --plan, it approves the changed
+    plan. If that plan is invalid, it prints every problem and the run keeps its plan.
 
     \b
     Examples:
@@ -76,9 +78,9 @@ def approve(
       fleet approve --dry-run --json | jq .waiting
     """
     if plan is not None and edit:
-        raise UsageError("use one of --plan and --edit")
+        raise UsageError("--plan and --edit can't be used together", hint="use one of them")
     if sets and plan is None:
-        raise UsageError("--set sets a parameter of a plan", hint="name the plan with --plan")
+        raise UsageError("--set requires --plan", hint="name the plan: fleet approve --plan PLAN --set NAME=VALUE")
     folder = common.run_to_change(run, named, repo, yes=yes)
     it = just_after(folder.requested_state())
     revised = edit_plan(it) if edit else None
@@ -93,7 +95,7 @@ def approve(
     if not as_json:
         common.show(review_lines(it.review, only))
     if not (yes or as_json or dry_run) and not _says_yes(approved):
-        typer.echo(f"{folder.run}: nothing was approved or changed; the plan stays pending")
+        typer.echo(f"{folder.run}: not approved. The plan is still pending.")
         raise typer.Exit(NOT_APPROVED)
     if not dry_run:
         common.send_requests(folder, *([revised] if revised is not None else []), approved)
@@ -106,7 +108,7 @@ def approve(
 
 
 def _says_yes(approval: PlanApproved) -> bool:
-    """Without a terminal no one can be asked: calling the command was the yes. The end of the input is a no."""
+    """Ask for confirmation. Without a terminal the answer is yes. The end of the input means no."""
     if not common.has_terminal():
         return True
     typer.echo(f"Approve this{_named(approval.subtasks)}? [y/N] ", nl=False)
@@ -120,7 +122,7 @@ def _named(ids: Sequence[str] | None) -> str:
 def reject(
     run: RunArgument = None,
     reason: Annotated[
-        str, typer.Option("--reason", "-m", metavar="TEXT", help="The reason; the planner uses it to revise the plan.")
+        str, typer.Option("--reason", "-m", metavar="TEXT", help="The reason. The planner uses it to revise the plan.")
     ] = "",
     only: Only = None,
     named: RunName = None,
@@ -128,7 +130,7 @@ def reject(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Reject the plan of a run, or some of its subtasks.
+    """Reject a run's plan, or some of its subtasks.
 
     \b
     Examples:
@@ -144,20 +146,20 @@ def reject(
     if as_json:
         common.show_json(review_view(state, rejected, done=True, alive=folder.alive))
     else:
-        message = f"plan version {rejected.version} rejected{_named(subtasks)}; the planner will revise it"
+        message = f"plan version {rejected.version} rejected{_named(subtasks)}. The planner will revise it."
         common.confirm_request(folder, rejected.kind, message, as_json=False)
 
 
 # ---- act -------------------------------------------------------------------------------------------------------------
-# Verbs that make a request to a run: limits, pause, cancel, retry, answer. Its engine acts on them.
+# Verbs that send a request to a run: pause, cancel, retry, tell, answer. The run's engine applies it.
 
 
 def pause(
     run: RunArgument = None, named: RunName = None, repo: Repo = HERE, yes: Yes = False, as_json: AsJson = False
 ) -> None:
-    """Start nothing new until `fleet resume`.
+    """Pause a run: let running attempts finish, start no new ones.
 
-    Running agents continue, and their work may land.
+    Their work may still land. `fleet resume` continues the run.
 
     \b
     Examples:
@@ -165,7 +167,7 @@ def pause(
       fleet pause RUN && fleet resume RUN
     """
     folder = common.run_to_change(run, named, repo, yes=yes)
-    common.make_request(folder, Paused(at=time.time(), by=user()), "no new agents start", as_json=as_json)
+    common.make_request(folder, Paused(at=time.time(), by=user()), "paused: no new agents start", as_json=as_json)
 
 
 def cancel(
@@ -173,7 +175,7 @@ def cancel(
 ) -> None:
     """Stop a run and its agents.
 
-    What has landed stays on its branch, finished work stays in the store; `fleet resume` continues the run.
+    Landed commits stay on the branch, and finished work stays in the store. `fleet resume` continues the run.
 
     \b
     Examples:
@@ -186,15 +188,17 @@ def cancel(
 
 def retry(
     subtask: Annotated[
-        str, typer.Argument(metavar="SUBTASK", help="The id of a subtask that failed.", autocompletion=subtask_ids)
+        str, typer.Argument(metavar="SUBTASK", help="The id of a failed subtask.", autocompletion=subtask_ids)
     ],
-    guidance: Annotated[str, typer.Option("--guidance", "-g", metavar="TEXT", help="What to do differently.")] = "",
+    guidance: Annotated[
+        str, typer.Option("--guidance", "-g", metavar="TEXT", help="Instructions for the next attempt.")
+    ] = "",
     named: RunName = None,
     repo: Repo = HERE,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Retry a failed subtask, with your guidance.
+    """Retry a failed subtask, optionally with guidance.
 
     \b
     Examples:
@@ -207,19 +211,20 @@ def retry(
 
 def tell(
     subtask: common.SubtaskArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to do, or to know, in your words.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The instruction.")],
     interrupt: Annotated[
-        bool, typer.Option("--interrupt", help="Stop the command that the agent runs, so that it reads this now.")
+        bool,
+        typer.Option("--interrupt", help="Stop the agent's current command, so that it reads the instruction now."),
     ] = False,
     named: RunName = None,
     repo: Repo = HERE,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Tell an agent what to do, while it works.
+    """Send an instruction to a running agent.
 
-    It reads this after the results of the tools that it runs, as an instruction of yours; later attempts at the subtask
-    read it, too. A worker that is a program reads it with the next attempt.
+    The agent reads the instruction after its current tool calls. Later attempts at the subtask read it too. A worker
+    that is a program reads it in the next attempt.
 
     \b
     Examples:
@@ -231,20 +236,20 @@ def tell(
     folder = common.run_to_change(None, named, repo, yes=yes)
     state = folder.requested_state()
     message = when_read(state, id_, interrupt=interrupt) if id_ in state.subtasks else ""
-    common.make_request(folder, request, f"{subtask} told: {message}", as_json=as_json)
+    common.make_request(folder, request, f"instruction sent to {subtask}: {message}", as_json=as_json)
 
 
 def answer(
     question: Annotated[
         str, typer.Argument(metavar="QUESTION", help="The id of a question, such as q1.", autocompletion=question_ids)
     ],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Your answer, for the planner.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Your answer to the planner.")],
     named: RunName = None,
     repo: Repo = HERE,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a question that a run asks.
+    """Answer a question from a run.
 
     \b
     Examples:

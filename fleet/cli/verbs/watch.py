@@ -1,4 +1,4 @@
-"""The verb that watches a run: on the full screen, or as lines for screen readers, pipes and logs."""
+"""The verb that watches a run, in the terminal UI or as lines for screen readers, pipes and logs."""
 
 import sys
 import time
@@ -28,26 +28,29 @@ def watch(
     named: RunName = None,
     repo: Repo = HERE,
     plain: Plain = False,
-    replay: Annotated[bool, typer.Option("--replay", help="Replay the run from its journal.")] = False,
+    replay: Annotated[bool, typer.Option("--replay", help="Replay the run from its start.")] = False,
     speed: Annotated[
-        float, typer.Option(metavar="N", help="Speed of a replay: 10 is ten times as fast as the run.")
+        float, typer.Option(metavar="N", help="Speed of the replay. 10 is ten times as fast as the run.")
     ] = 1.0,
-    light: Annotated[bool, typer.Option("--light", help="Start with light colours; t changes them.")] = False,
+    light: Annotated[bool, typer.Option("--light", help="Start with light colors. Press t to change them.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Watch a run, and act on it.
+    """Watch a run in the terminal UI.
 
-    Live, finished or crashed. `q` leaves the screen, and the run continues; `?` shows every key. In a pipe, or with
-    --plain, it prints each event as a line until the run ends; with --json, each fact as a line of JSON.
+    The run can be live, finished or crashed. Press q to leave the screen, and ? to show all keys. Leaving does not stop
+    the run. In a pipe, or with --plain, it prints one line per event until the run ends. With --json, it prints each
+    fact as one line of JSON.
 
     \b
     Examples:
-      fleet watch                          the latest run of this repository
-      fleet watch RUN --replay --speed 10  a finished run, replayed
-      fleet watch RUN --plain              without a screen
+      fleet watch                          the latest run in this repository
+      fleet watch RUN --replay --speed 10  replay a finished run
+      fleet watch RUN --plain              print events as lines
     """
     if speed <= 0:
-        raise UsageError("--speed must be greater than 0: 10 plays the run ten times as fast")
+        raise UsageError(
+            f"--speed must be greater than 0, not {speed:g}", hint="use --speed 10 to play the run ten times as fast"
+        )
     folder = common.run_to_read(run, named, repo)
     replay_speed = speed if replay else None
     if plain or as_json or not has_full_screen():
@@ -57,7 +60,7 @@ def watch(
 
 
 async def _print_events(folder: RunFolder, *, speed: float | None, as_json: bool) -> None:
-    """Print all facts, and new ones as they come, until the run ends or no engine runs it."""
+    """Print all facts, and new ones as they arrive, until the run ends or its engine stops."""
     with JournalFeed(folder) as feed:
         replay = Replay(feed, time.time, speed) if speed is not None else None
         run = RunFollower(replay or feed, time.time, take=_print_json if as_json else _print_event)

@@ -78,7 +78,12 @@ def result_branch(run: RunId) -> str:
 # Suggests the name that a wrong one is closest to, for messages.
 
 
-def did_you_mean(wrong: str, right: Iterable[str]) -> str:
-    """`; did you mean 'x'?` or nothing."""
+def suggestion(wrong: str, right: Iterable[str]) -> str:
+    """Return `did you mean 'x'?`, or an empty string if no name is similar."""
     matches = get_close_matches(wrong, list(right), n=1, cutoff=0.6)
-    return f"; did you mean {matches[0]!r}?" if matches else ""
+    return f"did you mean {matches[0]!r}?" if matches else ""
+
+
+def did_you_mean(wrong: str, right: Iterable[str]) -> str:
+    """Return the suggestion to append to a message, after a semicolon."""
+    return f"; {near}" if (near := suggestion(wrong, right)) else ""

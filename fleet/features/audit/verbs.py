@@ -160,15 +160,18 @@ PERIODS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 def commits(
     since: Annotated[
-        str | None, typer.Option("--since", metavar="WHEN", help="1w, 3d, 12h, or a day such as 2026-11-02.")
+        str | None,
+        typer.Option(
+            "--since", metavar="WHEN", help="Count commits since then: 1w, 3d, 12h, or a day such as 2026-11-02."
+        ),
     ] = None,
     repo: Repo = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Count the fleet's commits in a repository.
+    """Show statistics about commits made by fleet.
 
-    By week, model and worker, on all branches, with the share that was reverted later. A commit counts as the fleet's
-    if its message has the trailers of a run.
+    Counts commits on all branches by week, model and worker, and the share that was reverted later. fleet's commits are
+    recognized by the trailers in their messages.
 
     \b
     Examples:
@@ -189,7 +192,7 @@ def _parse_since(text: str, now: float) -> float:
         day = datetime.fromisoformat(text)
     except ValueError as error:
         raise UsageError(
-            f"--since {text!r}: not a period or a date", hint="use a value such as 1w, 3d, 12h or 2026-11-02"
+            f"invalid value for --since: {text!r}", hint="use 1w, 3d, 12h or a day such as 2026-11-02"
         ) from error
     return (day if day.tzinfo is not None else day.replace(tzinfo=UTC)).timestamp()
 
@@ -200,14 +203,14 @@ def audit(
     repo: Repo = HERE,
     moved_to: Annotated[
         Path | None,
-        typer.Option("--moved-to", metavar="DIR", help="Where the run's repository is now, if it was moved."),
+        typer.Option("--moved-to", metavar="DIR", help="The new path of the run's repository, if it was moved."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check every commit on a run's result branch.
+    """Check every commit on a run's result branch against the journal.
 
-    Compares the records of each commit (epic, plan, approval, subtask, attempts, checks, landing) with git. Exit code
-    1 if they differ, or something is missing.
+    Compares the records of each commit (epic, plan, approval, subtask, attempts, checks, landing) with git. Exits with
+    code 1 if they differ or a record is missing.
 
     \b
     Examples:
@@ -223,9 +226,7 @@ def audit(
             raise FleetError(f"{folder.journal} does not contain a run: {'; '.join(before.problems) or 'it is empty'}")
         path = moved_to or Path(state.repository)
         if moved_to is None and not path.exists():
-            raise UsageError(
-                f"the repository {path} no longer exists", hint="pass its new location with `--moved-to DIR`"
-            )
+            raise UsageError(f"the repository {path} no longer exists", hint="if it was moved, use --moved-to DIR")
         name, tip = state.result_branch, before.published
         branch = common.run_async(lambda: read_result_branch(path, name, base=state.base, instead=tip))
         with reading(folder, journal) as facts:

@@ -1,4 +1,4 @@
-"""The verb that prints or installs the completion for a shell."""
+"""The verb that prints or installs shell completion."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,22 +9,22 @@ from typer.completion import get_completion_script  # type: ignore[attr-defined]
 from fleet.cli import common
 from fleet.cli.common import AsJson, Force
 from fleet.config import environment
-from fleet.core.base.ids import did_you_mean
+from fleet.core.base.ids import suggestion
 from fleet.errors import FleetError, UsageError
 from fleet.read.base_view import CompletionView
 
 VARIABLE = "_FLEET_COMPLETE"
-"""With this variable, Typer completes a command line instead of running it."""
+"""The variable that makes Typer complete a command line instead of running it."""
 PLACES = {
-    "bash": ("~/.local/share/bash-completion/completions/fleet", "open a new shell to use it"),
-    "zsh": ("~/.zfunc/_fleet", "add to ~/.zshrc: fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
-    "fish": ("~/.config/fish/completions/fleet.fish", "open a new shell to use it"),
+    "bash": ("~/.local/share/bash-completion/completions/fleet", "To use it, open a new shell."),
+    "zsh": ("~/.zfunc/_fleet", "Add to ~/.zshrc: fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
+    "fish": ("~/.config/fish/completions/fleet.fish", "To use it, open a new shell."),
 }
-"""The shells: where `--install` writes the script of each, and what else is needed."""
+"""The supported shells, with the path for `--install` and the next step."""
 
 
 def script(shell: str) -> str:
-    """What a shell loads for completion."""
+    """Return the completion script of a shell."""
     return f"{get_completion_script(prog_name='fleet', complete_var=VARIABLE, shell=shell)}\n"
 
 
@@ -32,19 +32,21 @@ def completion(
     shell: Annotated[
         str | None,
         typer.Argument(
-            metavar="SHELL", help="bash, zsh or fish; default: the one you use.", autocompletion=lambda: [*PLACES]
+            metavar="SHELL", help="bash, zsh or fish; default: your shell.", autocompletion=lambda: [*PLACES]
         ),
     ] = None,
-    install: Annotated[bool, typer.Option("--install", help="Write it to the place where the shell looks.")] = False,
+    install: Annotated[
+        bool, typer.Option("--install", help="Write the script to the folder that the shell loads.")
+    ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file: a script.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file: the script.")
     ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print or install the completion for a shell.
+    """Print or install shell completion.
 
-    It completes verbs, options, and the names of runs, subtasks, questions and plans.
+    Completes verbs, options, and the names of runs, subtasks, questions and plans.
 
     \b
     Examples:
@@ -67,15 +69,15 @@ def completion(
     if as_json:
         common.show_json(CompletionView(name, script="", file=str(path)))
     else:
-        typer.echo(f"wrote {path}; {then}")
+        typer.echo(f"wrote {path}\n{then}")
 
 
 def _shell(given: str | None) -> str:
-    """The shell that is named, or the person's own."""
+    """Return the named shell, or the user's."""
     name = given or Path(environment.shell()[0]).name
     if name not in PLACES:
-        near = did_you_mean(name, PLACES)
-        raise UsageError(f"there is no completion for {name}{near}", hint=f"name one of {', '.join(PLACES)}")
+        near = suggestion(name, PLACES)
+        raise UsageError(f"no completion for the shell {name!r}", hint=near or f"use one of {', '.join(PLACES)}")
     return name
 
 
@@ -83,11 +85,13 @@ def _make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FleetError(f"{path} can't be made: {error.strerror}", hint="-o FILE writes it elsewhere") from error
+        raise FleetError(
+            f"can't create {path}: {error.strerror}", hint="use -o FILE to write the script elsewhere"
+        ) from error
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file is a script that we wrote before."""
+    """Whether a file is a script that fleet wrote before."""
     try:
         return VARIABLE in path.read_text(encoding="utf-8", errors="replace")
     except OSError:

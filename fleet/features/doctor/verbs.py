@@ -66,7 +66,7 @@ def doctor(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check this machine and show fixes.
+    """Check this machine and suggest fixes.
 
     \b
     Examples:

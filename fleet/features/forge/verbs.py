@@ -1,4 +1,4 @@
-"""The pull request verbs: `pr` opens or updates pull requests, `tend` addresses CI failures and review threads."""
+"""The verbs of pull requests: `tend` addresses CI failures and review comments, `pr` opens or updates drafts."""
 
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -46,35 +46,38 @@ def tend(
         str | None,
         typer.Argument(
             metavar="PR",
-            help="A pull request of the fleet: its number, its URL, or its run; default: the latest run's.",
+            help="A pull request opened by fleet: its number, URL or run; default: that of the latest run.",
         ),
     ] = None,
     repo: Repo = HERE,
     once: Annotated[
-        bool, typer.Option("--once", help="Look once, do one round at most, and exit: for timers.")
+        bool, typer.Option("--once", help="Check once, run at most one round, then exit. For timers.")
     ] = False,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", metavar="N", min=1, help="The rounds it may take in all (tend.rounds).")
+        int | None,
+        typer.Option("--rounds", metavar="N", min=1, help="Maximum number of rounds in total; default: tend.rounds."),
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option("--budget", metavar="USD", min=0.01, help="What all rounds may cost together (tend.dollars)."),
+        typer.Option(
+            "--budget", metavar="USD", min=0.01, help="Maximum cost of all rounds in USD; default: tend.dollars."
+        ),
     ] = None,
     base_url: BaseUrl = None,
     sandbox: Sandbox = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Work on what CI and reviewers say of a pull request.
+    """Address CI failures and review comments on a pull request.
 
-    Watches a pull request that the fleet opened. Each review thread that waits, and each failed check, becomes a
-    subtask of a run on top of the branch; what lands is pushed, never by force, and each thread is answered once. Only
-    people who may push are listened to, and accounts in tend.authors.
+    Watches a pull request that fleet opened. Each open review thread and each failed check becomes a subtask of a run
+    on top of the branch. fleet pushes the landed commits without force and replies once to each thread. It only follows
+    comments from users with push access and from the accounts in tend.authors.
 
-    It ends when the pull request is merged or closed, has the label fleet:stop, someone who may push says /fleet stop
-    in a comment, or its rounds or dollars are used up, which it reports there. It can be killed at any time.
+    It stops when the pull request is merged, closed or labeled fleet:stop, when a user with push access comments
+    /fleet stop, or when its rounds or its budget are used up. You can stop it at any time and run it again.
 
-    Exit codes: 0 nothing more to do for now, 1 given up, 2 usage, 3 environment, 130 interrupted.
+    Exit codes: 0 finished for now, 1 gave up, 2 usage error, 3 environment error, 130 interrupted.
 
     \b
     Examples:
@@ -160,7 +163,9 @@ def pr(
     into: Annotated[
         str | None,
         typer.Option(
-            "--into", metavar="BRANCH", help="Where it should go; default: where the run began, or the default branch."
+            "--into",
+            metavar="BRANCH",
+            help="The target branch; default: the branch the run started from, or the default branch.",
         ),
     ] = None,
     remote: Annotated[
@@ -169,23 +174,29 @@ def pr(
     forge: Annotated[
         str | None,
         typer.Option(
-            "--forge", metavar="|".join(PREFIXES), help="What the remote's host runs, where its name does not say it."
+            "--forge",
+            metavar="|".join(PREFIXES),
+            help="The software of the remote's host, if its name does not show it.",
         ),
     ] = None,
     stack: Annotated[
-        bool, typer.Option("--stack", help="A pull request for each area of the plan, each on the one before.")
+        bool,
+        typer.Option(
+            "--stack", help="Open a stack: one pull request per area of the plan, each based on the previous one."
+        ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print texts and commands; push and open nothing.")
+        bool, typer.Option("--dry-run", help="Print the texts and commands, then exit without any change.")
     ] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Propose the result of a run as a draft pull request.
+    """Open a draft pull request with a run's result.
 
-    Pushes fleet/RUN to a remote, and opens a draft on GitHub (with gh) or GitLab (with glab): what landed, how it was
-    proven, what to look at, what it cost, and how to undo it. Repeat it after more has landed: the branch moves
-    forward, and the text is replaced; what people wrote above or below it stays. There is never a second one.
+    Pushes fleet/RUN to a remote and opens a draft on GitHub (with gh) or GitLab (with glab). The text lists the landed
+    changes, their checks, points to review, the cost, and how to undo the run. Run it again after more has landed: it
+    pushes the new commits and replaces its text in the same pull request. Text that people added above or below is
+    kept.
 
     \b
     Examples:
@@ -202,7 +213,7 @@ def pr(
 
 def _kind(forge: str | None) -> ForgeKind | None:
     if forge is not None and forge not in PREFIXES:
-        raise UsageError(f"unknown forge: --forge {forge}", hint=f"use --forge {' or --forge '.join(PREFIXES)}")
+        raise UsageError(f"invalid value for --forge: {forge!r}", hint=f"use {' or '.join(PREFIXES)}")
     return PREFIXES[forge] if forge is not None else None
 
 

@@ -216,7 +216,8 @@ class Taking:
         goes_on = folder is not None
         folder = folder or await self._begin(state, way, wanted, pieces)
         if (holder := folder.holder) is not None:
-            raise FleetError(locked_message(folder.run, holder))
+            message, hint = locked_message(folder.run, holder)
+            raise FleetError(message, hint=hint)
         self._raise_budget(folder)
         number, how = counted(len(pieces), "commit"), "continuing" if goes_on else "in"
         self.say(f"{way.branch} has moved: landing {number} again on top of it, {how} {folder.run}")

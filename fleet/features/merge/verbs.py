@@ -1,4 +1,4 @@
-"""`fleet merge`: merge a run's result into your branch."""
+"""`fleet merge`: merges the result of a run into the user's branch."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -23,15 +23,19 @@ def merge(
     named: RunName = None,
     repo: Repo = HERE,
     into: Annotated[
-        str | None, typer.Option("--into", metavar="BRANCH", help="A branch of yours; default: the one you are on.")
+        str | None,
+        typer.Option("--into", metavar="BRANCH", help="The branch to merge into; default: the current branch."),
     ] = None,
     no_resolve: Annotated[
-        bool, typer.Option("--no-resolve", help="Call no model: what does not fit is only reported.")
+        bool, typer.Option("--no-resolve", help="Only report conflicts. Don't let a model resolve them.")
     ] = False,
     budget: Annotated[
         float | None,
         typer.Option(
-            "--budget", metavar="USD", min=0.01, help="What resolvers may cost; default: what the run left of its own."
+            "--budget",
+            metavar="USD",
+            min=0.01,
+            help="Budget for resolving conflicts, in USD; default: the rest of the run's budget.",
         ),
     ] = None,
     base_url: BaseUrl = None,
@@ -40,22 +44,22 @@ def merge(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take a run's result into a branch of yours.
+    """Merge a run's result into your branch.
 
-    The branch moves forward to the commits of the run, with its checkout if that has no changes. If the branch has
-    moved on since the run began, the commits are landed again on top of it: the gate and their criteria run on each of
-    them, and a worker does those again that conflict or are red there, within the budget of the run. Only if all of
-    them have landed does the branch move; else it stays as it is, and the message says why and what to do.
+    If your branch has not diverged from the run, it is fast-forwarded, together with its checkout if that has no
+    uncommitted changes. Otherwise the commits are landed again on top of your branch: the gate and their checks run for
+    each commit, and a worker redoes commits that conflict or fail, within the budget. Your branch moves only if all
+    commits land. If not, the message shows the reason and the next step.
 
-    Exit codes: 0 taken, 1 a commit does not fit or is red, 2 usage, 3 environment, 130 interrupted: the same command
-    continues.
+    Exit codes: 0 merged, 1 a commit conflicts or fails, 2 usage error, 3 environment error, 130 interrupted. To
+    continue after an interruption, run the same command again.
 
     \b
     Examples:
-      fleet merge                      the latest run, into the branch you are on
+      fleet merge                      the latest run, into the current branch
       fleet merge RUN --into main
-      fleet merge --no-resolve         refuse what conflicts, and spend nothing
-      fleet merge --budget 2           let resolvers spend at most $2
+      fleet merge --no-resolve         only report conflicts, without any cost
+      fleet merge --budget 2           spend at most $2 on conflicts
     """
     folder = _with_result(common.run_to_change(run, named, repo, yes=yes))
     given = flags(sandbox=sandbox, base_url=base_url)

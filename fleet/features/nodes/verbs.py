@@ -1,4 +1,4 @@
-"""`fleet nodes` manages worker nodes; `fleet node` serves as one."""
+"""`fleet nodes` manages worker nodes, and `fleet node` serves as one."""
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ from fleet.cli import common
 from fleet.cli.common import HERE, AsJson, ConfigFile, Repo, RunName, Yes
 from fleet.config.environment import current, user
 from fleet.config.load import load_config
-from fleet.core.base.ids import did_you_mean
+from fleet.core.base.ids import suggestion
 from fleet.core.facts.facts import NodeAddRequested, NodeDrained, NodeUndrained
 from fleet.core.policy.requests import Request
 from fleet.errors import FleetError, UsageError
@@ -45,40 +45,41 @@ REQUESTS: dict[str, tuple[Callable[[str], Request], str]] = {
 
 def nodes(
     action: Annotated[
-        str, typer.Argument(metavar="list|check|drain|undrain|add|clean", help="What to do; default: list them.")
+        str, typer.Argument(metavar="list|check|drain|undrain|add|clean", help="The action; default: list.")
     ] = "list",
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A node: NAME of a table [nodes.NAME].")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The node: the NAME of its table [nodes.NAME].")
+    ] = None,
     named: RunName = None,
     repo: Repo = HERE,
     config: ConfigFile = None,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the machines beside this one, try, drain or clean one.
+    """Manage worker nodes: list, check, drain, add or clean.
 
-    The list greets each node of the configuration: its version, its slots, what is wrong with it, its cache, its clock.
-    `check` also has it do one order in a box. `drain` sends nothing new of a run there; what runs there ends there, and
-    `undrain` takes it back. `add` lets a node join a run that is at work, which reads its configuration again. `clean`
-    deletes caches and forgotten reports that no run uses.
+    `list` connects to each configured node and shows its version, slots, problems, cache and clock.
+    `check` also runs a test job in a sandbox on the node.
+    `drain` sends no new work of a run to the node. Running work finishes there. `undrain` reverts it.
+    `add` adds a node from the configuration to a running run.
+    `clean` deletes caches and old reports that no run uses.
 
-    It ends with exit code 3 if a node can't be used.
+    Exits with code 3 if a node can't be used.
 
     \b
     Examples:
       fleet nodes
       fleet nodes check builder
-      fleet nodes drain builder         while a run works; then fleet nodes undrain builder
-      fleet nodes add builder           after writing [nodes.builder]
+      fleet nodes drain builder         during a run; revert with fleet nodes undrain builder
+      fleet nodes add builder           after you add [nodes.builder] to the configuration
       fleet nodes clean builder
     """
     if action not in ACTIONS:
         raise UsageError(
-            f"unknown action: {action!r}{did_you_mean(action, ACTIONS)}", hint=f"use one of: {', '.join(ACTIONS)}"
+            f"unknown action: {action!r}", hint=suggestion(action, ACTIONS) or f"use one of {', '.join(ACTIONS)}"
         )
     if action != "list" and name is None:
-        raise UsageError(
-            f"`fleet nodes {action}` requires the name of a node", hint="list the nodes with `fleet nodes`"
-        )
+        raise UsageError(f"`fleet nodes {action}` requires the name of a node", hint="run `fleet nodes` to list them")
     if action in REQUESTS and name is not None:
         _ask(action, name, named, repo, config, yes=yes, as_json=as_json)
         return
@@ -200,8 +201,8 @@ def _ask(
     if action == "add":  # the engine reads the same configuration
         if config is not None:
             raise UsageError(
-                "a run only re-reads the configuration files it was started with, so `add` does not take --config",
-                hint=f"add [nodes.{name}] to one of those files and omit --config",
+                "--config can't be used with add: a run only re-reads the files that it was started with",
+                hint="add the table to one of those files and omit --config",
             )
         _require_known(Wiring(common.configuration_of(folder.state(), secrets=False).config, current()), name)
     make, message = REQUESTS[action]
@@ -216,11 +217,8 @@ def _require_known(wiring: Wiring, name: str) -> None:
 
 
 def _unknown(name: str, known: Collection[str]) -> UsageError:
-    near = did_you_mean(name, known) or f" (configured: {', '.join(sorted(known)) or 'none'})"
-    return UsageError(
-        f"unknown node: {name!r}{near}",
-        hint=f'add a table [nodes.{name}] with command = "ssh {name} fleet node --stdio" to your configuration',
-    )
+    configure = f'add [nodes.{name}] with command = "ssh {name} fleet node --stdio" to your configuration'
+    return UsageError(f"unknown node: {name!r}", hint=suggestion(name, known) or configure)
 
 
 # ---- node ------------------------------------------------------------------------------------------------------------
@@ -228,22 +226,19 @@ def _unknown(name: str, known: Collection[str]) -> UsageError:
 
 
 def node(
-    stdio: Annotated[
-        bool, typer.Option("--stdio", help="Speak the protocol of nodes on standard input and output.")
-    ] = False,
+    stdio: Annotated[bool, typer.Option("--stdio", help="Speak the node protocol on stdin and stdout.")] = False,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Work for runs of another machine, over standard streams.
+    """Serve as a worker node for another machine, over stdin and stdout.
 
-    A manager starts it, by the command of [nodes.NAME] in its configuration. Nothing listens on this machine: it works
-    as long as the stream lasts, and ends by itself when it does not hear its manager. Without --stdio it prints what it
-    would tell a manager.
+    A manager starts it with the command of [nodes.NAME] in its configuration. It does not open a port. It works as long
+    as the connection lasts, and exits when it loses its manager. Without --stdio, it prints its capabilities.
 
     \b
     Examples:
-      fleet node                          what this machine would offer
-      ssh builder fleet node --stdio      as [nodes.builder] command
+      fleet node                          show the capabilities of this machine
+      ssh builder fleet node --stdio      the command of [nodes.builder]
     """
     loaded = load_config(environ=current(), config_file=config)
     if stdio:

@@ -1,4 +1,4 @@
-"""The verbs of `fleet notify`: test channels, list and send notifications."""
+"""The verbs of `fleet notify`: test the channels, list and send notifications."""
 
 import time
 from collections.abc import Iterator
@@ -30,9 +30,9 @@ WATCH_S = 2.0
 
 
 def notify_test(config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Send a test to every channel of [notify].
+    """Send a test message to every notification channel.
 
-    It ends with exit code 1 if a channel did not take it.
+    Exits with code 1 if a channel does not accept it.
 
     \b
     Examples:
@@ -69,10 +69,10 @@ def notify_test(config: ConfigFile = None, as_json: AsJson = False) -> None:
 
 
 def notify_list(
-    last: Annotated[int, typer.Option("--last", metavar="N", min=1, help="Only the last N of them.")] = 20,
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, help="List only the last N notifications.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List notifications, the latest last: what was sent where, what is tried again, what was given up.
+    """List notifications with their channel and state, the latest last.
 
     \b
     Examples:
@@ -99,12 +99,12 @@ def _sent(folder: RunFolder) -> Iterator[SentView]:
 
 def notify_watch(
     config: ConfigFile = None,
-    once: Annotated[bool, typer.Option("--once", help="Send what is due now, then end: for cron or a timer.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Send due notifications and exit. For cron or timers.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send the notifications of all runs that were started with [notify].
+    """Send pending notifications of all runs.
 
-    A run has a notifier of its own. This one is for what that can't send: after a power cut that ended both.
+    Each run sends its notifications. Use this after both were killed, for example by a power cut.
 
     \b
     Examples:
@@ -137,7 +137,9 @@ async def _watch(settings: Notify, *, once: bool) -> tuple[str, ...]:
 def _settings(config: ConfigFile) -> Notify:
     settings = load_config(environ=current(), config_file=config, repository=None).config.of(Notify)
     if not settings.channels:
-        raise UsageError("no channel is configured", hint="add a table [notify.channels.NAME] to your configuration")
+        raise UsageError(
+            "no notification channel is configured", hint="add [notify.channels.NAME] to your configuration"
+        )
     return settings
 
 

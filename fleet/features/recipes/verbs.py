@@ -1,4 +1,4 @@
-"""`fleet init` and `fleet try`: find a working setup command and gate, write them to fleet.toml, and try them."""
+"""`fleet init` detects and writes the gate of a repository. `fleet try` runs the gate or a command in the sandbox."""
 
 import shutil
 import sys
@@ -61,37 +61,34 @@ NOT_ALLOWED = "not allowed: answer yes, or use --yes"
 def init(
     repo: Repo = HERE,
     yes: Yes = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be tried; run and write nothing.")
-    ] = False,
-    no_try: Annotated[bool, typer.Option("--no-try", help="Write the likeliest recipe without trying it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the candidates and the file, then exit.")] = False,
+    no_try: Annotated[bool, typer.Option("--no-try", help="Write the most likely recipe without running it.")] = False,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, help="Seconds that the gate may take in one try.")
+        float, typer.Option(metavar="SECONDS", min=1, help="Time limit for one run of the gate, in seconds.")
     ] = GATE_S,
     timer: Annotated[
-        bool, typer.Option("--timer", help="Only print units for systemd that continue the latest run every evening.")
+        bool, typer.Option("--timer", help="Print systemd units that resume the latest run every evening, then exit.")
     ] = False,
     sandbox: Sandbox = None,
     config: ConfigFile = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find out how to test this repository, and write fleet.toml.
+    """Detect how to test this repository and write fleet.toml.
 
-    It looks for the test command, the set-up and the files that tests need, tries them in the box on HEAD, continues
-    to the next candidate where one is red, and writes what was green, with a reason for each line. It asks before it
-    gives set-ups the network, and before the box shows a tool chain of your home; both go into your own
-    configuration.
+    It looks for the test command, the setup command and the files that tests need, and runs the candidates in the
+    sandbox on HEAD until one passes. It writes that one, with a reason for each line. It asks before it allows network
+    access for setup commands, or access to tool chains in your home. Both are saved in your own configuration.
 
-    Exit codes: 0 written, 1 nothing was green, 2 usage, 3 the box is not available.
+    Exit codes: 0 written, 1 no candidate passed, 2 usage error, 3 the sandbox is not available.
 
     \b
     Examples:
       fleet init
       fleet init --yes && fleet try
-      fleet init --dry-run              show the candidates, and the file that the first would make
-      fleet init --no-try --force       write the likeliest again, for you to edit
-      fleet init --timer                print a timer for systemd
+      fleet init --dry-run              show the candidates, and the file for the first
+      fleet init --no-try --force       write the most likely recipe again, to edit it
+      fleet init --timer                print a systemd timer
     """
     root = _root(repo)
     if timer:
@@ -133,20 +130,17 @@ def _root(repo: Path) -> Path:
     folder = repo.absolute()
     if (folder / "HEAD").is_file() and (folder / "objects").is_dir():
         raise UsageError(
-            f"{folder} is a bare repository, but fleet reads fleet.toml from a checkout",
+            f"{folder} is a bare repository: fleet.toml is read from a checkout",
             hint="run `fleet init` in a clone of it, or set checks.gate in your own configuration",
         )
-    raise UsageError(f"{folder} is not in a git repository", hint="create one with `git init`")
+    raise UsageError(f"{folder} is not in a git repository", hint="run `git init` to create one")
 
 
 def _check_file(path: Path, *, force: bool, dry_run: bool) -> None:
     if path.is_symlink():
-        raise UsageError(f"{path} is a symbolic link", hint="remove it, or edit the file that it points to")
+        raise UsageError(f"{path} is a symbolic link", hint="remove it, or edit its target")
     if path.exists() and not force and not dry_run:
-        raise UsageError(
-            f"{path} already exists",
-            hint="try it with `fleet try`, show the new file with --dry-run, or overwrite it with --force",
-        )
+        raise UsageError(f"{path} already exists", hint="run `fleet try` to test it, or use --force to overwrite it")
 
 
 # ---- questions ------------------------------------------------------------------------------------------------------
@@ -348,7 +342,7 @@ def result_lines(view: InitView) -> Iterator[str]:
 
 
 # ---- timer -----------------------------------------------------------------------------------------------------------
-# `fleet init --timer`: print systemd units that continue the latest run every evening. It does not install them.
+# `fleet init --timer`: prints systemd units that resume the latest run every evening.
 
 
 AT = "22:00"
@@ -392,15 +386,14 @@ def timer_units(root: Path, *, key: str, drain_minutes: float) -> str:
     for path in (repository, program):
         if not path.isprintable() or any(mark in path for mark in "\"'\\ "):
             raise UsageError(
-                f"{path} contains spaces, quotes or special characters, which the systemd units can't contain",
-                hint="use a symbolic link without them",
+                f"systemd units can't contain spaces, quotes or backslashes: {path}", hint="use another path"
             )
     values = {"repository": repository.replace("%", "%%"), "fleet": program.replace("%", "%%")}
     return UNITS.format(name=f"fleet-{slug(root.name)}", key=key, stop_s=int(drain_minutes * 60) + 60, at=AT, **values)
 
 
 # ---- trial -----------------------------------------------------------------------------------------------------------
-# `fleet try`: run the setup command and the gate in the sandbox on a commit, without a run.
+# `fleet try`: runs the setup command and the gate in the sandbox, without a run.
 
 
 TRIAL_LINE = 200  # characters of a command
@@ -409,29 +402,29 @@ EXIT: dict[Verdict, int] = {"green": 0, "no gate": 0, "red": 1, "setup failed": 
 
 def try_command(
     command: Annotated[
-        str | None, typer.Argument(metavar="COMMAND", help="A shell command; default: the gate.")
+        str | None, typer.Argument(metavar="COMMAND", help="The shell command to run; default: the gate.")
     ] = None,
     repo: Repo = HERE,
     base: Annotated[
-        str | None, typer.Option(metavar="COMMIT", help="Try this commit, branch or tag; default: HEAD.")
+        str | None, typer.Option(metavar="COMMIT", help="The commit, branch or tag to test; default: HEAD.")
     ] = None,
     setup_network: SetupNetwork = False,
     sandbox: Sandbox = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try set-up and gate in the box, without a run.
+    """Test the setup command and the gate in the sandbox, without a run.
 
-    They run on HEAD as they do in a run: in a worktree of the commit, with the set-up command and included files,
-    without the network. With a COMMAND, it runs instead of the gate. No model is called and no key is needed.
+    The conditions are those of a run: a worktree of HEAD with included files, and no network access. A COMMAND replaces
+    the gate. It does not call a model or need a key.
 
-    Exit codes: 0 green, 1 red, 2 usage, 3 the set-up failed, or the box is not available.
+    Exit codes: 0 passed, 1 failed, 2 usage error, 3 the setup command failed or the sandbox is not available.
 
     \b
     Examples:
       fleet try
       fleet try "pytest -q tests/test_api.py"
-      fleet try --setup-network         the set-up command has the network
+      fleet try --setup-network         with network access for the setup command
       fleet try "ls node_modules/.bin" --json | jq -r .check.output
     """
     loaded = common.configuration(repo, config, flags(sandbox=sandbox, setup_network=setup_network))
@@ -447,7 +440,7 @@ def run_trial(loaded: Loaded, order: TrialOrder, *, quiet: bool = False) -> Tria
     if order.command is None and not checks.gate.strip() and not trees.setup.strip():
         raise UsageError(
             "neither a gate nor a setup command is configured",
-            hint='find them with `fleet init`, or try a command with `fleet try "make test"`',
+            hint='run `fleet init` to detect them, or name a command: fleet try "make test"',
         )
     clock = Clock(quiet=quiet)
     clock.time("worktree")

@@ -1,4 +1,4 @@
-"""`fleet rehearse`: rehearse a run on the repository's history, free of charge or for real."""
+"""The verb that rehearses a run on the history of a repository, with or without a model."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -52,25 +52,36 @@ Last = Annotated[
         metavar="N",
         min=1,
         max=MOST,
-        help=f"How many commits, along first parents; default: {LAST}, for real {LAST_FOR_REAL}.",
+        help=f"The number of commits, along first parents; default: {LAST}, or {LAST_FOR_REAL} with --for-real.",
     ),
 ]
 ForReal = Annotated[
-    bool, typer.Option("--for-real", help="Planner and workers do the commits again from their messages; this costs.")
+    bool,
+    typer.Option(
+        "--for-real", help="Let the planner and workers redo the commits from their messages. Calls paid models."
+    ),
 ]
-Worker = Annotated[str, typer.Option("--worker", metavar="NAME", help="With --for-real: the worker of every commit.")]
+Worker = Annotated[str, typer.Option("--worker", metavar="NAME", help="With --for-real: the worker for all commits.")]
 Gate = Annotated[
-    str | None, typer.Option("--gate", metavar="COMMAND", help="The gate instead of checks.gate; empty: none.")
+    str | None,
+    typer.Option(
+        "--gate", metavar="COMMAND", help="Use this gate instead of checks.gate. An empty string disables it."
+    ),
 ]
 Tries = Annotated[
-    int, typer.Option("--tries", metavar="N", min=1, max=20, help="How often the gate runs on the newest commit.")
+    int,
+    typer.Option(
+        "--tries", metavar="N", min=1, max=20, help="The number of gate runs on the newest commit, to find flaky tests."
+    ),
 ]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write to this file: the plan, without replaying it."),
 ]
-Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="The rehearsal's name.")]
-Write = Annotated[bool, typer.Option("--write", help="Write what was measured into fleet.toml, with the reasons.")]
+Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the rehearsal.")]
+Write = Annotated[
+    bool, typer.Option("--write", help="Write the recommended settings into fleet.toml, with their reasons.")
+]
 Branch = Annotated[bool, typer.Option("--branch", help="Keep the result as the branch fleet/RUN.")]
 
 
@@ -95,17 +106,17 @@ def rehearse(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Replay the repository's last commits as a run, free of charge.
+    """Replay the repository's last commits as a run, without calling a model.
 
-    Each commit is a subtask, and its patch is what the worker does; set-up, gate, merge queue and landing are the real
-    ones. At the end the tree must equal history's. It shows whether the gate is green in the box, what it costs,
-    whether it is flaky, how many workers this machine can run, and what to set. Nothing is left in the repository.
+    Each commit becomes a subtask whose worker applies its patch. The setup command, the gate, the merge queue and the
+    landing are real. The rehearsal shows whether the gate passes in the sandbox, how long it takes, whether it is
+    flaky, how many workers this machine can run, and the recommended settings. It does not change the repository.
 
-    With --for-real, planner and workers do the commits from their messages, each on its parent, and the tests that
-    history's commit brought judge the results. It takes a --budget, and asks before anything is paid.
+    With --for-real, the planner and the workers redo each commit from its message, on its parent. The tests of the
+    original commit judge the result. This requires --budget and asks for confirmation first.
 
-    Exit codes: 0 the tree equals history's, or all was done again and judged; 1 it was not, 2 usage, 3 environment,
-    4 the budget, 130 interrupted.
+    Exit codes: 0 the final tree equals the history, or with --for-real all commits were judged; 1 it differs, or some
+    were not judged; 2 usage error, 3 environment error, 4 budget used up, 130 interrupted.
 
     \b
     Examples:
@@ -117,15 +128,10 @@ def rehearse(
     options = flags(limits_of(workers=workers, budget=budget), sandbox=sandbox, gate=gate, base_url=base_url)
     loaded = common.configuration(repo, config, options)
     if for_real:
-        _refuse(
-            {"--plan": plan_file, "-o": output, "--write": write, "--branch": branch},
-            "--for-real redoes commits instead of replaying them",
-        )
+        _refuse({"--plan": plan_file, "-o": output, "--write": write, "--branch": branch}, "--for-real")
         redoing = live.Redoing(repo, last or LAST_FOR_REAL, worker, name, yes)
         raise typer.Exit(live.begin_and_show(Fleet(loaded, current()), redoing, as_json=as_json))
-    _refuse(
-        {"--budget": budget, "--yes": yes, "--base-url": base_url}, "a rehearsal without --for-real is free of charge"
-    )
+    _refuse({"--budget": budget, "--yes": yes, "--base-url": base_url}, "a rehearsal without --for-real")
     root = _root_to_write_to(repo) if write else None
     fleet = Fleet(for_rehearsal(loaded), current())
     line = _line(fleet, repo, plan_file, last=last or LAST)
@@ -144,7 +150,7 @@ def rehearse(
 def _root_to_write_to(repo: Path) -> Path:
     if (root := root_of(repo)) is None:
         raise UsageError(
-            "--write requires a worktree for fleet.toml", hint="omit --write, or use a clone with a worktree"
+            f"--write requires a checkout: {repo.absolute()} is not in one", hint="use -C DIR to select a checkout"
         )
     return root
 
@@ -180,8 +186,8 @@ def _line(fleet: Fleet, repo: Path, plan_file: str | None, *, last: int) -> Line
     return with_given_plan(line, load_plan_argument(known, plan_file, None, repo).plan, plan_file)
 
 
-def _refuse(options: Mapping[str, object], why: str) -> None:
+def _refuse(options: Mapping[str, object], kind: str) -> None:
     """Raise `UsageError` if one of these options was given."""
     given = [option for option, value in options.items() if value]
     if given:
-        raise UsageError(f"{why}, so it does not support {' and '.join(given)}", hint=f"omit {' and '.join(given)}")
+        raise UsageError(f"{' and '.join(given)} can't be used with {kind}", hint=f"omit {' and '.join(given)}")

@@ -44,14 +44,14 @@ def acp(
     base_url: BaseUrl = None,
     sandbox: Sandbox = None,
     config: ConfigFile = None,
-    only_list: Annotated[bool, typer.Option("--list", help="Print what may be typed in a session.")] = False,
+    only_list: Annotated[bool, typer.Option("--list", help="Print the commands of a session and exit.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Offer the fleet to an editor, as an agent (ACP).
+    """Run as an agent for your editor (Agent Client Protocol).
 
-    An editor starts it and speaks with it over standard input and output. A prompt is an epic; its session is the run,
-    in the repository that the editor has opened. The editor shows the plan and what happens, and asks for approvals and
-    answers. Leaving it stops nothing: the session can be opened again.
+    Your editor starts it and communicates over stdin and stdout. A prompt is an epic, and its session is the run, in
+    the repository that the editor has open. The editor shows the plan and the progress, and asks you for approvals and
+    answers. Closing the editor does not stop the run. You can open the session again.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def acp(
             common.show(f"/{f'{view.name} {view.takes}':<22} {view.description}" for view in views)
         return
     if not has_acp():
-        raise FleetError("fleet acp requires a package that is not installed", hint=ACP_EXTRA)
+        raise FleetError("`fleet acp` requires an optional package", hint=ACP_EXTRA)
     reviewing = reviewing_of(review, yes=False, by_human=True)
     limits = limits_of(workers=workers, budget=budget, minutes=None, tokens=None, attempts=None)
     given = flags(limits, base_url=base_url, sandbox=sandbox)

@@ -27,22 +27,21 @@ class McpToolView:
 
 def mcp(
     repo: Repo = HERE,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Offer only the tools that look.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Offer only read-only tools.")] = False,
     budget: Annotated[
         float | None,
-        typer.Option("--budget", metavar="USD", min=0, help="What all runs that it starts may cost together."),
+        typer.Option("--budget", metavar="USD", min=0, help="Maximum cost of all runs that it starts, in USD."),
     ] = None,
     base_url: BaseUrl = None,
     sandbox: Sandbox = None,
     config: ConfigFile = None,
-    only_list: Annotated[bool, typer.Option("--list", help="Print the tools, and serve nothing.")] = False,
+    only_list: Annotated[bool, typer.Option("--list", help="Print the tools and exit.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Offer the fleet to another agent, as tools (MCP).
+    """Run as an MCP server for other agents.
 
-    An agent starts it. The tools plan, run, wait, look, answer and approve, for the runs of one repository only: the
-    one that is named here. A run that an agent starts needs a budget, and never gets more than your configuration
-    allows.
+    An agent starts it. Its tools plan, start and watch runs, answer questions and approve plans, in one repository
+    only. A run started by an agent requires a budget and can't exceed the limits of your configuration.
 
     \b
     Examples:
@@ -62,7 +61,7 @@ def mcp(
             common.show(f"{view.name:<8} {view.effect:<8} {view.description}" for view in views)
         return
     if find_spec("mcp") is None:
-        raise FleetError("fleet mcp requires packages that are not installed", hint="pip install 'worktree-fleet[mcp]'")
+        raise FleetError("`fleet mcp` requires optional packages", hint="pip install 'worktree-fleet[mcp]'")
     root = _repository(repo)
     from fleet.features.serve_mcp.desk import Desk  # noqa: PLC0415
     from fleet.features.serve_mcp.server import serve  # noqa: PLC0415 - the SDK is slow to import
@@ -75,5 +74,7 @@ def mcp(
 def _repository(repo: Path) -> Path:
     root = root_of(repo)
     if root is None:
-        raise UsageError(f"{repo.absolute()} is not in a git repository", hint="pass a repository: `fleet mcp -C DIR`")
+        raise UsageError(
+            f"{repo.absolute()} is not in a git repository", hint="use `fleet mcp -C DIR` to select a repository"
+        )
     return root

@@ -1,4 +1,4 @@
-"""The verb `fleet trace`."""
+"""The verb that exports a run as a trace."""
 
 import json
 
@@ -18,11 +18,11 @@ def trace(
     otlp: Otlp = None,
     as_json: AsJson = False,
 ) -> None:
-    """Turn a run into a trace of OpenTelemetry.
+    """Export a run as an OpenTelemetry trace.
 
-    Its spans: attempts and calls of the planner, in them calls of models and checks; and batches that landed. They are
-    made of the journal, so a trace that is sent again has the same spans with the same ids. Of a run at work it has
-    what is over; `fleet run --otlp URL` sends that meanwhile. --json prints it in the form of the protocol.
+    The trace has spans for attempts, planner calls, model calls, checks and landed batches. It is made from the
+    journal, so a second export has the same span ids. For a running run it contains the finished spans. To export while
+    it runs, use `fleet run --otlp URL`. --json prints the trace in OTLP format.
 
     \b
     Examples:

@@ -65,13 +65,13 @@ def test_processes_are_counted_for_who_has_a_limit() -> None:
     supply = limited_processes(200, running=100)
     assert (supply.workers, supply.why) == (
         (200 - 100 - module.OWN_PROCESSES) // module.PROCESSES,
-        "at most 200 processes and threads may run, and 100 of these are free",
+        "the limit of processes and threads is 200, with 100 free",
     )
 
 
 def test_root_has_no_limit_of_processes_and_others_have_theirs() -> None:
     whys = run_script(ROOT_AND_ANOTHER)
-    assert whys[-1].startswith("at most 200 processes and threads may run")
+    assert whys[-1].startswith("the limit of processes and threads is 200")
     assert whys[:-1] == (["processes are not limited"] if os.geteuid() == 0 else [])
 
 
@@ -94,8 +94,8 @@ def test_a_disk_without_room_for_files_feeds_one() -> None:
 
 
 def test_too_little_for_one_worker_is_refused_with_what_to_do() -> None:
-    with pytest.raises(FleetError, match=r"at most 50 files may be open at once, .*ulimit -n"):
-        workers_or_refuse(Supply(0, "at most 50 files may be open at once", "raise the limit: ulimit -n 4096"), 16)
+    with pytest.raises(FleetError, match=r"the limit of open files is 50: .*ulimit -n"):
+        workers_or_refuse(Supply(0, "the limit of open files is 50", "raise the limit: ulimit -n 4096"), 16)
     assert workers_or_refuse(Supply(7, "", ""), 16) == 7
     assert workers_or_refuse(Supply(70, "", ""), 16) == 16
 

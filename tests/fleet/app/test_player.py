@@ -24,5 +24,5 @@ def test_a_run_like_any_other_has_no_player() -> None:
 async def test_a_rehearsal_is_never_carried_out_like_another_run() -> None:
     nothing: Any = None
     engine: Any = Stub()
-    with pytest.raises(FleetError, match="has a rehearsal, which this installation of fleet can't carry out"):
+    with pytest.raises(FleetError, match="is a rehearsal, which this installation does not support"):
         await played(engine, nothing, nothing, {})

@@ -41,11 +41,11 @@ def test_its_steps_have_names_of_their_own(tmp_path: Path) -> None:
     again = Plan.model_validate(
         {"rollback_plan": "back", "subtasks": [{"id": "undo", "title": "t", "goal": "g", "acceptance": []}]}
     )
-    with pytest.raises(UsageError, match=r"undo is in .*plan\.json, too"):
+    with pytest.raises(UsageError, match=r"undo is also in .*plan\.json"):
         load_rollback(plan, again, Known())
 
 
 @pytest.mark.parametrize("name", ["../back", "/etc/passwd", ".back"])
 def test_it_lies_nowhere_else(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="without a folder"):
+    with pytest.raises(UsageError, match="without a path"):
         load_rollback(tmp_path / "plan.json", Plan(rollback_plan=name), Known())

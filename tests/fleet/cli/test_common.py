@@ -72,8 +72,7 @@ def test_another_repositorys_run_is_never_changed_without_its_name(
     make_run("theirs", elsewhere, 1)
     with pytest.raises(UsageError) as refused:
         common.run_to_change(None, None, request.getfixturevalue(place), yes=yes)
-    assert f"the latest of all is theirs, a run of {elsewhere}" in refused.value.message
-    assert refused.value.hint == "name the run: --run theirs"
+    assert refused.value.hint == f"use --run theirs for the latest run, in {elsewhere}"
     assert common.run_to_change("theirs", None, elsewhere, yes=yes).run == "theirs"
 
 
@@ -84,7 +83,7 @@ def test_it_is_read_and_said_whose_it_is(
     assert common.run_to_read(None, None, here).run == "theirs"
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err == f"note: {here} has no runs; this is theirs, a run of {elsewhere}\n"
+    assert told.err == f"note: {here} has no runs; this is theirs, a run in {elsewhere}\n"
 
 
 @pytest.mark.parametrize(("answer", "changed"), [("y\n", ["paused"]), ("n\n", []), ("\x04", [])])
@@ -93,8 +92,8 @@ def test_on_a_terminal_a_person_is_asked(
 ) -> None:
     folder = make_run("theirs", _repository(here.with_name("elsewhere")), 1)
     said = on_a_terminal(here, ["pause"], typed=answer, FLEET_STATE_DIR=str(state_dir))
-    assert "Do you mean theirs" in said
-    assert ("name the run: --run theirs" in said) == (not changed)
+    assert "Use theirs, a run in" in said
+    assert ("hint: use --run theirs" in said) == (not changed)
     with Journal(folder.journal) as journal:
         assert [request.kind for _, request in journal.requests()] == changed
 
@@ -135,17 +134,17 @@ def test_two_names_for_a_run_must_be_one(make_run: MakeRun, here: Path) -> None:
 
 
 def test_without_any_run_the_first_step_is_named(state_dir: Path, here: Path) -> None:
-    with pytest.raises(FleetError, match=f"there are no runs in {state_dir} yet; start one with `fleet run EPIC`"):
+    with pytest.raises(FleetError, match=f"no runs in {state_dir} yet; start one: fleet run"):
         common.run_to_read(None, None, here)
 
 
 def test_a_large_plan_is_not_listed_in_a_message() -> None:
     small, large = (Story(plan=plan_of(*(f"s{number}" for number in range(count)))).state for count in (3, 40))
-    with pytest.raises(UsageError, match="its subtasks: s0, s1, s2"):
+    with pytest.raises(UsageError, match="its subtasks are s0, s1, s2"):
         common.find_subtask(small, "other")
     with pytest.raises(UsageError) as refused:
         common.find_subtask(large, "other")
-    assert refused.value.hint == f"`fleet plans show {large.run}` lists its 40 subtasks"
+    assert refused.value.hint == f"run `fleet plans show {large.run}` to list its 40 subtasks"
 
 
 def test_a_request_is_checked_against_what_was_asked_before(state_dir: Path) -> None:
@@ -159,6 +158,6 @@ def test_a_request_is_checked_against_what_was_asked_before(state_dir: Path) -> 
     with pytest.raises(UsageError) as refused:
         common.make_request(folder, f.QuestionAnswered(at=2, question="q1", answer="drop it", by="ada"), "asked")
     assert refused.value.message == "q1 is already answered: retry"
-    assert refused.value.hint == "`fleet resume r` carries out what was asked"
+    assert refused.value.hint == "run `fleet resume r` to apply the pending requests"
     with Journal(folder.journal) as journal:
         assert [request.kind for _, request in journal.requests()] == ["retry_requested"]

@@ -12,4 +12,4 @@ def test_a_run_without_the_feature_of_pages_says_so_and_continues(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start_pages(RunFolder(tmp_path / "r"), {})
-    assert capsys.readouterr().err == "r: no pages: fleet web is not part of this fleet\n"
+    assert capsys.readouterr().err == "r: the web UI is not part of this installation\n"

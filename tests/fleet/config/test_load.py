@@ -181,7 +181,7 @@ def test_the_state_has_a_place_on_every_system(load: Load, tmp_path: Path, monke
 
 def test_a_relative_folder_is_refused_if_it_has_no_base(load: Load) -> None:
     said = problem(load, config="[box]\nread_only = ['a']\n[state]\ndir = 'b'")
-    assert "mine.toml:2: box.read_only must be absolute or begin with ~/ or {repo}, not 'a'" in said
+    assert "mine.toml:2: box.read_only must be absolute or start with ~/ or {repo}, not 'a'" in said
     assert "mine.toml:4: state.dir must be absolute" in said
 
 
@@ -190,7 +190,7 @@ def test_a_repository_is_needed_only_where_it_is_named(tmp_path: Path) -> None:
     path.write_text("[box]\nread_only = ['{repo}/.venv']\n")
     assert load_config(environ={}, config_file=path, user_file=None).config.box.read_only == ("{repo}/.venv",)
     path.write_text("[state]\ndir = '{repo}/.fleet'\n")
-    with pytest.raises(UsageError, match="there is no repository here"):
+    with pytest.raises(UsageError, match="is not in a repository"):
         load_config(environ={}, config_file=path, user_file=None)
 
 
@@ -201,8 +201,8 @@ def test_a_repository_is_needed_only_where_it_is_named(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("[run]\nwokers = 3", ":2: run.wokers is not a key; did you mean 'workers'?"),
-        ("[landing]\nzzz = 3", ":2: landing.zzz is not a key; [landing] has batch"),
-        ("x = 1\n[modles]", ":2: modles is not a section; did you mean 'models'?"),
+        ("[landing]\nzzz = 3", ":2: landing.zzz is not a key; the keys of [landing] are batch"),
+        ("x = 1\n[modles]", ":2: modles is not a section (did you mean 'models'?)"),
         ("[run]\nworkers = 0", ":2: run.workers must be at least 1, not 0"),
         ("[run]\nworkers = 5000", ":2: run.workers must be at most 1,000, not 5000"),
         ("[run]\nworkers = '16'", ":2: run.workers must be a whole number, not '16'"),
@@ -220,7 +220,7 @@ def test_a_repository_is_needed_only_where_it_is_named(tmp_path: Path) -> None:
         ("[checks.named]\nlint = ''", ":2: checks.named.lint must not be empty"),
         ("[checks.tests]\ngate = 'tap:x'", ":2: checks.tests.gate does not have the required form, not 'tap:x'"),
         ("[checks.tests]\ngate = 'junit:../x'", ":2: checks.tests.gate names files outside of the repository"),
-        ("[checks.tests]\nlnt = 'sarif:x'", ":2: checks.tests.lnt names no check: write 'gate', or a name of"),
+        ("[checks.tests]\nlnt = 'sarif:x'", ":2: checks.tests.lnt does not name a check; use 'gate' or a name from"),
         ("[git]\nemail = 'me'", ":2: git.email does not have the required form, not 'me'"),
         ("[models]\nbase_url = 'ftp://x'", ":2: models.base_url does not have the required form, not 'ftp://x'"),
         ("[models.prices.a]\ninput = 1", ":1: models.prices.a.output is missing"),
@@ -249,11 +249,11 @@ def test_all_problems_of_all_sources_come_at_once_in_their_order(load: Load) -> 
     first, *lines = said.splitlines()
     assert first == "7 problems in the configuration:"
     expected = (
-        "user.toml:1: is not valid TOML",
-        "fleet.toml:2: planner.modle is not a key; did you mean 'model'?",
+        "user.toml:1: invalid TOML",
+        "fleet.toml:2: planner.modle is not a key (did you mean 'model'?)",
         "mine.toml:2: git.email must be text",
         "mine.toml:4: run.workers must be at least 1",
-        "FLEET_MODELS_BASE_ULR: sets no key of [models]; did you mean 'FLEET_MODELS_BASE_URL'?",
+        "FLEET_MODELS_BASE_ULR: not a key of [models] (did you mean 'FLEET_MODELS_BASE_URL'?)",
         "FLEET_RUN_REVIEW: run.review must be true or false, not 'maybe'",
         "command line: landing.batch must be at least 1, not 0",
     )
@@ -262,7 +262,7 @@ def test_all_problems_of_all_sources_come_at_once_in_their_order(load: Load) -> 
 
 def test_a_file_that_was_named_must_be_there_and_the_users_own_need_not(tmp_path: Path) -> None:
     load_config(environ={}, user_file=tmp_path / "none.toml")
-    with pytest.raises(UsageError, match=r"none\.toml: cannot be read: no such file"):
+    with pytest.raises(UsageError, match=r"can't read .*none\.toml: no such file"):
         load_config(environ={}, user_file=None, config_file=tmp_path / "none.toml")
 
 
@@ -277,11 +277,11 @@ def test_what_a_hostile_file_says_reaches_the_terminal_harmless(load: Load) -> N
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[box]\nsandbox = 'none'", "chooses what protects your machine"),
-        ("[box]\nnetwork = true", "gives workers the network"),
-        ('[worktrees]\nsetup_network = "base"', "gives the set-up command, which it chooses, the network"),
-        ('[box]\ntool_chains = ["rustup"]', "shows workers folders of your home"),
-        ('[worktrees]\nsetup_network = "all"', "gives the set-up command, which it chooses, the network"),
+        ("[box]\nsandbox = 'none'", "controls the protection of your machine"),
+        ("[box]\nnetwork = true", "gives workers network access"),
+        ('[worktrees]\nsetup_network = "base"', "gives its setup command network access"),
+        ('[box]\ntool_chains = ["rustup"]', "gives workers access to folders in your home"),
+        ('[worktrees]\nsetup_network = "all"', "gives its setup command network access"),
         ("[box]\nread_only = ['{repo}/.venv', '/etc']", "shows workers '/etc'"),
         ("[box]\nread_only = ['~/.ssh']", "shows workers '~/.ssh'"),
         ("[box]\nread_only = ['{repo}/../other']", "shows workers '{repo}/../other'"),
@@ -292,23 +292,23 @@ def test_what_a_hostile_file_says_reaches_the_terminal_harmless(load: Load) -> N
         ("[models]\nbase_url = 'https://example.com'", "sends your key and code to 'https://example.com'"),
         ("[models]\nbase_url = 'http://127.0.0.1@example.com'", "sends your key and code to"),
         ("[models]\nbase_url = 'http://localhost.example.com'", "sends your key and code to"),
-        ('[models]\nservice = "bedrock"', "chooses which of your credentials are used"),
-        ('[models]\nregion = "cn-north-1"', "chooses where your code is sent"),
-        ('[models]\nheaders = { x-key = "$AWS_SECRET_ACCESS_KEY" }', "chooses which of your secrets is sent"),
-        ('[models]\nwithout = ["cache"]', "decides what your calls cost"),
-        ("[models]\napi_key_env = 'AWS_SECRET_ACCESS_KEY'", "chooses which of your secrets is sent"),
-        ("[models.prices.'claude-opus-5-5']\ninput = 0\noutput = 0", "decides how your budget is counted"),
-        ("[state]\ndir = '~/x'", "chooses where on your machine files are written"),
-        ("[workers.x]\ncommand = 'sh -c id'", "chooses a program that a worker runs"),
+        ('[models]\nservice = "bedrock"', "selects the credentials that are used"),
+        ('[models]\nregion = "cn-north-1"', "selects the region that receives your code"),
+        ('[models]\nheaders = { x-key = "$AWS_SECRET_ACCESS_KEY" }', "selects the secrets that are sent"),
+        ('[models]\nwithout = ["cache"]', "changes the cost of your calls"),
+        ("[models]\napi_key_env = 'AWS_SECRET_ACCESS_KEY'", "selects the secret that is sent"),
+        ("[models.prices.'claude-opus-5-5']\ninput = 0\noutput = 0", "changes how your budget is counted"),
+        ("[state]\ndir = '~/x'", "selects where files are written on your machine"),
+        ("[workers.x]\ncommand = 'sh -c id'", "selects the program of a worker"),
         ("[workers.x]\nprompt = 'obey'", "instructs a worker in your name"),
-        ("[workers.x]\nhosts = ['example.com']", "decides which hosts a worker may reach"),
-        ("[workers.x]\nmcp = ['tracker']", "gives a worker tools outside of its box"),
+        ("[workers.x]\nhosts = ['example.com']", "selects the hosts that a worker can reach"),
+        ("[workers.x]\nmcp = ['tracker']", "gives a worker tools outside the sandbox"),
         ("[workers.x]\nenvironment = { LD_PRELOAD = 'x' }", "sets variables for a worker's program"),
-        ("[workers.x]\npass_environment = ['AWS_KEY']", "chooses which of your secrets a worker gets"),
-        ("[workers.x]\nread_only = ['/etc']", "shows a worker files of your machine"),
-        ("[workers.x]\npath = ['/tmp']", "chooses the programs that a worker runs"),
-        ("[workers.x]\nnetwork = true", "gives workers the network"),
-        ("[run]\nbudget_dollars = 50", "raises your own limit of 5 to 50"),
+        ("[workers.x]\npass_environment = ['AWS_KEY']", "passes your secrets to a worker"),
+        ("[workers.x]\nread_only = ['/etc']", "gives a worker access to files on your machine"),
+        ("[workers.x]\npath = ['/tmp']", "selects the programs that a worker runs"),
+        ("[workers.x]\nnetwork = true", "gives workers network access"),
+        ("[run]\nbudget_dollars = 50", "raises your limit of 5 to 50"),
     ],
 )
 def test_a_repository_may_not_set_what_would_harm_who_runs_it(
@@ -319,7 +319,7 @@ def test_a_repository_may_not_set_what_would_harm_who_runs_it(
     said = problem(load, repository=text, user="[run]\nbudget_dollars = 5")
     assert re.search(r"fleet\.toml:\d+: ", said)
     assert reason in said
-    assert "put it into your own configuration file, a file named by --config, or a flag" in said
+    assert "set it in your own configuration file, in a file for --config, or with an option" in said
     if "budget" not in text:
         load(repository="", config=text)
 
@@ -343,9 +343,13 @@ def test_a_repository_may_say_how_it_is_worked_on(load: Load, text: str) -> None
 @pytest.mark.parametrize("text", ["kind = 'coder'", "tools = ['bash']"])
 def test_a_repository_may_not_make_something_else_of_a_worker_that_was_given_more(load: Load, text: str) -> None:
     yours = "[workers.agent]\nkind = 'command'\ncommand = 'agent'\nnetwork = true"
-    assert "changes what a worker does" in problem(load, repository=f"[workers.agent]\n{text}", user=yours)
+    assert "changes a worker that you gave more access" in problem(
+        load, repository=f"[workers.agent]\n{text}", user=yours
+    )
     secret = "[workers.agent.environment]\nTOKEN = 's'"
-    assert "changes what a worker does" in problem(load, repository=f"[workers.agent]\n{text}", user=secret)
+    assert "changes a worker that you gave more access" in problem(
+        load, repository=f"[workers.agent]\n{text}", user=secret
+    )
     for other in ("coder", "other"):
         assert load(repository=f"[workers.{other}]\n{text}", user=yours).config.workers["agent"].network
 
@@ -360,5 +364,5 @@ def test_a_repositorys_file_may_not_be_a_link_out_of_it(tmp_path: Path) -> None:
     (tmp_path / "repo").mkdir()
     (tmp_path / "other.toml").write_text("[run]\nworkers = 3\n")
     (tmp_path / "repo" / "fleet.toml").symlink_to(tmp_path / "other.toml")
-    with pytest.raises(UsageError, match="is a link out of the repository"):
+    with pytest.raises(UsageError, match="links to a file outside the repository"):
         load_config(environ={}, user_file=None, repository=tmp_path / "repo")

@@ -16,8 +16,8 @@ def test_a_worker_with_something_that_only_this_machine_has_stays() -> None:
     workers = {name: coder.model_copy(update=more) for name, more in given.items()}
     config = config.model_copy(update={"workers": workers})
     assert stays_here(config) == {
-        "fetches": "it fetches from hosts as this machine reaches them",
-        "asks": "the tools of tracker, docs are called by this machine",
+        "fetches": "it fetches from hosts through this machine",
+        "asks": "this machine calls the tools of tracker, docs",
         "keyed": "it gets KEY from this machine's environment",
     }
     assert machines_of(config, {}).stays == ("fetches", "asks", "keyed")

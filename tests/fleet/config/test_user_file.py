@@ -41,7 +41,7 @@ def test_setting_a_key_twice_changes_nothing_more() -> None:
 
 
 def test_a_form_that_is_not_understood_is_left_to_the_person() -> None:
-    with pytest.raises(UsageError, match=r"worktrees\.setup_network can't be set there by a program"):
+    with pytest.raises(UsageError, match=r"can't set worktrees\.setup_network automatically"):
         with_key("worktrees = { max_gb = 1.0 }\n", KEY, "base", name="config.toml")
 
 

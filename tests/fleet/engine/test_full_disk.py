@@ -16,7 +16,7 @@ from tests.fleet.fakes import FakeFleet
 
 async def test_a_full_disk_fails_no_subtask_and_stops_the_run_with_a_message() -> None:
     """With room made, all of it is wanted again, and what was finished is not done over."""
-    why: str | None = "the disk of /state is full (0 MB are left): free some space there"
+    why: str | None = "the disk of /state is full (0 MB free): free some space"
 
     class Small(FakeFleet):
         def world(self) -> Adapters:

@@ -140,7 +140,7 @@ def test_a_client_that_asks_is_noticed_and_our_own_writing_is_not(journal: Journ
 
 
 def test_a_missing_run_is_reported_with_where_to_look(tmp_path: Path) -> None:
-    assert "no such run; `fleet runs` lists them" in error(tmp_path / "nothing.db")
+    assert "nothing.db; run `fleet runs` to list them" in error(tmp_path / "nothing.db")
 
 
 def test_a_newer_schema_is_refused_with_what_to_do(journal: Journal, path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_newer_schema_is_refused_with_what_to_do(journal: Journal, path: Path)
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"pragma user_version={SCHEMA + 1}")
     said = error(path)
-    assert f"written by a newer fleet (schema {SCHEMA + 1}; this one knows {SCHEMA})" in said
+    assert f"written by a newer version of fleet (schema {SCHEMA + 1}, supported: {SCHEMA})" in said
     assert "make setup" in said
     assert "pip install --upgrade" in said
 
@@ -180,7 +180,7 @@ def test_a_truncated_file_is_reported_with_what_to_do(path: Path, left: float) -
     said = error(path)
     assert str(path) in said
     assert "is damaged" in said
-    assert f"backup of {path.parent}" in said
+    assert f"restore {path.parent} from a backup" in said
 
 
 def test_a_journal_that_is_damaged_while_it_is_followed_is_reported_too(path: Path) -> None:
@@ -201,13 +201,13 @@ def test_a_journal_that_is_damaged_while_it_is_followed_is_reported_too(path: Pa
 def test_what_a_newer_version_wrote_is_refused_by_its_number(journal: Journal, insert: str, what: str) -> None:
     journal._db.execute(insert, (json.dumps({"kind": "coffee_made", "at": 0}),))
     read = journal.requests if "inbox" in insert else journal.facts
-    with pytest.raises(JournalError, match=f"{what} is unknown to this version .* upgrade fleet"):
+    with pytest.raises(JournalError, match=f"this version of fleet can't read {what} .* upgrade fleet"):
         read()
 
 
 def test_a_full_disk_is_reported_with_what_to_do_and_loses_nothing(journal: Journal) -> None:
     journal._db.execute("pragma max_page_count=8")
-    with pytest.raises(JournalError, match="free some space, then `fleet resume`"):
+    with pytest.raises(JournalError, match="free some disk space, then run `fleet resume`"):
         journal.append([note("x" * 100_000)])
     assert [fact for _, fact in journal.facts()] == [started()]
     journal._db.execute("pragma max_page_count=100000")
@@ -249,8 +249,8 @@ def test_a_second_holder_is_refused_with_who_holds_it_and_what_to_do(journal: Jo
     journal.append([])
     with held(path), pytest.raises(JournalLockedError) as caught, held(path):
         raise AssertionError("two at once")
-    assert f"{path.parent.name} is already run by process" in str(caught.value)
-    assert f"`fleet status {path.parent.name}`" in str(caught.value)
+    assert f"{path.parent.name} is already running in process" in str(caught.value)
+    assert f"`fleet watch {path.parent.name}`" in str(caught.value)
     assert f"`fleet cancel {path.parent.name}`" in str(caught.value)
 
 

@@ -125,7 +125,7 @@ def test_a_second_process_is_refused_with_the_process_that_runs_it(path: Path) -
         assert who is not None
         assert who.pid == other.pid
         with (
-            pytest.raises(JournalLockedError, match=f"is already run by process {other.pid} on {who.host}"),
+            pytest.raises(JournalLockedError, match=f"is already running in process {other.pid} on {who.host}"),
             held(path),
         ):
             raise AssertionError("two at once")
@@ -163,7 +163,7 @@ def test_a_follower_in_a_process_that_came_late_knows_everything(path: Path) -> 
 def test_a_journal_that_another_program_keeps_busy_is_reported(path: Path) -> None:
     with Journal(path) as one, Journal(path, busy_ms=50) as two:
         one._db.execute("begin immediate")
-        with pytest.raises(JournalError, match="another process keeps it busy; try again"):
+        with pytest.raises(JournalError, match="another process is using it: try again"):
             two.append([f.WarningNoted(at=0, text="x")])
         one._db.execute("rollback")
         two.append([f.WarningNoted(at=0, text="x")])

@@ -149,7 +149,7 @@ async def test_the_store_of_a_repository_that_is_gone_goes_with_its_work_if_that
     assert store.git_dir.exists(), "its repository is there"
     project.rename(project.with_name("moved"))
     [kept] = [left for left in (await clean_up(state, CleanOptions(apply=True, ended=True))).leftovers if not left.goes]
-    assert f"its repository {project} is gone, with work of r1 (--gone deletes it)" in kept.kept
+    assert f"its repository {project} is gone, with work of r1 (use --gone to delete it)" in kept.kept
     with try_lock(store.home / "slots/r1.lock"):
         await clean_up(state, gone)
         assert store.git_dir.exists(), "a run is at work in it"
@@ -239,7 +239,7 @@ async def test_to_fit_a_limit_the_longest_idle_go_first_and_no_more_than_needed(
     assert await store.git.sha(attempt_ref(RunId("middle"), LOST, 1)) is not None
     assert (await clean_up(state, CleanOptions(max_bytes=10**12))).kinds == ()
     tight = await clean_up(state, CleanOptions(max_bytes=0))
-    assert "over the limit: in use" in text_lines(tight, CleanOptions(max_bytes=0))[-1]
+    assert "over the limit: the rest is in use" in text_lines(tight, CleanOptions(max_bytes=0))[-1]
 
 
 async def test_the_limit_is_a_matter_of_configuration_and_the_flag_has_the_last_word(state: Path) -> None:
@@ -255,7 +255,7 @@ async def test_the_limit_is_a_matter_of_configuration_and_the_flag_has_the_last_
         )
         return done.stdout
 
-    assert "1 set-up layer kept, there is room" in clean()
+    assert "1 set-up layer kept, within the limit" in clean()
     assert "1 set-up layer would be deleted" in clean("--max-gb", "0")
 
 
@@ -268,7 +268,7 @@ async def test_the_result_is_printed_for_people_and_for_scripts(state: Path) -> 
     [ended] = (await clean_up(state, CleanOptions(ended=True))).leftovers
     assert ended.kept.startswith("4 refs of work that has not landed, in ")
     assert lines[0].endswith("would be deleted")
-    assert lines[-1].endswith("; delete with: fleet clean --apply --runs")
+    assert lines[-1].endswith(". To delete them: fleet clean --apply --runs")
     data = json.loads(json.dumps(dump_view(clean_view(seen, options))))
     assert {each["kind"] for each in data["kinds"]} == set(WORKTREES)
     assert data["left"][0]["deleted"]

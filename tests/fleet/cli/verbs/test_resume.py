@@ -210,7 +210,7 @@ def test_configuration_files_are_read_again(tried: Tried, tmp_path: Path) -> Non
     assert not tried.resume().config.box.network
     file.unlink()
     with pytest.raises(
-        UsageError, match=f"{file}, the --config of the run, no longer exists; name another with --config FILE"
+        UsageError, match=f"was started with --config {file}, which no longer exists; use --config FILE"
     ):
         tried.resume()
 
@@ -233,7 +233,7 @@ def test_a_secret_is_not_kept_and_wanted_again(
     assert b"hunter2" not in tried.folder.journal.read_bytes()
     for name in variables:
         monkeypatch.delenv(name)
-    with pytest.raises(UsageError, match=f"{key} may hold a secret, so no run keeps it; give it again"):
+    with pytest.raises(UsageError, match=f"{key} may contain a secret and is not stored with the run; set it again"):
         tried.resume()
     for name, value in variables.items():
         monkeypatch.setenv(name, value)

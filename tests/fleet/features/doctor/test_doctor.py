@@ -61,7 +61,7 @@ def test_a_worker_that_can_work_is_shown_with_what_it_has(own: dict[str, Any], d
         ({"kind": "acp"}, "command: is missing"),
         ({"kind": "acp", "command": "no-such-agent acp"}, "no-such-agent is not in the box's PATH"),
         ({"kind": "claude-code", "command": "no-such-claude"}, "no-such-claude is not in PATH"),
-        ({"rungs": ["a"], "models": ["b"]}, "workers.w.rungs: the worker has a model, too"),
+        ({"rungs": ["a"], "models": ["b"]}, "workers.w: model and rungs can't be used together"),
         ({"pass_environment": ["NO_SUCH_KEY"]}, "NO_SUCH_KEY is not set"),
     ],
 )

@@ -116,10 +116,10 @@ def test_the_list_says_which_node_is_gone_and_ends_with_a_code(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["chek", "gone"], "unknown action: 'chek'; did you mean 'check'?"),
+        (["chek", "gone"], "unknown action: 'chek'\nhint: did you mean 'check'?"),
         (["check"], "`fleet nodes check` requires the name of a node"),
-        (["check", "gon"], "unknown node: 'gon'; did you mean 'gone'?"),
-        (["clean", "other"], "unknown node: 'other' (configured: gone); add a table [nodes.other]"),
+        (["check", "gon"], "unknown node: 'gon'\nhint: did you mean 'gone'?"),
+        (["clean", "other"], "unknown node: 'other'\nhint: add [nodes.other]"),
     ],
 )
 def test_what_can_not_be_meant_is_answered_with_what_can(tmp_path: Path, arguments: list[str], says: str) -> None:

@@ -13,6 +13,6 @@ from fleet.errors import UsageError
 )
 def test_a_repository_says_nothing_about_it(tmp_path: Path, text: str) -> None:
     (tmp_path / REPOSITORY_FILE).write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError, match="decides who is notified about your runs, which a repository may not"):
+    with pytest.raises(UsageError, match="decides who is notified about your runs"):
         load_config(environ={"HOME": str(tmp_path)}, user_file=None, repository=tmp_path)
     load_config(environ={"HOME": str(tmp_path)}, user_file=None, config_file=tmp_path / REPOSITORY_FILE)

@@ -25,8 +25,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     [
         ({"budget_dollars": 3}, "budget_dollars: 3 is above the operator's limit of 2.5"),
         ({"budget_dollars": 1, "workers": 5}, "workers: 5 is above the operator's limit of 4"),
-        ({"budget_dollars": 1, "name": "a/b"}, "'a/b' can't name a run"),
-        ({"budget_dollars": 1, "name": "--force"}, "'--force' can't name a run"),
+        ({"budget_dollars": 1, "name": "a/b"}, "invalid run name: 'a/b'"),
+        ({"budget_dollars": 1, "name": "--force"}, "invalid run name: '--force'"),
     ],
 )
 async def test_a_run_never_gets_more_than_the_operator_allows(desk: Desk, asked: dict[str, object], why: str) -> None:
@@ -38,7 +38,7 @@ async def test_a_run_never_gets_more_than_the_operator_allows(desk: Desk, asked:
 async def test_a_budget_that_was_refused_is_there_for_the_next(desk: Desk) -> None:
     desk.budget_dollars = 2
     for _ in range(3):
-        with pytest.raises(UsageError, match="can't name a run"):
+        with pytest.raises(UsageError, match="invalid run name"):
             await desk.plan(Begin(epic="x", budget_dollars=2, name="a/b"))
     with pytest.raises(UsageError, match=r"budget_dollars: 2\.1 exceeds the remaining session budget of 2"):
         await desk.plan(Begin(epic="x", budget_dollars=2.1))
@@ -67,4 +67,4 @@ def test_no_tool_takes_a_path_or_an_option() -> None:
 def test_it_serves_a_repository_only(tmp_path: Path) -> None:
     done = fleet("mcp", cwd=tmp_path)
     assert done.returncode == 2
-    assert "is not in a git repository; pass a repository: `fleet mcp -C DIR`" in done.stderr
+    assert "is not in a git repository\nhint: use `fleet mcp -C DIR`" in done.stderr
