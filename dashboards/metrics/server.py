@@ -281,7 +281,7 @@ async def exporting_beside(fleet: Fleet, folder: RunFolder) -> AsyncIterator[Mea
             address = parse_address(settings.listen)
             exporter = stack.enter_context(exporting(lambda: [folder], fleet.state_dir, address, settings.hosts))
         except FleetError as error:
-            typer.echo(f"{folder.run}: metrics not served: {error}", err=True)
+            typer.echo(f"{folder.run}: metrics not served: {error.text}", err=True)
             yield None
             return
         show_note(f"{folder.run}: metrics at http://{exporter.address}/metrics")

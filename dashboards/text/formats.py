@@ -149,7 +149,7 @@ RESET, BOLD, RED, GREEN, YELLOW, CYAN, DIM = (f"\x1b[{code}m" for code in ("0", 
 _WORDS = {
     GREEN: "landed merged passed ok LANDED ✔",
     RED: "failed blocked FAIL FAILED REFUSED ABORTED aborted interrupted INTERRUPTED ✘",
-    YELLOW: "NEEDS APPROVAL QUESTION WAITING NONE PARTIAL BUDGET CANCELLED FLAKY partial paused budget cancelled "
+    YELLOW: "NEEDS APPROVAL QUESTION WAITING WARN NONE PARTIAL BUDGET CANCELLED FLAKY partial paused budget cancelled "
     "escalated ?",
     CYAN: "running planning draining PAUSED RUNNING PLANNING ┬",
 }

@@ -112,7 +112,7 @@ def main() -> int:
     try:
         run_async(lambda: serve(RunFolder(Path(sys.argv[1]))))
     except FleetError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{error.text}\n")
         return error.exit_code
     return 0
 

@@ -4,7 +4,7 @@ Also contains the views of the program, the machine, `fleet clean` and `fleet me
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, InitVar, dataclass, field, fields
 from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel
@@ -36,20 +36,20 @@ def shape_of(view: type[View] | None) -> dict[str, Any]:
 
 def keys_of(view: type[View]) -> Iterator[str]:
     """The JSON keys of a view. The figures of a status are top-level keys."""
-    for field in fields(view):
-        if field.type is FigureValues:
+    for each in fields(view):
+        if each.type is FigureValues:
             yield from (figure.name for figure in figures_of("json"))
         else:
-            yield field.name.removesuffix("_")  # `class_` is the key `class`
+            yield each.name.removesuffix("_")  # `class_` is the key `class`
 
 
 def _items(view: View) -> Iterator[tuple[str, Any]]:
-    for field in fields(view):
-        value = getattr(view, field.name)
+    for each in fields(view):
+        value = getattr(view, each.name)
         if isinstance(value, FigureValues):
             yield from _plain(value).items()
         else:
-            yield field.name.removesuffix("_"), _plain(value)
+            yield each.name.removesuffix("_"), _plain(value)
 
 
 def _plain(value: Any) -> Any:
@@ -178,21 +178,29 @@ class CleanView:
 # The results of `fleet doctor`.
 
 
+FindingState = Literal["ok", "warning", "failure"]
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """The result of a check of this machine or, with `--live`, of the model service."""
 
     what: str
-    """The subject of the check, such as `git`, `sandbox`, `model` or `gate`. With `--live`, also `live`, `settings` and
-    `spent`."""
+    """The subject of the check: `git`, `sandbox`, `gate` and so on; with `--live` also `live`, `settings`, `spent`."""
     ok: bool
-    """Whether a run can work with it."""
+    """Whether runs can work with the result: false for a failure."""
     says: str
     """The result as text."""
     fix: str = ""
-    """A suggested fix. Empty if no fix is needed."""
+    """The action that fixes it; empty if no action is needed."""
     dollars: float | None = None
-    """Cost of the model call in USD. Null without a call."""
+    """The cost of a call to the service; null without a call."""
+    warning: InitVar[bool] = False
+    state: FindingState = field(init=False)
+    """`ok`; `warning` if runs work but something is missing or disabled; or `failure`."""
+
+    def __post_init__(self, warning: bool) -> None:
+        object.__setattr__(self, "state", "failure" if not self.ok else "warning" if warning else "ok")
 
 
 @dataclass(frozen=True, slots=True)

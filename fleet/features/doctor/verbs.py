@@ -1,4 +1,4 @@
-"""`fleet doctor`: tests whether this machine can run a fleet, and names a fix for each problem."""
+"""`fleet doctor`: checks whether this machine can run fleet, and suggests a fix for each problem."""
 
 import os
 import platform
@@ -47,10 +47,10 @@ from worktrees.target.target import inspect
 TESTED_PYTHONS = ("3.11.2", "3.11.7", "3.12.1", "3.13.0", "3.14.7")
 OLDEST_GIT = (2, 39)
 LEAST_FREE_GB = 2.0
-ANY_RUN = RunId("any-run")  # for its result branch, which nothing may be in the way of
+ANY_RUN = RunId("any-run")  # to check that a result branch can be created
 CONNECT_S = 5.0
 Progress = Callable[[str, str], None]
-"""Called when a step begins, with its command."""
+"""Called with each step and its command."""
 
 
 def doctor(
@@ -59,20 +59,25 @@ def doctor(
     config: ConfigFile = None,
     sandbox: Sandbox = None,
     gate: Annotated[
-        bool, typer.Option("--try", help="Also run set-up and gate in the box, as fleet try does.")
+        bool, typer.Option("--try", help="Also run the setup command and the gate in the sandbox, like `fleet try`.")
     ] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Also call the models' service: each model, caching, tools. Below one cent.")
+        bool,
+        typer.Option(
+            "--live", help="Also call the model service to test each model, caching and tools, for less than one cent."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check this machine and suggest fixes.
 
+    Each result is ok, a warning or a failure. Exits with code 3 if there is a failure.
+
     \b
     Examples:
       fleet doctor
-      fleet doctor --live               also the models' service, for less than a cent
-      fleet doctor --try                also set-up and gate, on HEAD
+      fleet doctor --live               also call the model service, for less than a cent
+      fleet doctor --try                also run the setup command and the gate, on HEAD
       fleet doctor --repo ../service --json
     """
     loaded = common.configuration(repo, config, flags(sandbox=sandbox, base_url=base_url))
@@ -90,20 +95,20 @@ def doctor(
 
 
 async def _call_service(fleet: Fleet, clock: Clock, *, quiet: bool) -> list[Finding]:
-    """What the calls find, each shown as soon as it is there."""
+    """Call the model service, and show each result as it arrives."""
     findings = []
-    clock.time("calling the models' service")
+    clock.time("calling the model service")
     async for finding in live_findings(fleet):
         findings.append(finding)
         if not quiet:
             clock.stop()
             common.show_findings([finding])
-            clock.time("calling the models' service")
+            clock.time("calling the model service")
     return findings
 
 
 async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: Clock | None = None) -> list[Finding]:
-    """Check everything that a run needs. Writes nothing but a probe file in the state directory."""
+    """Check all requirements of a run. Only writes a probe file in the state directory."""
     return [
         python_finding(platform.python_version(), sys.executable),
         await _git(),
@@ -127,8 +132,10 @@ async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: 
 
 
 def python_finding(version: str, path: str) -> Finding:
-    untested = f"; fleet was tested with {', '.join(TESTED_PYTHONS)}, not with this version"
-    return Finding("python", ok=True, says=f"{version} at {path}{'' if version in TESTED_PYTHONS else untested}")
+    if version in TESTED_PYTHONS:
+        return Finding("python", ok=True, says=f"{version} at {path}")
+    tested = ", ".join(TESTED_PYTHONS)
+    return Finding("python", ok=True, says=f"{version} at {path}: not tested (tested with {tested})", warning=True)
 
 
 async def _git() -> Finding:
@@ -143,21 +150,22 @@ async def _git() -> Finding:
 async def _sandbox(fleet: Fleet) -> Finding:
     settings = fleet.wiring.worktrees
     if settings.box.sandbox == "none":
-        return Finding("sandbox", ok=True, says="NONE, as configured: commands of models run as you")
+        says = "disabled by configuration: commands from models run as you"
+        return Finding("sandbox", ok=True, says=says, fix="use --sandbox bubblewrap", warning=True)
     try:
         problems = await find_sandbox_problems(settings)
     except FleetError as error:
-        return Finding("sandbox", ok=False, says="not available", fix=str(error))
+        return Finding("sandbox", ok=False, says=f"not available: {error.message}", fix=error.hint)
     if problems:
-        fix = "see docs/sandbox.md; no run starts until this is fixed"
+        fix = "see docs/sandbox.md: runs do not start until this is fixed"
         return Finding("sandbox", ok=False, says="; ".join(problems), fix=fix)
     calls = "system calls are filtered"
     if not settings.box.syscall_filter:
-        calls = "system calls are not filtered, as configured"
+        calls = "system calls are not filtered (disabled by configuration)"
     elif filter_program() is None:
-        calls = f"system calls are not filtered: no filter for {platform.machine()}"
+        calls = f"system calls are not filtered (no filter for {platform.machine()})"
     says = f"bubblewrap: commands can't read, write or connect outside (tested); {calls}"
-    return Finding("sandbox", ok=True, says=says)
+    return Finding("sandbox", ok=True, says=says, warning="not filtered" in calls)
 
 
 async def _model(fleet: Fleet) -> Finding:
@@ -168,7 +176,7 @@ async def _model(fleet: Fleet) -> Finding:
         return _without_models(fleet, error)
     if not url:
         service, region = fleet.config.models.service, fleet.wiring.access.region or "the region of your profile"
-        says = f"{service} in {region}, with the credentials that its tools find; not called (--live does)"
+        says = f"{service} in {region}, with the credentials of its tools (not called: use --live)"
         return Finding("model", ok=True, says=says)
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
@@ -177,35 +185,37 @@ async def _model(fleet: Fleet) -> Finding:
             async with await anyio.connect_tcp(host, port):
                 pass
     except (OSError, TimeoutError):
-        return Finding("model", ok=False, says=f"{url} can't be reached", fix="check the network, or --base-url")
+        return Finding("model", ok=False, says=f"can't reach {url}", fix="check the network and --base-url")
     name = fleet.config.models.api_key_env
     has_key = bool(fleet.environ.get(name, "").strip())
-    key = f"API key from {name}" if has_key else f"{name} is not set (not needed for a service on this machine)"
+    key = f"API key from {name}" if has_key else f"{name} is not set"
     if fleet.config.models.service != "api":
-        key = f"{fleet.config.models.service}, with the credentials that its tools find"
-    says = f"{url} is reachable; {key}; not called (--live does, for less than a cent)"
-    return Finding("model", ok=True, says=says, fix=fleet.wiring.ignored_service)
+        key = f"{fleet.config.models.service}, with the credentials of its tools"
+    says = f"{url} is reachable, {key} (not called: use --live, for less than a cent)"
+    ignored = fleet.wiring.ignored_service
+    return Finding("model", ok=True, says=says, fix=ignored, warning=bool(ignored))
 
 
 def _without_models(fleet: Fleet, error: FleetError) -> Finding:
-    """Programs need no key, so where some are configured it is not missing for everything."""
+    """A missing key is only a warning if some workers are programs, which do not require one."""
     programs, name = sorted(fleet.wiring.modelless_workers), fleet.config.models.api_key_env
     if not programs:
-        says = fleet.wiring.base_url or fleet.config.models.service
-        return Finding("model", ok=False, says=says, fix=str(error))
-    says = f"{name} is not set, so no model can be called: a failure goes to you, not to the planner"
-    needless = f"not needed for fleet run --plan PLAN if all its workers are programs: {', '.join(programs)}"
-    return Finding("model", ok=True, says=says, fix=f"{needless}; for everything else: {error}")
+        return Finding("model", ok=False, says=error.message, fix=error.hint)
+    says = f"{name} is not set: fleet can't call models, so you handle failures instead of the planner"
+    needless = f"not required for `fleet run --plan PLAN` if all its workers are programs: {', '.join(programs)}"
+    return Finding("model", ok=True, says=says, fix=f"{needless}. Otherwise: {error.hint}", warning=True)
 
 
 def _tool_chains(fleet: Fleet) -> Iterator[Finding]:
-    """The tool chains in the home: which the box shows, and which it could."""
+    """The tool chains in the home, visible in the sandbox or not."""
     shown, found = fleet.config.box.tool_chains, found_in(fleet.wiring.home)
     hidden = [name for name in found if name not in shown]
     if shown or hidden:
-        says = f"shown in the box: {', '.join(shown) or 'none'}; in your home, not shown: {', '.join(hidden) or 'none'}"
+        says = (
+            f"visible in the sandbox: {', '.join(shown) or 'none'}; hidden in your home: {', '.join(hidden) or 'none'}"
+        )
         wanted = ", ".join(f'"{name}"' for name in (*shown, *hidden))
-        fix = f"if the gate needs them: box.tool_chains = [{wanted}] in your own configuration" if hidden else ""
+        fix = f"if the gate requires them: box.tool_chains = [{wanted}] in your own configuration" if hidden else ""
         yield Finding("tool chains", ok=True, says=says, fix=fix)
 
 
@@ -217,24 +227,25 @@ async def _gate_findings(fleet: Fleet, repository: Path, *, gate: bool, progress
     try:
         tried = [finding for place in tries async for finding in load_part(place)(fleet, repository, progress)]
     except FleetError as error:
-        return [Finding("gate", ok=False, says="not tried", fix=str(error))]
+        return [Finding("gate", ok=False, says=f"can't run: {error.message}", fix=error.hint)]
     return [*tried, *([] if checks.gate.strip() else [_gate(fleet)])]
 
 
 def _gate(fleet: Fleet) -> Finding:
-    """Whether there is a gate; `--try` runs it."""
+    """The configured gate. `--try` runs it."""
     gate = fleet.config.checks.gate.strip()
     if not gate:
-        fix = "`fleet init` looks for a test command, or set checks.gate in fleet.toml"
-        return Finding("gate", ok=True, says="NONE: only the subtasks' own checks decide what lands", fix=fix)
-    return Finding("gate", ok=True, says=f"{safe(gate, limit=100)} (not run; --try runs set-up and gate in the box)")
+        says = "not configured: subtasks land after their own checks only"
+        fix = "run `fleet init` to detect a test command, or set checks.gate in fleet.toml"
+        return Finding("gate", ok=True, says=says, fix=fix, warning=True)
+    return Finding("gate", ok=True, says=f"{safe(gate, limit=100)} (not run: use --try)")
 
 
 def _state(fleet: Fleet) -> Finding:
     try:
         make_state_dir(fleet.state_dir)
     except FleetError as error:
-        return Finding("state", ok=False, says=str(fleet.state_dir), fix=str(error))
+        return Finding("state", ok=False, says=error.message, fix=error.hint)
     return Finding("state", ok=True, says=f"{fleet.state_dir} is writable")
 
 
@@ -242,7 +253,7 @@ async def _worktrees(fleet: Fleet) -> Finding:
     try:
         choice = await choose_kind(fleet.wiring.worktrees, fleet.state_dir)
     except FleetError as error:
-        return Finding("worktrees", ok=False, says="not as configured", fix=str(error))
+        return Finding("worktrees", ok=False, says=error.message, fix=error.hint)
     return Finding("worktrees", ok=True, says=f"{choice.kind} ({choice.why})")
 
 
@@ -251,7 +262,7 @@ def _disk(fleet: Fleet) -> Finding:
     folder = next(folder for folder in (path, *path.parents) if folder.exists())
     free = shutil.disk_usage(folder).free / 1e9
     ok = free >= LEAST_FREE_GB
-    fix = "" if ok else "free some space (`fleet clean` helps), or choose another disk with FLEET_STATE_DIR"
+    fix = "" if ok else "free some disk space with `fleet clean --apply`, or set FLEET_STATE_DIR to another disk"
     return Finding("disk", ok=ok, says=f"{free:.1f} GB free for worktrees", fix=fix)
 
 
@@ -259,48 +270,48 @@ def _capacity(fleet: Fleet) -> Finding:
     wanted = as_policy(fleet.config).workers
     supply = capacity(fleet.state_dir, wanted=wanted, free_bytes=fleet.wiring.worktrees.limits.free_bytes)
     if supply.workers >= wanted:
-        return Finding("capacity", ok=True, says=f"open files, processes and disk are enough for {wanted} workers")
+        return Finding("capacity", ok=True, says=f"enough open files, processes and disk space for {wanted} workers")
     fits = f"enough for {max(0, supply.workers)} of {wanted} workers"
-    return Finding("capacity", ok=supply.workers > 0, says=f"{supply.why}: {fits}", fix=supply.fix)
+    return Finding("capacity", ok=supply.workers > 0, says=f"{supply.why}: {fits}", fix=supply.fix, warning=True)
 
 
 async def _repository(path: Path, fleet: Fleet) -> list[Finding]:
     if shutil.which("git") is None:
-        return [Finding("repository", ok=False, says=f"{path} can't be read without git")]
+        return [Finding("repository", ok=False, says=f"can't read {path} without git", fix="install git first")]
     try:
         target = await inspect(path)
         await refuse_branch(target, result_branch(ANY_RUN))
         usual = await customs(target.git, target.base)
     except FleetError as error:
-        return [Finding("repository", ok=False, says=str(path), fix=str(error))]
+        return [Finding("repository", ok=False, says=error.message, fix=error.hint)]
     except EffectError as error:
-        return [Finding("repository", ok=False, says=str(path), fix=error.failure.summary)]
+        return [Finding("repository", ok=False, says=f"{path}: {error.failure.summary}")]
     notes = f" ({'; '.join(target.warnings)})" if target.warnings else ""
     says = f"{target.root} at {target.base_name} {target.base[:7]}{notes}"
     return [Finding("repository", ok=True, says=says), *_signatures(usual, fleet)]
 
 
 def _signatures(usual: Customs, fleet: Fleet) -> Iterator[Finding]:
-    """Whether what `fleet merge` takes is signed as the repository's own commits are."""
+    """A warning if the repository's commits are signed, but the commits of `fleet merge` are not."""
     wanted = [("signed", 'git.sign = "ssh"')] if usual.signs and not fleet.config.git.sign else []
     if usual.signs_off and not fleet.config.git.sign_off:
         wanted.append(("signed off", "git.sign_off = true"))
     if wanted:
         hows, keys = zip(*wanted, strict=True)
-        says = f"the latest commits here are {' and '.join(hows)}; those that fleet merge takes would not be"
-        fix = f"if that is demanded: {' and '.join(keys)} in your own configuration (docs/guides/taking.md)"
-        yield Finding("signatures", ok=True, says=says, fix=fix)
+        says = f"the latest commits here are {' and '.join(hows)}; commits merged by fleet are not"
+        fix = f"if required: {' and '.join(keys)} in your own configuration (docs/guides/taking.md)"
+        yield Finding("signatures", ok=True, says=says, fix=fix, warning=True)
 
 
 # ---- workers --------------------------------------------------------------------------------------------------------
 
 
 def worker_findings(fleet: Fleet) -> Iterator[Finding]:
-    """Whether each configured worker can work here: its settings and its program."""
+    """Check the settings and the program of each configured worker."""
     try:
         workers, _ = fleet.wiring.workers, fleet.wiring.ladders
     except FleetError as error:
-        yield Finding("worker", ok=False, says="workers: not as configured", fix=str(error))
+        yield Finding("worker", ok=False, says="workers: invalid configuration", fix=str(error))
         return
     for name, settings in workers.items():
         fix = "; ".join(problems_of(name, settings)) or _program_fix(name, settings, fleet)
@@ -310,7 +321,7 @@ def worker_findings(fleet: Fleet) -> Iterator[Finding]:
 def _description(settings: WorkerSettings, fleet: Fleet) -> str:
     parts = [settings.kind]
     if settings.kind == "acp" and not settings.calls_models:
-        parts.append("a model of its own")
+        parts.append("with its own model")
     elif settings.kind != "command":
         parts.append(" → ".join(settings.rungs or settings.choices) or fleet.config.models.worker)
     if settings.words:
@@ -325,9 +336,9 @@ def _description(settings: WorkerSettings, fleet: Fleet) -> str:
 
 
 def _program_fix(name: str, settings: WorkerSettings, fleet: Fleet) -> str:
-    """What to do about a program that the worker can't run; empty if it can."""
+    """The fix for a program that the worker can't run, or an empty string."""
     if settings.kind == "claude-code" and program_of(settings) is None:
-        return f"{program_name(settings)} is not in PATH; install it, or name it in workers.{name}.command"
+        return f"{program_name(settings)} is not in PATH: install it, or set workers.{name}.command to its path"
     if settings.kind not in {"acp", "command"} or not settings.words:
         return ""
     program, worktrees = settings.words[0], fleet.wiring.worktrees
@@ -337,16 +348,16 @@ def _program_fix(name: str, settings: WorkerSettings, fleet: Fleet) -> str:
     path = os.pathsep.join((*settings.path, *worktrees.box.path, *SYSTEM_PATH)) if in_box else None
     file = shutil.which(program, path=path)
     if file is None:
-        return f"{program} is not in the box's PATH; add its folder to workers.{name}.path and read_only"
+        return f"{program} is not in the sandbox's PATH: add its folder to workers.{name}.path and read_only"
     visible = [Path("/usr"), *(Path("/", folder) for folder in ("bin", "sbin", "lib"))]
     visible += map(Path, (*worktrees.box.read_only, *settings.read_only))
     if not in_box or any(Path(file).is_relative_to(folder) for folder in visible):
         return ""
-    return f"{file} is not visible in the box; add its folder to workers.{name}.read_only"
+    return f"{file} is not visible in the sandbox: add its folder to workers.{name}.read_only"
 
 
-# ---- the models' service ---------------------------------------------------------------------------------------------
-# What `fleet doctor --live` finds at the models' service, for less than a cent and in bounded time.
+# ---- the model service -----------------------------------------------------------------------------------------------
+# The checks of `fleet doctor --live`, for less than a cent and in limited time.
 
 
 CALL = Timeouts(silence_s=30.0, call_s=60.0)
@@ -354,11 +365,11 @@ _LONGEST = 500  # characters of a service's message
 
 
 async def live_findings(fleet: Fleet) -> AsyncIterator[Finding]:
-    """Call the service, and say of each call what was tried, what came back and what to do."""
+    """Call the service and report the result and the fix of each call."""
     try:
         fleet.wiring.require_models()
     except FleetError as error:
-        yield Finding("live", ok=False, says="no call was made", fix=str(error))
+        yield Finding("live", ok=False, says=f"not called: {error.message}", fix=error.hint)
         return
     wiring = fleet.wiring
     async with open_client(wiring.access, CALL) as client:
@@ -366,14 +377,14 @@ async def live_findings(fleet: Fleet) -> AsyncIterator[Finding]:
         async for outcome in probes.run():
             yield _of_call(outcome)
     if settings := probes.missing.settings():
-        yield Finding("settings", ok=False, says="this service lacks something", fix=f"in [models]: {settings}")
+        yield Finding("settings", ok=False, says="the service lacks features", fix=f"set in [models]: {settings}")
     spending = probes.spending
-    says = f"at most ${spending.spent:.4f} of ${spending.most:.2f}, by the table of prices, for {spending.calls} calls"
+    says = f"at most ${spending.spent:.4f} of ${spending.most:.2f} for {spending.calls} calls, by the price table"
     yield Finding("spent", ok=True, says=says, dollars=spending.spent)
 
 
 def subjects(fleet: Fleet) -> list[Subject]:
-    """Each model and effort that the configuration names, with who uses it."""
+    """Each configured model and effort, with its users."""
     planner, usual = fleet.config.planner, fleet.config.models.worker
     users: dict[tuple[str, str | None], list[str]] = {(planner.model, planner.effort): ["the planner"]}
     for name, worker in fleet.wiring.workers.items():
@@ -386,7 +397,7 @@ def subjects(fleet: Fleet) -> list[Subject]:
 
 def _of_call(outcome: Outcome) -> Finding:
     came = outcome.came
-    prefix = "NOT TRIED: " if came.verdict == "not tried" else ""
-    says = safe(f"{outcome.about}: {outcome.tried}: {prefix}{came.text}", limit=_LONGEST)
+    is_skipped = came.verdict == "not tried"
+    says = safe(f"{outcome.about}: {outcome.tried}: {'skipped: ' * is_skipped}{came.text}", limit=_LONGEST)
     fix = safe(came.fix, limit=_LONGEST)
-    return Finding("live", ok=came.verdict != "fails", says=says, fix=fix, dollars=outcome.dollars)
+    return Finding("live", ok=came.verdict != "fails", says=says, fix=fix, dollars=outcome.dollars, warning=is_skipped)

@@ -206,13 +206,14 @@ async def _finding(place: Place, environ: Mapping[str, str]) -> Finding:
     try:
         status = await Program(place, environ).finish(("auth", "status"), timeout_s=LOOK_S)
     except ProgramMissingError as missing:
-        return Finding(
-            name, ok=True, says="not installed (required for `fleet pr` and for issues as epics)", fix=missing.hint
-        )
+        says = "not installed: required for `fleet pr` and for issues as epics"
+        return Finding(name, ok=True, says=says, fix=missing.hint, warning=True)
     except ForgeError as error:
-        return Finding(name, ok=True, says=error.message, fix=error.hint)
+        return Finding(name, ok=True, says=error.message, fix=error.hint, warning=True)
     if status.timed_out:
-        return Finding(name, ok=True, says=f"installed, but timed out after {LOOK_S:g} s", fix=f"{name} auth status")
+        return Finding(
+            name, ok=True, says=f"installed, no answer within {LOOK_S:g} s", fix=f"{name} auth status", warning=True
+        )
     if status.exit_code != 0:
-        return Finding(name, ok=True, says="not logged in", fix=f"{name} auth login")
-    return Finding(name, ok=True, says="logged in")
+        return Finding(name, ok=True, says="not logged in", fix=f"{name} auth login", warning=True)
+    return Finding(name, ok=True, says="logged in: issues and pull requests can be reached")

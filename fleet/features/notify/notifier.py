@@ -154,7 +154,7 @@ async def _keep(fleet: Fleet, folder: RunFolder) -> None:
     try:
         routes_of(notify, fleet.environ)
     except FleetError as error:
-        typer.echo(f"{folder.run}: notifications are off: {error}", err=True)
+        typer.echo(f"{folder.run}: notifications are off: {error.text}", err=True)
         return
     process: subprocess.Popen[bytes] | None = None
     while True:

@@ -128,7 +128,8 @@ async def _watch(settings: Notify, *, once: bool) -> tuple[str, ...]:
             try:
                 await send_notifications(folder, settings, environ, once=True)
             except* FleetError as group:
-                typer.echo(f"{folder.run}: {first_error(group)}", err=True)
+                error = first_error(group)
+                typer.echo(f"{folder.run}: {error.text if isinstance(error, FleetError) else error}", err=True)
         if once:
             return tuple(folder.run for folder in folders)
         await anyio.sleep(WATCH_S)

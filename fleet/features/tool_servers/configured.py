@@ -119,7 +119,9 @@ def _finding(name: str, listing: Listing, users: list[str]) -> Finding:
     says = f"{name}: {counted(len(listing.tools), 'tool')}, {_cost(listing)}, {used}"
     left_out = "; ".join(map(safe, listing.problems[:SHOWN_FINDINGS]))
     more = f" and {len(listing.problems) - SHOWN_FINDINGS} more" if len(listing.problems) > SHOWN_FINDINGS else ""
-    return Finding("mcp", ok=True, says=says, fix=f"omitted: {left_out}{more}" if left_out else "")
+    return Finding(
+        "mcp", ok=True, says=says, fix=f"left out: {left_out}{more}" if left_out else "", warning=bool(left_out)
+    )
 
 
 def _cost(listing: Listing) -> str:

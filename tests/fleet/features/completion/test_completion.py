@@ -266,7 +266,7 @@ def test_a_script_is_installed_where_its_shell_looks(
 def test_a_home_that_takes_nothing_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".local").write_text("no folder", encoding="utf-8")
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(FleetError, match="can't create .*: Not a directory; use -o FILE"):
+    with pytest.raises(FleetError, match=r"can't create .*: Not a directory; use -o FILE"):
         fleet("completion", "bash", "--install")
     with pytest.raises(UsageError, match="no completion for the shell 'tcsh'; use one of bash, zsh, fish"):
         fleet("completion", "tcsh")

@@ -20,7 +20,7 @@ async def test_each_program_is_looked_for_and_asked_whether_it_is_logged_in(tmp_
     gh, glab = await forge_findings({"PATH": str(tmp_path)})
     assert (gh.what, gh.ok, gh.fix) == ("gh", True, "")
     assert "logged in" in gh.says
-    assert (glab.what, glab.ok, glab.says, glab.fix) == ("glab", True, "not logged in", "glab auth login")
+    assert (glab.what, glab.state, glab.says, glab.fix) == ("glab", "warning", "not logged in", "glab auth login")
 
 
 @pytest.mark.anyio
