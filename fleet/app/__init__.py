@@ -1,1 +1,1 @@
-"""The composition root: the verbs of a run, wired from the concrete adapters. Enters all but `fleet.cli`."""
+"""The composition root: wires runs from the concrete adapters. May import everything except `fleet.cli`."""

@@ -1,7 +1,7 @@
-"""The features, one entry each. Literal: nothing here is imported before it is used.
+"""The features, one entry each. Literal, so that a feature is only imported when it is used.
 
-A feature is the folder of its name beside this file, or in `dashboards`. Without the folder and its entry the rest of
-the program works.
+A feature is the folder of its name next to this file, or in `dashboards`. The rest of the program works without the
+folder and its entry.
 """
 
 from collections.abc import Mapping
@@ -9,80 +9,80 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 About = Literal["run", "part", "repository", "machine"]
-"""What a verb is about, which decides the options it has in common with others (docs/reference/command-line.md).
+"""The object of a verb, which determines its common options (docs/reference/command-line.md).
 
-`run`: RUN or --run, -C. `part` of a run, such as a subtask: --run, -C. `repository`: -C. `machine`: none of them.
+`run`: RUN or --run, -C. `part` of a run, such as a subtask: --run, -C. `repository`: -C. `machine`: none.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """The function of a verb, and the first line of its help, which a test compares with the function's docstring."""
+    """The function of a verb, and the first line of its help. A test compares it with the function's docstring."""
 
     place: str
-    """`module:name`, below `fleet.cli.verbs`; that of a feature: `feature.module:name`, as in `parts.py`."""
+    """`module:name` below `fleet.cli.verbs`, or `feature.module:name` for a feature, as in `parts.py`."""
     about: About
     summary: str
     changes: bool = False
-    """Whether it changes a run that exists. It then has --yes, and takes no other repository's run without asking."""
+    """Whether it changes an existing run. It then has --yes, and asks before it changes a run of another repository."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """What a feature adds."""
+    """The extensions that a feature adds. Most values are the `module:name` of a function."""
 
     verbs: Mapping[str, Mapping[str, Verb]] = field(default_factory=dict)
-    """By the group of `fleet --help` that lists them."""
+    """Its verbs, by their group in `fleet --help`."""
     sections: Mapping[str, str] = field(default_factory=dict)
-    """Its tables of the configuration by their names: subclasses of `Section`, or dictionaries of them."""
+    """Its tables of the configuration by name: subclasses of `Section`, or dictionaries of them."""
     on: str = ""
-    """The key of the configuration that turns it on for a run: it is off while this is empty."""
+    """The configuration key that enables it for a run. The feature is disabled while the key is empty."""
     beside: str = ""
-    """What is open beside a run while the feature is on: a function of the fleet and the run's folder that returns an
-    async context manager of what measures this process (`Measures` of `fleet/app/fleet.py`), or of None."""
+    """A task that runs next to a run while the feature is enabled: a function of the fleet and the run's folder that
+    returns an async context manager of `Measures` (`fleet/app/fleet.py`) or None."""
     epics: Mapping[str, str] = field(default_factory=dict)
-    """What reads an epic that is kept elsewhere, by a pattern of how its name on the command line begins: an async
-    function of that name and the environment that returns a `GivenEpic`, or None if it is no such name."""
+    """Readers of epics from other sources, by a pattern for the start of the argument: an async function of the
+    argument and the environment that returns a `GivenEpic`, or None if it does not apply."""
     adapters: Mapping[str, str] = field(default_factory=dict)
-    """What takes the place of the adapters in runs of a kind of its own, by the field of `RunState` that only such runs
-    have: an async function of the engine, its adapters and worktrees that returns adapters."""
+    """Replacements of the adapters in special runs, by the field of `RunState` that marks such runs: an async function
+    of the engine, its adapters and worktrees that returns adapters."""
     takes: str = ""
-    """What brings the result of a run into a branch: an async function of the fleet, the run's folder, a function that
-    works on a run, the branch and the dollars it may cost. It returns a `MergeView`, or text: why not."""
+    """Merges the result of a run into a branch: an async function of the fleet, the run's folder, a function that works
+    on a run, the branch and the budget in dollars. Returns a `MergeView`, or the reason for a failure as text."""
     plays: Mapping[str, str] = field(default_factory=dict)
-    """What configures and resumes runs of a kind of its own, by the same field: a `Player` of `fleet/app/fleet.py`."""
+    """Configures and resumes special runs, by the same field: a `Player` of `fleet/app/fleet.py`."""
     servers: str = ""
-    """What gives workers tools of other programs: a function of the wiring that returns `OpenServers`. It is loaded if
-    a worker names a server."""
+    """Gives workers the tools of other programs: a function of the wiring that returns `OpenServers`. Loaded if a
+    worker names a server."""
     offers: str = ""
-    """The other machines that may work for runs, while the feature is on: a function of the configuration that returns
-    a `MachineOffer` by the name of each, with how many attempts it works on at most."""
+    """The other machines that may work for runs while the feature is enabled: a function of the configuration that
+    returns, by name, a `MachineOffer` and the maximum number of attempts."""
     reviews: Mapping[str, str] = field(default_factory=dict)
-    """What has models review changes, by the key of the configuration that has every change reviewed; plans may ask for
-    it, too. A function of the fleet, its open models, the adapters, the engine and the budget of a run that returns
-    `ChangeReviews`. It is loaded when a change is first to be reviewed."""
+    """Lets models review changes, by the configuration key that enables it for every change. Plans can also request it.
+    A function of the fleet, its open models, the adapters, the engine and the budget of a run that returns
+    `ChangeReviews`. Loaded for the first review."""
     joins: str = ""
-    """What has other machines work on a run: a function of the fleet, the run's folder and state, its worktrees and its
-    calls that returns an async context manager of `OtherMachines`. It is loaded when a run first wants a node."""
+    """Lets other machines work on a run: a function of the fleet, the run's folder and state, its worktrees and its
+    calls that returns an async context manager of `OtherMachines`. Loaded when a run first requires a node."""
     tries: str = ""
-    """How the doctor tries set-up and gate, with `--try`: a function of the fleet, the repository and what is called
-    when a step begins (or None) that returns an async iterator of `Finding`s."""
+    """Runs the setup command and the gate for `fleet doctor --try`: a function of the fleet, the repository and a
+    callback for each step (or None) that returns an async iterator of `Finding`s."""
     keeps: str = ""
-    """What it keeps of a run that is about to be deleted: a function of the run's folder and the state directory."""
+    """Saves data of a run before it is deleted: a function of the run's folder and the state directory."""
     scrape: str = ""
-    """What the pages in a browser answer at /metrics: a function of the state directory that returns a `Scrape`."""
+    """Answers /metrics in the web UI: a function of the state directory that returns a `Scrape`."""
     shows: str = ""
-    """What shows a run in a browser while it is at work, with `--web`: a function of the run's folder."""
+    """Serves the web UI of a running run for `--web`: a function of the run's folder."""
     pages: Mapping[str, str] = field(default_factory=dict)
-    """What it adds to the pages of a run in a browser, by the last step of their addresses: a function of the run's
-    facts, the time, whether a process runs it (`alive`) and the address of the run (`back`) that returns HTML, or None
-    for a run that has not started."""
+    """Its pages of a run in the web UI, by the last part of their path: a function of the run's facts, the time,
+    whether a process runs it (`alive`) and the path of the run (`back`) that returns HTML, or None if the run has not
+    started."""
     proposes: str = ""
-    """What writes sections of a run's report for a pull request, as Markdown: a function of a `ReportData`, the lines
-    at its head (`lead`), what to look at first (`first`) and the names of the sections (`parts`)."""
+    """Writes sections of a run's report for a pull request, as Markdown: a function of a `ReportData`, the lines at the
+    top (`lead`), the most important points (`first`) and the names of the sections (`parts`)."""
     findings: str = ""
-    """What the doctor finds about it: a function of the fleet that returns an async iterator of `Finding`s. Of what is
-    not configured there is none."""
+    """Its checks for `fleet doctor`: a function of the fleet that returns an async iterator of `Finding`s. Parts that
+    are not configured are skipped."""
 
 
 FEATURES: dict[str, Feature] = {

@@ -1,1 +1,1 @@
-"""What the engine needs of the world, as protocols and domain types. Enters `fleet.core`; knows no adapter."""
+"""The interfaces through which the engine reaches the outside world: protocols and domain types, without adapters."""

@@ -1,4 +1,4 @@
-"""What the engine needs of the agents, and what an agent gets: a brief, a repository or a workspace, and a meter."""
+"""The engine's interface to agents, and an agent's input: a brief, a repository or a workspace, and a meter."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from fleet.ports.operator import SILENT, Operator
 
 
 class DrainingError(Exception):
-    """The run drains and this would have to wait: it stops, and starts again when the run is resumed."""
+    """Raised instead of waiting while the run drains. The work starts again when the run is resumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +29,15 @@ class ModelUse:
     turn: int
     doing: str
     said: str = ""
-    """What the model said: its text, or the summary of its thinking. Untrusted."""
+    """The model's text, or the summary of its thinking. Untrusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceNotice:
-    """News of the models' service for a person: that calls wait for it, and why; or that it answers again."""
+    """A notice about the model service: calls are waiting for it, with the reason, or it responds again."""
 
     scope: str
-    """The family of models concerned; empty: the whole service."""
+    """The affected family of models, or empty for the full service."""
     condition: ServiceCondition
     why: str
     status: int | None = None
@@ -45,7 +45,7 @@ class ServiceNotice:
 
 @dataclass(frozen=True, slots=True)
 class RemainingQuota:
-    """What is left of one rate limit of one family of models."""
+    """The remaining quota of a rate limit, for a family of models."""
 
     family: str
     counted: str
@@ -56,7 +56,7 @@ class RemainingQuota:
 
 @dataclass(frozen=True, slots=True)
 class CallGauges:
-    """The calls to models of this process, for metrics."""
+    """The model calls of this process, for metrics."""
 
     calls: int = 0
     answers: int = 0
@@ -64,22 +64,22 @@ class CallGauges:
     """By kind."""
     underway: int = 0
     waiting: int = 0
-    """Callers that wait for a permit."""
+    """Callers waiting for a permit."""
     granted: tuple[RemainingQuota, ...] = ()
     shut: Mapping[str, ServiceCondition] = field(default_factory=dict)
-    """The condition that all calls wait for, by family; empty: the whole service."""
+    """The condition that calls wait for, by family. The empty family is the full service."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitRules:
-    """How the calls of a run may wait for the models' service."""
+    """The rules for calls of a run that wait for the model service."""
 
     waits_for: frozenset[ServiceCondition] = frozenset()
-    """Conditions that a call waits out; it fails under all others."""
+    """Conditions that a call waits for. It fails under all others."""
     draining: bool = False
-    """Whether the run drains: then a call that would have to wait is not made."""
+    """Whether the run drains. Calls that would have to wait are then not made."""
     human_answers: int = 0
-    """How many questions about the whole run a human has answered: each new answer triggers a probe at once."""
+    """The number of answered questions about the run. Each new answer triggers an immediate probe."""
 
 
 async def _ignore(news: object) -> None:
@@ -88,12 +88,12 @@ async def _ignore(news: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ServiceGate:
-    """What a run and the models' service have to know of each other. By default no call waits, and no news is kept."""
+    """Connects a run with the model service. By default, calls do not wait and notices are ignored."""
 
     rules: Callable[[], WaitRules] = WaitRules
     report: Callable[[ServiceNotice], Awaitable[None]] = _ignore
     warn: Callable[[str], Awaitable[None]] = _ignore
-    """Takes what a person should know about the service; the run goes on."""
+    """Records a warning about the service. The run continues."""
 
 
 class Meter(Protocol):
@@ -104,28 +104,28 @@ class Meter(Protocol):
 
     @property
     def called(self) -> bool:
-        """Whether a call was made, or was about to be."""
+        """Whether a call was made or reserved."""
         ...
 
     def may_call(self) -> bool:
-        """Whether any budget is left: for calls whose cost can't be estimated."""
+        """Whether any budget is left, for calls with unknown cost."""
         ...
 
     async def reserve(self, model: str, cost: Cost) -> Failure | None:
-        """Reserve what a call usually costs, until `used` or `release`. A failure if the budget is too small."""
+        """Reserve the usual cost of a call, until `used` or `release`. Returns a failure if the budget is too small."""
         ...
 
     async def widen(self, most: Cost) -> float:
-        """Extend the reservation as far towards the most that the call may cost as the budget has room for.
+        """Extend the reservation towards the maximum cost of the call, as far as the budget allows.
 
-        Returns how far: 0 for not at all, 1 for all of it. The caller may not let the call cost more than that.
+        Returns the share of the extension, from 0 to 1. The caller must not exceed the reservation.
         """
         ...
 
     async def used(self, use: ModelUse) -> None: ...
 
     def release(self, *, lost: bool = False) -> None:
-        """Free the reservation of a call without an answer. If it was `lost` under way, it may have cost all of it."""
+        """Free the reservation of a call without an answer. A `lost` call may have cost all of it."""
         ...
 
 
@@ -143,7 +143,7 @@ class Repository(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlannerBrief:
-    """Everything that a planner gets for one call."""
+    """The input of a planner for one call."""
 
     run: RunId
     call: int
@@ -151,21 +151,21 @@ class PlannerBrief:
     state: Mapping[str, Any]
     """The planner's view of the run."""
     workers: dict[str, str] = field(default_factory=dict)
-    """What each worker is for."""
+    """The description of each worker."""
     area: Mapping[str, Any] = field(default_factory=dict)
-    """The area to be planned; empty for the whole epic."""
+    """The area to plan, or empty for the full epic."""
     model: str | None = None
     """A model other than the planner's own."""
     effort: Effort | None = None
     """An effort other than the planner's own."""
     notes: Mapping[str, int] = field(default_factory=dict)
-    """AGENTS.md and the README of the repository, which it may read: the length of each in characters."""
+    """The lengths of the repository's AGENTS.md and README in characters. The planner may read them."""
     record: Sequence[Mapping[str, Any]] = ()
-    """What was planned and what landed: a later call has the same and more."""
+    """The record of plans and landings, which grows with each call."""
     report: Callable[[SubtaskId], Mapping[str, Any] | None] = field(default=lambda _id: None, compare=False)
-    """All that is known of a subtask: its description, its report and its failures. Untrusted."""
+    """Returns the description, the report and the failures of a subtask. Untrusted."""
     find: Callable[[str], Sequence[Mapping[str, Any]]] = field(default=lambda _words: (), compare=False)
-    """The subtasks whose id, title, paths or result hold these words. Untrusted."""
+    """Finds subtasks with these words in their id, title, paths or result. Untrusted."""
 
 
 class Planner(Protocol):
@@ -176,13 +176,13 @@ class Planner(Protocol):
         submit: Callable[[Revision], Awaitable[Sequence[Problem]]],
         meter: Meter,
     ) -> Failure | None:
-        """Submit one revision. `submit` returns its problems, or none once it is accepted."""
+        """Submit one revision. `submit` returns its problems, or an empty sequence if it is accepted."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The result of a command in the box. `output` is both streams in order, without their middle if they are long."""
+    """The result of a command in the sandbox. `output` is both streams in order, cut in the middle if too long."""
 
     exit_code: int
     output: str
@@ -192,35 +192,35 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What the box of a command shows and allows in addition. The operator's choice, never a worker's."""
+    """Additional access for a command in the sandbox. Set by the operator, never by a worker."""
 
     read_only: tuple[str, ...] = ()
     """Folders and files of this machine, each at its own path."""
     path: tuple[str, ...] = ()
-    """Folders that come first in PATH."""
+    """Folders before PATH."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     network: bool | None = None
-    """None: as in every other box."""
+    """None for the default."""
 
 
 NO_EXTRAS = Extras()
 Dialogue = Callable[[ByteStream], Awaitable[None]]
-"""Speaks with a command while it runs: what it sends is the standard input, what it receives was written to the same
-descriptor. The command's input ends when it returns, or sends the end."""
+"""Communicates with a running command: it sends the command's input and receives data written to the same descriptor.
+The input ends when it returns or sends the end."""
 
 
 class Workspace(Protocol):
-    """A worker's access to its worktree. Everything happens inside its box."""
+    """A worker's access to its worktree. Every operation runs in the sandbox."""
 
     @property
     def root(self) -> str:
-        """The worktree's path as the worker sees it."""
+        """The path of the worktree in the sandbox."""
         ...
 
     async def run(
         self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS, dialogue: Dialogue | None = None
     ) -> CommandResult:
-        """Run a shell's script. Without a dialogue it has no input."""
+        """Run a shell script. Without a dialogue, its input is empty."""
         ...
 
     async def read(self, path: str) -> bytes:
@@ -230,79 +230,79 @@ class Workspace(Protocol):
     async def write(self, path: str, data: bytes) -> None: ...
 
     async def list(self, path: str) -> Sequence[str]:
-        """The names below a folder, two levels deep; folders end in a slash."""
+        """The names below a folder, two levels deep. Folders end in a slash."""
         ...
 
 
 class WorkspaceError(Exception):
-    """A file can't be read or written; the message is for the worker."""
+    """A file can't be read or written. The message is for the worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerBrief:
-    """Everything that a worker gets for an attempt. Workers are stateless."""
+    """The input of a worker for an attempt. Workers are stateless."""
 
     run: RunId
     subtask: Subtask
     attempt: int
     model: str | None
     effort: Effort | None = None
-    """How hard the model tries; None: as it does by default."""
+    """The effort of the model, or None for its default."""
     guidance: str = ""
     failures: tuple[tuple[int, Failure], ...] = ()
     results: tuple[tuple[SubtaskId, Report], ...] = ()
     layout: str = ""
-    """The files of the repository when the run started: the same for all workers."""
+    """The files of the repository at the start of the run, the same for all workers."""
     notes: str = ""
-    """The repository's AGENTS.md: untrusted."""
+    """The repository's AGENTS.md. Untrusted."""
     operator: Operator = field(default=SILENT, compare=False, repr=False)
-    """What the operator tells this attempt, before it starts and while it works: alive, as a meter is."""
+    """The operator's instructions to this attempt, including new ones while it runs."""
 
 
 class Worker(Protocol):
     @property
     def model(self) -> str | None:
-        """The model it uses unless the attempt names another; None if it calls no model through us."""
+        """The default model; None if it does not call models through fleet."""
         ...
 
     async def run(self, brief: WorkerBrief, workspace: Workspace, meter: Meter) -> Report | Failure:
-        """Do the subtask in this workspace. A failure is a value; an exception is a bug."""
+        """Do the subtask in this workspace. A failure is a value, an exception is a bug."""
         ...
 
 
 # ---- calls -----------------------------------------------------------------------------------------------------------
-# What an attempt on a node and its manager exchange while it works: calls to models, and words of the operator.
+# The messages between an attempt on a node and its manager: model calls and instructions from the operator.
 #
-# A node holds no key. What it asks for and what it gets are bytes that only both ends of the agents understand;
-# whoever carries them sees to it that a call is made once, however often the link between them breaks.
+# Nodes do not have keys. Requests and answers are bytes that only the agents on both ends interpret. The transport
+# makes each call exactly once, even if the link breaks.
 
 
 LONGEST_REQUEST = 32 * 1024 * 1024
 LONGEST_ANSWER = 64 * 1024 * 1024
 MOST_CALLS = 8
-"""Calls of one attempt at a time."""
+"""The maximum number of calls of an attempt at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The attempt asks for a call. Repeated to whoever follows it, until it has the answer."""
+    """The attempt requests a call. Repeated after a reconnect, until it has the answer."""
 
     number: int
     request: bytes = field(repr=False)
     transcript: bytes = field(default=b"", repr=False)
-    """What was added to its transcript since the call before."""
+    """The additions to its transcript since the previous call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The attempt has the whole answer to a call, or does not want it any more."""
+    """The attempt has the full answer to a call, or no longer needs it."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class InstructionsRead:
-    """The next request of the attempt holds so many of the operator's instructions."""
+    """The number of the operator's instructions in the next request of the attempt."""
 
     count: int
 
@@ -311,30 +311,30 @@ Sign = Asked | Dropped | InstructionsRead
 
 
 class CallRefusedError(Exception):
-    """A call that the order does not allow: an honest node never asks for it. The message says what is wrong."""
+    """A call that the order does not allow. A correct node never requests it."""
 
 
 class Reply(Protocol):
-    """Where the answer to one call goes."""
+    """The recipient of the answer to a call."""
 
     @property
     def is_dropped(self) -> bool:
-        """Whether the attempt does not want it any more."""
+        """Whether the attempt no longer needs the answer."""
         ...
 
     async def send(self, part: bytes) -> None: ...
 
 
 class AttemptCalls(Protocol):
-    """The manager's end: the calls of one attempt that is made on a node. What the node sends is untrusted."""
+    """The manager's side of the calls of an attempt on a node. Data from the node is untrusted."""
 
     @property
     def drained(self) -> bool:
-        """Whether a call was not made because the run is draining and it would have had to wait."""
+        """Whether a call was not made because it had to wait while the run was draining."""
         ...
 
     async def answer(self, request: bytes, reply: Reply) -> None:
-        """Make a call and pass its answer on. Raises `CallRefusedError`."""
+        """Make a call and forward its answer. Raises `CallRefusedError`."""
         ...
 
     def keep(self, transcript: bytes) -> None:
@@ -342,5 +342,5 @@ class AttemptCalls(Protocol):
         ...
 
     def close(self) -> None:
-        """Interrupt the call under way: the attempt is over. What it has used is charged."""
+        """Interrupt the running call at the end of the attempt. Its usage is charged."""
         ...

@@ -1,4 +1,4 @@
-"""What the engine needs of a journal and a clock, and what performers of its commands need of the engine."""
+"""The engine's interfaces to a journal and a clock, and its own interface for the performers of its commands."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -20,14 +20,14 @@ class Journal(Protocol):
         ...
 
     def changed(self) -> bool:
-        """Whether another process wrote since the last call."""
+        """Whether another process has written since the last call."""
         ...
 
     def requests(self) -> list[tuple[int, Request]]: ...
 
 
 class Recorder(Protocol):
-    """The state of a run, and the way to change it."""
+    """The state of a run, and the methods that change it."""
 
     state: RunState
 
@@ -44,5 +44,5 @@ class Recorder(Protocol):
         ...
 
     async def wait_instructed(self) -> None:
-        """Return once a person has given an instruction, whichever subtask it is for."""
+        """Return once the user has given an instruction for any subtask."""
         ...

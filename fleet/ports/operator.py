@@ -1,4 +1,4 @@
-"""What the operator tells a worker while it works: the only words, besides its brief, that a worker is to obey."""
+"""The operator's instructions to a running worker. Apart from its brief, a worker only obeys these."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from fleet.core.facts.fact_parts import Instruction
 
 
 class Operator:
-    """The operator, as one conversation hears them. This one has nothing to say; subclasses know all instructions."""
+    """The operator's instructions to one conversation. This class has none. Subclasses provide them."""
 
     __slots__ = ()
     _read: int = 0
-    """How many of the instructions were read."""
+    """The number of instructions read."""
 
     def told(self, since: int = 0) -> Sequence[Instruction]:
-        """All instructions from a number on, read or not: for those who pass them on."""
+        """All instructions from a number on, read or not, to forward them."""
         del since
         return ()
 
     async def wait_told(self, count: int) -> None:
-        """Return once there are more instructions than this."""
+        """Return once there are more instructions than `count`."""
         del count
         await sleep_forever()
 
     async def mark_read(self, count: int) -> None:
-        """Someone else has read so many of the instructions: it is on record."""
+        """Record the number of instructions that another process has read."""
 
     async def read(self) -> Sequence[Instruction]:
-        """The instructions that were not read yet. It is on record that the next request to the model holds them."""
+        """Return the unread instructions and record that the next request to the model contains them."""
         return ()
 
     @property
@@ -38,23 +38,23 @@ class Operator:
 
     @property
     def has_news(self) -> bool:
-        """Whether an instruction has not been read."""
+        """Whether there is an unread instruction."""
         return bool(self.unread)
 
     @property
     def interrupts(self) -> bool:
-        """Whether an instruction that has not been read stops what runs."""
+        """Whether an unread instruction interrupts the current command."""
         return any(each.interrupt for each in self.unread)
 
     async def wait_interrupt(self) -> None:
-        """Return once an instruction that was not read stops what runs."""
+        """Return once an unread instruction interrupts the current command."""
         while not self.interrupts:
             await self.wait_told(len(self.told()))
 
 
 @dataclass(frozen=True, slots=True)
 class GivenOperator(Operator):
-    """What was told before an order was given, as the order carries it: for whoever passes it on."""
+    """The instructions included in an order, to forward them."""
 
     given: Sequence[Instruction]
 

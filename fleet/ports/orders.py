@@ -1,7 +1,7 @@
-"""What the engine asks of a machine that works for a run: attempts and checks, as orders that can travel.
+"""The orders from the engine to a machine that works for a run: attempts and checks.
 
-An order says everything that a node needs besides the objects of git that it names, and its result is a value, so that
-it makes no difference whether the work is done in this process or on another machine.
+An order contains all input except the git objects that it names, and its result is a value. So the work can be done in
+this process or on another machine.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,12 +22,12 @@ class Began:
     """The worker has its worktree."""
 
     node: str = ""
-    """The node that works; empty: this process."""
+    """The node, or empty for this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """The worker has ended: from here on the work is not done twice."""
+    """The worker has ended. From here on the work is not repeated."""
 
 
 Progress = Began | Worked
@@ -42,10 +42,10 @@ class AttemptOrder:
     worker: str
     brief: WorkerBrief
     labels: frozenset[str] = frozenset()
-    """What the machine must have that does it. They do not travel."""
+    """The labels that the machine must have. They are not sent."""
 
     def signature(self, report: Report | None) -> Signature:
-        """What the message of its commit says. Without a report that says done, the work is unfinished."""
+        """The contents of its commit message. Without a report with the status `done`, the work is unfinished."""
         brief, finished = self.brief, report is not None and report.status == "done"
         return Signature(
             run=brief.run,
@@ -61,15 +61,15 @@ class AttemptOrder:
 
 @dataclass(frozen=True, slots=True)
 class ChecksOrder:
-    """Checks on a commit, each on a clean worktree of its own."""
+    """Checks on a commit, each in a separate clean worktree."""
 
     commit: Sha
     criteria: tuple[Criterion, ...]
     lands: bool = False
-    """Whether a verdict rests on them that no node reaches by itself: what finished work in the merge queue waits for,
-    or what a node found red. They come first."""
+    """Whether they decide about landing, or repeat a failure from a node. A node's verdict is not enough for these, and
+    they run first."""
     labels: frozenset[str] = frozenset()
-    """What the machine must have that does them. They do not travel."""
+    """The labels that the machine must have. They are not sent."""
 
 
 Order = AttemptOrder | ChecksOrder
@@ -77,7 +77,7 @@ Order = AttemptOrder | ChecksOrder
 
 @dataclass(frozen=True, slots=True)
 class AttemptResult:
-    """What a worker left behind: its report or failure, and its commit, if one could be made."""
+    """The result of a worker: its report or failure, and its commit, if there is one."""
 
     outcome: Report | Failure
     committed: Change | Failure
@@ -88,16 +88,16 @@ class AttemptResult:
 
 
 OpenCalls = Callable[[AttemptOrder, Meter], AbstractContextManager[AttemptCalls]]
-"""Opens the calls of one attempt that is made on a node: within its budget, and recorded as they happen."""
+"""Opens the calls of an attempt on a node, within its budget. Each call is recorded."""
 
 
 class Node(Protocol):
-    """Carries out orders. What can't be carried out raises `EffectError`."""
+    """Carries out orders. Raises `EffectError` if that is impossible."""
 
     async def attempt(self, order: AttemptOrder, meter: Meter, tell: Tell) -> AttemptResult: ...
 
     async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]:
-        """The results in the order of the criteria. Raises `SetupFailedError` where the commit breaks the set-up."""
+        """The results in the order of the criteria. Raises `SetupFailedError` if the commit breaks the setup."""
         ...
 
 
@@ -106,12 +106,12 @@ class OtherMachines:
     """Other machines that work for a run."""
 
     beside: Callable[[Node, Recorder], Node]
-    """Puts them and this one behind one door. What becomes of them is recorded."""
+    """Combines them with this machine. Changes of their status are recorded."""
     distrust: Callable[[str, str], None]
-    """Gives a machine nothing any more, and why: what it reported was not true."""
+    """Stops using a machine, with the reason: its reports were wrong."""
     rest: Callable[[str, str], None]
-    """Gives a machine nothing for a while, and why: something about it is broken."""
+    """Pauses a machine, with the reason: it does not work correctly."""
 
 
 class NodeFailedError(EffectError):
-    """An order could not be carried out on another machine. It says nothing about this one, or its disk."""
+    """An order failed on another machine, for a reason unrelated to this one."""

@@ -1,6 +1,6 @@
-"""The sections of the configuration that planner, workers, worktrees and checks are given whole.
+"""The sections of the configuration for the planner, workers, worktrees and checks: keys, types and bounds.
 
-Keys, types and bounds; the defaults are in `config.toml`. `fleet/config/schema.py` gathers these sections and its own.
+The defaults are in `config.toml`. `fleet/config/schema.py` has the other sections.
 """
 
 import shlex
@@ -19,7 +19,7 @@ class Section(BaseModel):
     """A table of the configuration. Values are not converted: `"16"` is not a number."""
 
     refused: ClassVar[Mapping[str, str]] = {}
-    """The keys that a repository may not set, each with the reason; an empty name: none of them."""
+    """The keys that a repository must not set, each with the reason. An empty name means all keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
@@ -80,9 +80,9 @@ class Price(Section):
     input: float = Field(ge=0)
     output: float = Field(ge=0)
     cache_write: float | None = Field(default=None, ge=0)
-    """Kept for five minutes."""
+    """For writes that stay in the cache for five minutes."""
     cache_read: float | None = Field(default=None, ge=0)
-    """None: the price of any other input."""
+    """None for the price of other input."""
 
 
 class Models(Section):
@@ -134,12 +134,12 @@ class WorkerSection(Section):
 
     @property
     def calls_models(self) -> bool:
-        """Whether its calls go through the fleet. An agent without a model of ours has an access of its own."""
+        """Whether its calls go through fleet. An agent without a configured model has separate access."""
         return self.kind != "command" and (self.kind != "acp" or bool(self.choices))
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Its models. The first one is used unless an attempt names another; of none it is `models.worker`."""
+        """Its models, the default first. If empty, the default is `models.worker`."""
         if self.rungs:
             return tuple(dict.fromkeys(parse_rung(rung)[0] for rung in self.rungs))
         return self.models or ((self.model,) if self.model else ())
@@ -202,5 +202,5 @@ class Git(Section):
 
     @property
     def marks_taken(self) -> bool:
-        """Whether commits that a person takes are signed, or signed off."""
+        """Whether merged commits are signed or signed off."""
         return bool(self.sign) or self.sign_off

@@ -1,4 +1,4 @@
-"""What the engine needs of the worktrees: leases to work and check in, commits to read, and a branch to land on."""
+"""The engine's interface to worktrees: leases for work and checks, commits, and the integration branch."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -20,7 +20,7 @@ class EffectError(Exception):
 
 
 class SetupFailedError(EffectError):
-    """The set-up command failed on a commit that differs from the run's base in files that the set-up depends on."""
+    """The setup command failed on a commit that changes files on which the setup depends."""
 
     def __init__(self, failure: Failure, check: CheckRun) -> None:
         super().__init__(failure)
@@ -37,7 +37,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What the message of a commit says."""
+    """The contents of a commit message."""
 
     run: RunId
     subtask: SubtaskId
@@ -47,51 +47,51 @@ class Signature:
     worker: str
     model: str | None
     unfinished: bool = False
-    """Whether a failed attempt left it behind: it is kept, but never counts as finished work."""
+    """Whether it comes from a failed attempt. It is kept, but never counts as finished work."""
 
 
 class Lease(Protocol):
-    """A worktree that belongs to one attempt or check for a while."""
+    """A worktree on loan to one attempt or check."""
 
     @property
     def workspace(self) -> Workspace: ...
 
     async def check(self, criterion: Criterion, *, lands: bool = False) -> CheckRun:
-        """Run a check here, in a box of its own. It leaves what it writes here: each verdict takes a lease.
+        """Run a check in a separate sandbox. The files it writes stay, so each verdict requires a new lease.
 
-        Where `lands` is true, finished work waits for it in the merge queue, and it comes before other checks.
+        With `lands`, finished work in the merge queue waits for it, so it runs before other checks.
         """
         ...
 
     async def commit(self, signature: Signature, touches: Sequence[str]) -> Change | Failure:
-        """Scan what changed, commit and pin it. Called once nothing runs in the box any more."""
+        """Scan the changes, commit and pin them. Called after all commands have ended."""
         ...
 
 
 OpenLease = Callable[[Sha], AbstractAsyncContextManager[Lease]]
-"""Opens a clean worktree at a commit, for as long as the block lasts. Raises `EffectError`."""
+"""Opens a clean worktree at a commit, as a block. Raises `EffectError`."""
 
 
 class Worktrees(Protocol):
     def lease(self, base: Sha, /) -> AbstractAsyncContextManager[Lease]:
-        """As `OpenLease` says."""
+        """See `OpenLease`."""
         ...
 
     async def pinned(self, run: RunId, subtask: SubtaskId, attempt: int) -> Change | None:
-        """The change that an attempt pinned, if it got that far before a crash."""
+        """The change that an attempt pinned before a crash, if any."""
         ...
 
     def finished_setups(self) -> tuple[SetupRun, ...]:
-        """The runs of the set-up command since this was asked last."""
+        """The runs of the setup command since the last call."""
         ...
 
     async def restored(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
-        """A copy of a commit with some paths as on `base`, or without them: for checks, never to land."""
+        """A copy of a commit with some paths restored from `base`, for checks. It never lands."""
         ...
 
 
 class Commits(Protocol):
-    """The commits that worktrees made, and those they started from."""
+    """The commits made in worktrees, and their bases."""
 
     def at(self, commit: Sha) -> Repository: ...
 
@@ -102,7 +102,7 @@ class Commits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Candidates on top of a tip, one commit each. The branch has not moved yet."""
+    """Candidates on top of a tip, one commit each. The branch is unchanged."""
 
     tip: Sha
     landed: tuple[Member, ...]
@@ -113,7 +113,7 @@ class Integrator(Protocol):
     async def merge(self, tip: Sha, members: Sequence[Member]) -> Merged: ...
 
     async def advance(self, run: RunId, *, new: Sha, old: Sha) -> bool:
-        """Move the integration branch from `old` to `new`; return False if it is not at `old`."""
+        """Move the integration branch from `old` to `new`. Return False if it is not at `old`."""
         ...
 
     async def landed_since(self, run: RunId, old: Sha) -> tuple[Member, ...]:
@@ -122,12 +122,12 @@ class Integrator(Protocol):
 
 
 Publish = Callable[[RunId, Sha], Awaitable[str | None]]
-"""Moves the user's result branch forward to a tip; returns the reason if that is impossible."""
+"""Moves the user's result branch forward to a tip. Returns the reason if that is impossible."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedCommits:
-    """The commits that the journal of a resumed run names."""
+    """The commits named in the journal of a resumed run."""
 
     run: RunId
     base: Sha
@@ -135,28 +135,28 @@ class NamedCommits:
     attempts: Mapping[tuple[SubtaskId, int], Sha] = field(default_factory=dict)
     """Finished work."""
     kept: Mapping[tuple[SubtaskId, int], Sha] = field(default_factory=dict)
-    """Unfinished work of attempts that failed."""
+    """Unfinished work of failed attempts."""
     landed: tuple[Sha, ...] = ()
-    """Commits of the integration branch whose own tree passed: the branch may be set to each of them."""
+    """Commits of the integration branch whose tree passed, so that the branch can be set to any of them."""
     underway: frozenset[tuple[SubtaskId, int]] = frozenset()
     """Attempts that may have landed without the journal's knowledge."""
     published: Sha | None = None
     written_since: float | None = None
-    """If the last engine was killed: what was written after this time may not have reached the disk."""
+    """If the last engine was killed: data written after this time may not be on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredCommits:
-    """Which of these commits exist, after everything was restored that could be."""
+    """The commits that exist after recovery."""
 
     tip: Sha
     """The tip of the integration branch, without commits that its trailers do not explain."""
     below: frozenset[Sha] = frozenset()
-    """The commits on the integration branch, if it had to go back."""
+    """The commits on the integration branch, if it was set back."""
     gone: frozenset[Sha] = frozenset()
     shown: bool = True
     """Whether the user's repository has the result branch, as far as it was published."""
 
 
 Recover = Callable[[NamedCommits], Awaitable[RecoveredCommits]]
-"""Restores what can be restored; returns what exists then."""
+"""Restores commits as far as possible. Returns those that exist."""

@@ -1,1 +1,1 @@
-"""The completion of a command line, installed for a shell. What it offers at the cursor is known to the verbs."""
+"""Prints and installs shell completion. The verbs provide the completed names."""

@@ -1,1 +1,1 @@
-"""Whether this machine can run a fleet, with a fix for each problem."""
+"""Checks whether this machine can run fleet, and suggests a fix for each problem."""

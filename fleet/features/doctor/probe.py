@@ -1,4 +1,4 @@
-"""The probes, one after another: each model with its efforts, then what the cheapest one can do."""
+"""The probes of a model service: each model with its efforts, then the features of the cheapest model."""
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -21,71 +21,69 @@ from fleet.core.base.usage import USES, Capability, Usage
 from fleet.core.plans.plan import Effort
 
 # ---- outcome ---------------------------------------------------------------------------------------------------------
-# What was tried at a service, and what came back.
+# The outcome of a probe.
 
 
 Verdict = Literal["works", "fails", "not tried"]
-SETTINGS_BELOW = "see the settings below"
+SETTINGS_BELOW = "use the settings below"
 _FIXES = {
     "refused": "check the key, its permissions and models.api_key_env",
-    "gone": "name a model that the service has: models.worker, planner.model, rungs or models.fallbacks",
-    "limit": "the service limits calls now; try again later",
+    "gone": "use a model of this service in models.worker, planner.model, rungs or models.fallbacks",
+    "limit": "the service limits calls: try again later",
     "outage": "check the network and models.base_url",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """What came back."""
+    """The result of a call."""
 
     verdict: Verdict
     text: str
     fix: str = ""
-    """What to do about it."""
+    """The action that fixes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one probe, in plain words."""
+    """The result of one probe as text."""
 
     about: str
-    """A model and its effort, or what else was tried."""
+    """A model and its effort, or the tested feature."""
     tried: str
     came: Came
     dollars: float = 0.0
-    """What it cost, by the table of prices."""
+    """The cost by the price table."""
 
 
 def faulty(fault: CallFault) -> Came:
-    """What a fault means, and what to do about it."""
-    return Came(
-        "fails", fault.message, _FIXES.get(fault.kind, "the service refuses this request; its message says why")
-    )
+    """The result for a fault, with the fix."""
+    return Came("fails", fault.message, _FIXES.get(fault.kind, "the service rejects this request: see its message"))
 
 
 def with_or_without(text: str, lacking: Collection[Capability]) -> Came:
-    """An answer, perhaps only because something was left out."""
+    """The result for an answer, which may require that features are omitted."""
     if not lacking:
         return Came("works", text)
     named = ", ".join(f"{name}: {USES[name]}" for name in sorted(lacking))
     return Came("fails", f"{text}, but only without {named}", SETTINGS_BELOW)
 
 
-LEFT_OUT = Came("not tried", "the service lacks what it needs")
+LEFT_OUT = Came("not tried", "the service lacks a required feature")
 
 
 @dataclass(slots=True)
 class Missing:
-    """What the service was found to lack, by model."""
+    """The features that the service lacks, by model."""
 
     configured: dict[str, frozenset[Capability]]
-    """What each model is configured to lack."""
+    """The features that each model lacks by configuration."""
     found: dict[str, set[Capability]] = field(default_factory=dict)
     had: dict[str, set[Capability]] = field(default_factory=dict)
-    """What each model was asked for, and answered."""
+    """The features that each model supports."""
 
     def of(self, model: str) -> frozenset[Capability]:
-        """What to leave out of a request to a model."""
+        """The features to omit in a request to a model."""
         return self.configured.get(model, frozenset()) | frozenset(self.found.get(model, ()))
 
     def lacks(self, model: str, *capabilities: Capability) -> None:
@@ -95,7 +93,7 @@ class Missing:
         self.had.setdefault(model, set()).update(capabilities)
 
     def settings(self) -> str:
-        """The keys of `[models]` that say so, with what is configured already; empty if there is nothing to add."""
+        """The keys of `[models]` to set, including the configured values. Empty if no change is required."""
         if not any(self.found.values()):
             return ""
         found = set[Capability]().union(*self.found.values())
@@ -114,20 +112,20 @@ def _listed(names: Collection[str]) -> str:
 
 
 # ---- spending --------------------------------------------------------------------------------------------------------
-# What the probes may spend: a call that could exceed it is not made.
+# The budget of the probes. A call that could exceed it is not made.
 
 
 MOST_DOLLARS = 0.01
 _FIRST_ERROR = 400
 _UNSEEN = 60
-"""Tokens of a prompt that the service adds."""
+"""The tokens that the service adds to a prompt."""
 _UNSEEN_OF_TOOLS = 800
-"""The same, where tools are offered."""
+"""The tokens that the service adds to a prompt with tools."""
 
 
 @dataclass(slots=True)
 class Spending:
-    """What was spent so far, by the table of prices."""
+    """The amount spent so far, by the price table."""
 
     prices: Mapping[str, Price]
     most: float = MOST_DOLLARS
@@ -135,20 +133,20 @@ class Spending:
     calls: int = 0
 
     def problem(self, request: Request) -> str:
-        """Why a call may not be made; empty if it may."""
+        """The reason why a call must not be made, or an empty string."""
         cost = self.bound(request)
         if cost is None:
-            return f"the price of {request.model} is unknown, so what it costs can't be limited"
+            return f"the price of {request.model} is unknown, so its cost can't be limited"
         if self.spent + cost <= self.most:
             return ""
         return f"it could cost ${cost:.4f}, and ${self.most - self.spent:.4f} of ${self.most:.2f} are left"
 
     def fix(self, model: str) -> str:
-        """What makes such a call possible."""
+        """The fix that makes such a call possible."""
         return f'set [models.prices."{model}"]' if price_of(model, self.prices) is None else ""
 
     def bound(self, request: Request) -> float | None:
-        """What a call costs at most: a prompt that is written to the cache as a whole, and the longest answer."""
+        """The maximum cost of a call: a prompt written fully to the cache, and the longest answer."""
         unseen = _UNSEEN_OF_TOOLS if request.tools else _UNSEEN
         prompt = estimated_tokens(request) + unseen
         hour = prompt if request.kept_s > 300 else 0  # noqa: PLR2004 - five minutes
@@ -156,7 +154,7 @@ class Spending:
         return dollars(request.model, usage, self.prices)
 
     def pay(self, request: Request, result: Answer | CallFault) -> float:
-        """Count a call. A refusal costs nothing; what names no usage is taken for the dearest."""
+        """Count a call. A rejected call is free. A call without usage counts as the maximum."""
         self.calls += 1
         if isinstance(result, CallFault) and (result.status or 0) >= _FIRST_ERROR:
             return 0.0
@@ -166,13 +164,13 @@ class Spending:
         return cost or 0.0
 
     def rank(self, model: str) -> float:
-        """How dear a model is; one without a price comes last."""
+        """A sort key by price. Models without a price come last."""
         price = price_of(model, self.prices)
         return float("inf") if price is None else price.input + price.output
 
 
 # ---- asking ----------------------------------------------------------------------------------------------------------
-# One call of a probe: within the money that is left, and again without what the service refuses.
+# One call of a probe, within the remaining budget, repeated without features that the service rejects.
 
 
 _REFUSED = frozenset({"configuration", "conversation"})
@@ -188,17 +186,17 @@ class NotTriedError(Exception):
 
 @dataclass(slots=True)
 class Asking:
-    """Makes the calls, and finds out which part of a request a service refuses."""
+    """Makes the calls, and finds the part of a request that a service rejects."""
 
     client: Client
     spending: Spending
     missing: Missing
     until: float = math.inf
-    """When no further call is made, by anyio's clock."""
+    """The end of the time for calls, by anyio's clock."""
     fault: CallFault | None = None
-    """A fault that concerns every call: no further one is made."""
+    """A fault that affects every call, so that no more calls are made."""
     cost: float = 0.0
-    """Of the calls since it was last taken."""
+    """The cost of the calls since the last `take_cost`."""
     _begun: Callable[[Quotas], None] = field(default=lambda _: None)
 
     def take_cost(self) -> float:
@@ -208,10 +206,10 @@ class Asking:
     def require_time(self) -> None:
         """Raises `NotTriedError` if the time is up."""
         if anyio.current_time() >= self.until:
-            raise NotTriedError("the time is up")
+            raise NotTriedError("out of time")
 
     async def ask(self, request: Request, *asks_for: Capability) -> Answer | CallFault:
-        """The answer, without what was found to be refused of `asks_for`. Raises `NotTriedError`."""
+        """The answer, without the features of `asks_for` that the service rejects. Raises `NotTriedError`."""
         model = request.model
         wanted = tuple(each for each in asks_for if each not in self.missing.of(model))
         result = await self._once(request, self.missing.of(model))
@@ -224,7 +222,7 @@ class Asking:
     async def _without_some(
         self, request: Request, refusal: CallFault, wanted: tuple[Capability, ...]
     ) -> Answer | CallFault:
-        """Leave out what the refusal names; where it names nothing, whatever lets the request pass."""
+        """Omit the feature named in the rejection, or otherwise any feature whose omission lets the request pass."""
         usual, found = self.missing.of(request.model), frozenset[Capability]()
         result: Answer | CallFault = refusal
         while isinstance(result, CallFault):
@@ -249,7 +247,7 @@ class Asking:
     async def _fewest(
         self, request: Request, found: frozenset[Capability], answer: Answer
     ) -> tuple[frozenset[Capability], Answer]:
-        """What need not be left out after all is asked for again."""
+        """Restore the features whose omission is not required."""
         for each in sorted(found) if len(found) > 1 else ():
             fewer = found - {each}
             result = await self._once(request, self.missing.of(request.model) | fewer)
@@ -260,7 +258,7 @@ class Asking:
     async def _once(self, request: Request, without: frozenset[Capability]) -> Answer | CallFault:
         self.require_time()
         if self.fault is not None:
-            raise NotTriedError(f"the service did not answer before: {self.fault.message}")
+            raise NotTriedError(f"an earlier call failed: {self.fault.message}")
         if problem := self.spending.problem(request):
             raise NotTriedError(problem, self.spending.fix(request.model))
         result = await self.client.ask_without(request, self._begun, without)
@@ -271,7 +269,7 @@ class Asking:
 
 
 def _sets(wanted: tuple[Capability, ...]) -> Iterator[frozenset[Capability]]:
-    """Each alone, then all of them."""
+    """Each feature alone, then all of them."""
     yield from (frozenset({each}) for each in wanted)
     if len(wanted) > 1:
         yield frozenset(wanted)
@@ -282,7 +280,7 @@ def _sets(wanted: tuple[Capability, ...]) -> Iterator[frozenset[Capability]]:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A model as it is configured, and who uses it."""
+    """A configured model, and its users."""
 
     model: str
     effort: Effort | None
@@ -295,7 +293,7 @@ class Subject:
 
 @dataclass(slots=True)
 class Probes:
-    """Tries one service."""
+    """Tests a service."""
 
     client: Client
     access: Access
@@ -303,7 +301,7 @@ class Probes:
     prices: Mapping[str, Price]
     most: float = MOST_DOLLARS
     limit_s: float = 300.0
-    """How long after its beginning no further call is made."""
+    """The time limit for all calls."""
     spending: Spending = field(init=False)
     missing: Missing = field(init=False)
     _asking: Asking = field(init=False)
@@ -316,7 +314,7 @@ class Probes:
         self._asking = Asking(self.client, self.spending, self.missing)
 
     async def run(self) -> AsyncIterator[Outcome]:
-        """Each outcome as soon as it is there."""
+        """Yield each outcome as soon as it is known."""
         self._asking.until = anyio.current_time() + self.limit_s
         for subject in sorted(self.subjects, key=lambda each: (self.spending.rank(each.model), each.name)):
             came = await _tried(self._one_word(subject))
@@ -360,11 +358,11 @@ class Probes:
         result = await self.client.count(one_word(model), self.missing.of(model))
         if isinstance(result, CallFault):
             self.missing.lacks(model, "count_tokens")
-            return Came("fails", f"{result.message}: only Claude Code counts tokens", SETTINGS_BELOW)
+            return Came("fails", f"{result.message}: only Claude Code can count tokens", SETTINGS_BELOW)
         return Came("works", f"{result} tokens")
 
     async def _batches(self, model: str) -> Came:
-        """Asks for the list of batches, which costs nothing."""
+        """List the batches, which is free."""
         if "batches" in self.missing.of(model):
             return LEFT_OUT
         self._asking.require_time()
@@ -372,12 +370,12 @@ class Probes:
         if isinstance(listed, CallFault):
             for each in self._answered:
                 self.missing.lacks(each, "batches")
-            return Came("fails", f"{listed.message}: no review can wait for half the price", SETTINGS_BELOW)
-        return Came("works", "requests that may wait cost half")
+            return Came("fails", f"{listed.message}: batched reviews at half the price are not available", SETTINGS_BELOW)
+        return Came("works", "batched requests cost half")
 
 
 async def _tried(probe: Awaitable[Came]) -> Came:
-    """What came of a probe, or why it was not tried."""
+    """The result of a probe, or the reason why it was skipped."""
     try:
         return await probe
     except NotTriedError as why:
@@ -385,12 +383,12 @@ async def _tried(probe: Awaitable[Came]) -> Came:
 
 
 # ---- turns -----------------------------------------------------------------------------------------------------------
-# What one model can do beyond a word: a worker's first turns and a planner's call, as the product would make them.
+# The features of a model: a worker's first turns and a planner's call, like those of a real run.
 
 
-SHORT = 32  # tokens of an answer that says one word
-LONG, LESS_LONG = 1024, 256  # tokens of an answer that thinks and calls a tool; the second of a dear model
-_SHARE = 0.2  # of the money, for one such answer
+SHORT = 32  # tokens of an answer with one word
+LONG, LESS_LONG = 1024, 256  # tokens of an answer with thinking and a tool call; the second for expensive models
+_SHARE = 0.2  # of the budget, for one such answer
 HOUR_S = 3600.0
 USUAL: tuple[Capability, ...] = ("thinking", "diagnostics", "cache", "streaming")
 """What every request asks for."""
@@ -466,7 +464,7 @@ class Turns:
         return with_or_without("accepted", self._found("thinking_history"))
 
     async def _compare(self) -> Came | None:
-        """What the first turn wrote to the cache, and the second read."""
+        """Compare the tokens written to the cache by the first turn and read by the second."""
         if self._first is None or self._second is None:
             return None
         if "cache" in self._lacking:
@@ -493,7 +491,7 @@ class Turns:
             self.asking.missing.has(self.model, "keep_alive")
             return Came("works", f"it read {result.usage.cache_read:,} tokens")
         self.asking.missing.lacks(self.model, "keep_alive")
-        text = result.message if isinstance(result, CallFault) else "nothing was read from the cache"
+        text = result.message if isinstance(result, CallFault) else "no tokens were read from the cache"
         return Came("fails", text, SETTINGS_BELOW)
 
     async def _keep_for_an_hour(self) -> Came:
@@ -508,7 +506,7 @@ class Turns:
         if result.usage.cache_write_1h:
             return Came("works", f"it wrote {result.usage.cache_write_1h:,} tokens for an hour")
         self.asking.missing.lacks(self.model, "cache_hour")
-        return Came("fails", "nothing was written for an hour", SETTINGS_BELOW)
+        return Came("fails", "no tokens were written for an hour", SETTINGS_BELOW)
 
     async def _plan(self) -> Came:
         request = replace(one_word(self.model), tools=(SubmitRevision.declaration,))
@@ -525,12 +523,12 @@ class Turns:
         return self.asking.missing.of(self.model)
 
     def _found(self, *capabilities: Capability) -> frozenset[Capability]:
-        """Which of these the service was found to lack."""
+        """The features of these that the service lacks."""
         return self._lacking & frozenset(capabilities) - self.asking.missing.configured[self.model]
 
 
 def _padding(model: str) -> str:
-    """A system prompt that no one sent before, long enough for the cache."""
+    """A new system prompt, long enough for the cache."""
     length = limits_of(model).cache_minimum_tokens * _CHARACTERS
     return f"Probe {token_hex(8)}. Answer in one word. " + _SENTENCE * (length // len(_SENTENCE) + 1)
 
