@@ -16,7 +16,6 @@ from dashboards.charts import Picture, Span, chart, columns, plan_graph, spans
 from dashboards.rendering import SHARED, environment, markdown_environment
 from dashboards.text.formats import counted, duration, listed, money, sparkline, untested
 from dashboards.text.incident_text import (
-    FINDING_RESULTS,
     PROBLEM,
     STRATEGIES,
     base_lines,
@@ -131,7 +130,6 @@ def _with_texts(made: Environment, blocks: str) -> Environment:
     )
     made.globals |= {each.__name__: each for each in functions}
     made.globals |= {"blocks": blocks, "limits": LIMITS, "strategies": STRATEGIES, "reviewed": REVIEWED}
-    made.globals["finding_results"] = FINDING_RESULTS
     made.filters["oneline"] = lambda text: text.replace("\n", "")
     return made
 

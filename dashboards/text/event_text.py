@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dashboards.text.formats import clock_in, counted, duration, listed, untested
-from dashboards.text.incident_text import FINDING_RESULTS, PROBLEM, STRATEGIES
+from dashboards.text.incident_text import PROBLEM, STRATEGIES
 from dashboards.text.plan_review import estimate_rows, note_lines
 from dashboards.text.safe import safe, safe_block
 from fleet.core.facts import facts as f
@@ -270,7 +270,7 @@ def _vote(fact: f.ReviewVoted, vote: f.Vote) -> str:
 
 
 def _settled(settled: f.FindingSettled) -> str:
-    return f"{safe(settled.subtask)}: finding at {place_text(settled.finding)} was {FINDING_RESULTS[settled.result]}"
+    return f"{safe(settled.subtask)}: finding at {place_text(settled.finding)} was {settled.result}"
 
 
 def place_text(finding: f.Finding) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dashboards.text.formats import counted, duration, money, rate
 from dashboards.text.safe import safe, safe_block
 from fleet.core.base.output import advice
-from fleet.core.facts.facts import CheckRun, FindingResult, Strategy
+from fleet.core.facts.facts import CheckRun, Strategy
 from fleet.core.facts.failures import how
 from fleet.read.incident_view import IncidentAttempt, IncidentCounts, IncidentView, RateCounts, RemedyView
 from fleet.read.question_view import NeedKind, QuestionView, ReviewsView, TriedView
@@ -156,8 +156,6 @@ def _log(check: CheckRun, logs: str) -> str:
 
 
 PROBLEM = 200
-FINDING_RESULTS: Mapping[FindingResult, str] = {"mended": "fixed", "ignored": "ignored", "reverted": "reverted"}
-"""The display name of each result of a finding."""
 
 
 def reviews_line(view: ReviewsView) -> str:

@@ -247,8 +247,8 @@ class MergeView:
     commits: int
     """Number of commits added to the branch."""
     how: How
-    """`up to date`: the branch had all commits. `fast-forwarded`: the branch now ends with the run's commits. `relanded`:
-    copies of the commits were tested and landed on top of the branch."""
+    """`up to date`: the branch had all commits. `fast-forwarded`: the branch now ends with the run's commits.
+    `relanded`: copies of the commits were tested and landed on top of the branch."""
     untested: int = 0
     """Number of commits only tested together with later ones. To test each commit, set `landing.every_commit`."""
     relanding: RunId | None = None

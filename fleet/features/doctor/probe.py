@@ -370,7 +370,9 @@ class Probes:
         if isinstance(listed, CallFault):
             for each in self._answered:
                 self.missing.lacks(each, "batches")
-            return Came("fails", f"{listed.message}: batched reviews at half the price are not available", SETTINGS_BELOW)
+            return Came(
+                "fails", f"{listed.message}: batched reviews at half the price are not available", SETTINGS_BELOW
+            )
         return Came("works", "batched requests cost half")
 
 
