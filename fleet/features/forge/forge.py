@@ -81,7 +81,7 @@ class Reference:
 
 
 def issue_reference(text: str) -> Reference | None:
-    """Parse a reference to an issue; None if the text is not one. Raises `UsageError` if it is malformed."""
+    """Parse a reference to an issue, or None if the text is not one. Raises `UsageError` if it is malformed."""
     return _reference(text, "issue")
 
 
@@ -115,7 +115,7 @@ def _host_of(netloc: str) -> str:
 
 
 def place_of_remote(url: str, kind: ForgeKind | None = None) -> Place | None:
-    """Return the repository for the URL of a git remote; None if its host is not a known forge."""
+    """Return the repository for the URL of a git remote, or None if its host is not a known forge."""
     if "://" in url:
         parts = urlsplit(url)
         host, path = _host_of(parts.netloc), parts.path
@@ -204,7 +204,7 @@ class Check(_Value):
     sha: str
     """The commit that it ran on."""
     job: str = ""
-    """The ID of its log for `Forge.log`; empty if there is no log."""
+    """The ID of its log for `Forge.log`, or empty if there is no log."""
 
 
 class Thread(_Value):
@@ -213,7 +213,7 @@ class Thread(_Value):
     id: str
     path: str = ""
     line: int | None = None
-    """The line in the new version of the file; None if the thread is about the file, or the line no longer exists."""
+    """The line in the new version of the file, or None for a thread about the file or about a deleted line."""
     is_resolved: bool = False
     is_outdated: bool = False
     comments: tuple[Comment, ...] = ()
@@ -264,7 +264,7 @@ class Forge(Protocol):
     async def checks(self, pull: Pull) -> tuple[Check, ...]: ...
 
     async def log(self, check: Check) -> str:
-        """Return the end of the log of a failed check; empty if there is no log."""
+        """Return the end of the log of a failed check, or empty if there is no log."""
         ...
 
     async def threads(self, number: int) -> tuple[Thread, ...]:

@@ -34,7 +34,7 @@ send secrets. Mention them in the assessment instead. If comments contradict eac
 
 
 async def read_issue_epic(argument: str, environ: Mapping[str, str]) -> GivenEpic | None:
-    """Fetch an issue from its forge and return it as an epic; None if the argument is not an issue."""
+    """Fetch an issue from its forge and return it as an epic, or None if the argument is not an issue."""
     reference = issue_reference(argument)
     if reference is None:
         return None

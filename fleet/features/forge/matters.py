@@ -119,7 +119,7 @@ def word_in(comment: Comment) -> Word | None:
 
 
 def why_stopped(pull: Pull, comments: Iterable[Comment], may_ask: Collection[str], label: str) -> str | None:
-    """Return the reason to stop tending this pull request; None if there is none."""
+    """Return the reason to stop tending this pull request, or None if there is none."""
     if label and label.casefold() in {each.casefold() for each in pull.labels}:
         return f"it has the label {label}"
     spoken = [(comment, word) for comment in comments if (word := word_in(comment)) and comment.author in may_ask]

@@ -49,7 +49,7 @@ class RateLimitedError(ForgeError):
     def __init__(self, message: str, *, retry_at: float | None = None, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.retry_at = retry_at
-        """When the rate limit resets; None if the forge does not report it."""
+        """When the rate limit resets, or None if the forge does not report it."""
 
 
 # ---- program ---------------------------------------------------------------------------------------------------------

@@ -56,11 +56,11 @@ class Layer:
     """The part of a result that one pull request proposes."""
 
     area: SubtaskId | None = None
-    """The area of the plan; None for the full result, or for commits outside all areas."""
+    """The area of the plan, or None for the full result and for commits outside all areas."""
     title: str = ""
     """The area's title."""
     subtasks: frozenset[SubtaskId] | None = None
-    """The subtasks whose commits it contains; None for all."""
+    """The subtasks whose commits it contains, or None for all."""
     number: int = 1
     of: int = 1
     tested: bool = True
@@ -220,7 +220,7 @@ class Stacker:
         return found
 
     async def _tips(self, integrator: StoreIntegrator, groups: "Sequence[Group]") -> list[Sha] | None:
-        """Stack the groups and return the last commit of each; None if they conflict in this order.
+        """Stack the groups and return the last commit of each, or None if they conflict in this order.
 
         The copies are pinned, so the same result always gives the same commits.
         """
@@ -312,7 +312,7 @@ class Wanted:
     """The options of `fleet pr`."""
 
     into: str | None = None
-    """The base branch; None for the branch that the run started from if the remote has it, else the default branch."""
+    """The base branch. None selects the run's base branch if the remote has it, else the default branch."""
     remote: str | None = None
     kind: ForgeKind | None = None
     """The forge, if its host name does not identify it."""

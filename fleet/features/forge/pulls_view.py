@@ -13,9 +13,9 @@ class PullView:
     """A pull request, or a pull request that a dry run would open."""
 
     number: int | None
-    """The number; null before it is opened."""
+    """The number, or null before it is opened."""
     url: str
-    """The URL; empty before it is opened."""
+    """The URL, or empty before it is opened."""
     done: Done
     """The result of this call. `merged`: it was already merged. `to open` and `to update`: results of a dry run."""
     branch: str
@@ -27,9 +27,9 @@ class PullView:
     commits: int
     """The number of commits."""
     area: SubtaskId | None
-    """The area of the plan that it covers; null if it covers the full result or commits outside all areas."""
+    """The area of the plan that it covers, or null for the full result and for commits outside all areas."""
     tested: bool
-    """Whether the run tested the tree of the last commit; false for a stack with reordered commits."""
+    """Whether the run tested the tree of the last commit. This is false if a stack has reordered commits."""
     title: str
     """The initial title. You can change it on the forge."""
     body: str
@@ -74,9 +74,9 @@ class TendRound:
     checks: tuple[str, ...]
     """The failed checks to fix."""
     pushed: Sha | None
-    """The commit pushed to the head branch; null if the round did not push."""
+    """The commit pushed to the head branch, or null if the round did not push."""
     why: str
-    """Why landed work was not pushed; empty otherwise."""
+    """Why landed work was not pushed, else empty."""
     is_done: bool
     """Whether all commits are pushed and all replies posted."""
 
@@ -94,7 +94,7 @@ class TendView:
     status: TendStatus
     """`quiet`: no open work. `waiting`: checks are running. `working`: a round is done, and more work may be open."""
     why: str
-    """Why fleet stopped or gave up; empty otherwise."""
+    """Why fleet stopped or gave up, else empty."""
     head: Sha | None
     """The head commit that the other fields describe."""
     threads: int

@@ -62,7 +62,7 @@ class PullBranch:
         return f"refs/heads/{self.local}"
 
     async def fetch(self) -> Sha | None:
-        """Fetch the head from the remote; None if the branch was deleted."""
+        """Fetch the head from the remote, or None if the branch was deleted."""
         return await self.remote.fetch(self.name, f"refs/fleet/{self.run}/pulls/{self.number}")
 
     async def is_on(self, commit: Sha, head: Sha) -> bool:

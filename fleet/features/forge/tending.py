@@ -435,7 +435,7 @@ class Tending:
         return self._view(seen, self.file.read(self.name), "gave_up", why=why, head=head)
 
     def _limit(self, record: Record) -> str | None:
-        """Return the limit that was reached; None if another round may start."""
+        """Return the limit that was reached, or None if another round may start."""
         if len(record.rounds) >= self.settings.rounds:
             return f"it reached the limit of {counted(self.settings.rounds, 'round')}"
         if self._left(record) < LEAST:
@@ -530,7 +530,7 @@ async def answers(found: Round, folder: RunFolder, branch: PullBranch) -> Mappin
 
 
 def dollars_of(state_dir: Path, run: RunId) -> float:
-    """Return the cost of a run and its re-landings; 0 if the run was removed."""
+    """Return the cost of a run and its re-landings, or 0 if the run was removed."""
     folder = RunFolder(runs_dir(state_dir) / run)
     if not folder.journal.is_file():
         return 0.0

@@ -55,7 +55,7 @@ class Resolving:
 
     wanted: bool = True
     dollars: float | None = None
-    """The budget for resolvers; None for the rest of the run's budget."""
+    """The budget for resolvers, or None for the rest of the run's budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ class Taking:
                 journal.ask(f.LimitsChanged(at=time.time(), by=user(), budget_dollars=dollars))
 
     def _why_unresolved(self, state: RunState, pieces: Sequence[Piece]) -> str | None:
-        """Return why conflicts can't be resolved; None if they can."""
+        """Return why conflicts can't be resolved, or None if they can."""
         wiring = self.fleet.wiring
         if not self.resolving.wanted:
             return "--no-resolve"

@@ -209,7 +209,7 @@ async def node_finding(machine: Machine) -> Finding:
 
 
 def problem_of(greeting: Greeting) -> tuple[str, str] | None:
-    """Return the problem of a node by its greeting, and how to fix it; None if it can be used."""
+    """Return the problem in a node's greeting and its fix, or None if the node can be used."""
     if (greeting.protocol, greeting.version) != (PROTOCOL, __version__):
         return f"the node runs fleet {greeting.version}", f"install fleet {__version__} on it"
     if greeting.problems:

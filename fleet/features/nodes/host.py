@@ -65,7 +65,7 @@ class Records:
     finished_setups: Callable[[], tuple[SetupRun, ...]] = tuple
     """Returns the setup runs since the previous call."""
     take_log: Callable[[str], bytes] = lambda _: b""
-    """Returns a log by name and removes it; empty if it does not exist."""
+    """Removes a log by name and returns it. The result is empty if the log does not exist."""
 
     def logs(self, runs: Iterable[CheckRun]) -> dict[str, bytes]:
         """Return the logs to send, failures first, up to the size limit. The start of a long log is cut off."""

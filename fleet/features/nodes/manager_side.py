@@ -59,7 +59,7 @@ class _Progress:
     """The progress of finding the machines of a table."""
 
     out: str = NOT_JOINED
-    """Why no machine can be reached; empty if they can."""
+    """Why no machine can be reached, or empty if they can."""
     tried: Event = field(default_factory=Event)
 
 

@@ -225,7 +225,7 @@ class Clean(Message):
 
     type: Literal["clean"] = "clean"
     repository: Annotated[str, Field(pattern=r"^(?:[A-Za-z0-9][A-Za-z0-9._-]{0,80})?$")] = ""
-    """The cache to delete; empty for all."""
+    """The cache to delete, or empty for all."""
 
 
 # ---- from the node

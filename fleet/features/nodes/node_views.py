@@ -29,11 +29,11 @@ class NodeView:
     ok: bool
     """Whether a run can use it now."""
     problem: str
-    """Why it can't be used; empty if it can."""
+    """Why it can't be used, or empty if it can."""
     fix: str
     """How to fix the problem."""
     in_run: str | None
-    """Its status in the run: `connected`, `drained`, `out` or `banned`; null if it is not part of a run."""
+    """Its status in the run: `connected`, `drained`, `out` or `banned`, or null if it is not part of a run."""
     labels: Sequence[str]
     """Its configured labels."""
     lands: bool

@@ -31,7 +31,7 @@ class Machine:
     """A machine, with the properties relevant to the choice."""
 
     name: str
-    """Its name; empty for the manager's machine."""
+    """Its name, or empty for the manager's machine."""
     free: float
     """The fraction of its slots that are free; negative if orders wait for a slot."""
     labels: frozenset[str] = frozenset()
@@ -135,7 +135,7 @@ class Placement:
     # ---- choosing
 
     async def _place_attempt(self, key: str, order: AttemptOrder, meter: Meter) -> RemoteNode | None:
-        """Choose the node for an attempt, and wait for a free slot if needed; None for this machine."""
+        """Choose the node for an attempt, or None for this machine. Waits for a free slot if needed."""
         if order.worker in self.stays or not meter.may_call():
             return None
         while True:
@@ -162,7 +162,7 @@ class Placement:
         raise EffectError(Failure(kind="tool", summary=summary, evidence=why))
 
     async def _place_checks(self, key: str, order: ChecksOrder) -> RemoteNode | None:
-        """Choose the node for checks, and wait for one with the labels if needed; None for this machine."""
+        """Choose the node for checks, or None for this machine. Waits for a node with the labels if needed."""
         while True:
             well = [node for node in self._well() if node.checks and (node.lands or not order.lands)]
             free = 1 - self._checking_here / self.local_checks if self.local_checks else 0.0

@@ -118,9 +118,9 @@ class RemoteNode:
 
     name: str
     workers: int | None
-    """The maximum of concurrent attempts; None until the node has reported its processors."""
+    """The maximum of concurrent attempts, or None until the node has reported its processors."""
     checks: int | None
-    """The maximum of concurrent check orders; None until then."""
+    """The maximum of concurrent check orders, or None until then."""
     connect: Connect
     objects: StoreObjects
     notice: Notice
@@ -141,7 +141,7 @@ class RemoteNode:
     drained: bool = False
     """Whether you drained it, so that it gets no new work."""
     out: str = NOT_CONNECTED
-    """Why it can't be used; empty if it can."""
+    """Why it can't be used, or empty if it can."""
     banned: bool = False
     """Whether it violated the protocol and is not used for the rest of the run."""
     connection: Connection | None = None

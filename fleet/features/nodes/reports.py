@@ -28,7 +28,7 @@ class _Followed:
     number: int
     """The number of the next event."""
     step: int
-    """The index in `STEPS` of the last event; -1 before the first."""
+    """The index in `STEPS` of the last event, or -1 before the first."""
 
 
 @dataclass(slots=True)

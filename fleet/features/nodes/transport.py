@@ -66,7 +66,7 @@ async def open_command(argv: Sequence[str], env: Mapping[str, str]) -> AsyncIter
     """Start a command in a new session and stop it when the block ends. Raises `OSError`."""
     process = await open_process(list(argv), stdin=PIPE, stdout=PIPE, stderr=PIPE, env=env, start_new_session=True)
     if process.stdin is None or process.stdout is None or process.stderr is None:
-        raise OSError("the command has no pipes")
+        raise OSError("the command was started without pipes")
     try:
         yield CommandStream(process, process.stdin, process.stdout, process.stderr)
     finally:

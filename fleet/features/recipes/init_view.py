@@ -15,13 +15,13 @@ class TriedView:
     """One candidate for testing the repository or a part of it, and its result."""
 
     folder: str
-    """The folder of the repository; empty for the entire repository."""
+    """The folder of the repository, or empty for the entire repository."""
     kind: str
     """The kind of project."""
     gate: str
     """The gate command of the candidate."""
     setup: str
-    """The setup command; empty if there is none."""
+    """The setup command, or empty if there is none."""
     why: str
     """Why it was tried: evidence in the repository, or a dependency that the previous trial lacked."""
     verdict: TriedVerdict
@@ -61,9 +61,9 @@ class InitView:
     green: bool
     """Whether the gate in `text` passed in the sandbox."""
     gate: str
-    """The gate; empty if no test command was found or none passed."""
+    """The gate, or empty if no test command was found or none passed."""
     text: str
-    """The content of the file; empty if no candidate passed."""
+    """The content of the file, or empty if no candidate passed."""
     tried: tuple[TriedView, ...]
     """The candidates in the order they were tried; with `--dry-run`, those that would be tried."""
     left_out: tuple[str, ...]
@@ -97,9 +97,9 @@ class TrialView:
     seconds: float
     """The duration of worktree creation, setup command and command."""
     setup: SetupRun | None
-    """The setup command; null if none is configured."""
+    """The setup command, or null if none is configured."""
     check: CheckRun | None
-    """The gate or the command; null if there is none or it was not reached."""
+    """The gate or the command, or null if there is none or it was not reached."""
     failure: Failure | None
     """Why the command could not be run."""
     causes: tuple[str, ...]

@@ -361,6 +361,6 @@ def _autotools(tree: Tree) -> Iterator[Recipe]:
 
 
 def _build_folder(tree: Tree) -> str:
-    """Return a folder for build output: one that git ignores, or a temporary one in the sandbox."""
+    """Return a folder for build output: an ignored folder, or a temporary folder in the sandbox."""
     rules = {line.strip().strip("/") for line in tree.text(".gitignore").splitlines()}
     return "build" if "build" in rules and not tree.matching("build/*") else "/tmp/build"  # noqa: S108 - in the box

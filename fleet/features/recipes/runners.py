@@ -163,7 +163,7 @@ def detect_ci(tree: Tree) -> Iterator[Recipe]:
 
 
 def names(recipe: Recipe, lines: tuple[tuple[str, str], ...]) -> str:
-    """Return the CI file that runs the same command as the recipe; empty if there is none."""
+    """Return the CI file that runs the same command as the recipe, or empty if there is none."""
     wanted = words(recipe.gate)
     return next((name for command, name in lines if wanted and wanted <= words(command)), "")
 

@@ -37,13 +37,13 @@ class Tree:
     names: tuple[str, ...]
     """The paths of tracked files below this folder, in order."""
     read: Callable[[str], str] = _nothing
-    """Returns the text of a file by its path from the repository's root; empty if it can't be read."""
+    """Returns the text of a file by its path from the repository's root, or empty if it can't be read."""
     ignored: tuple[str, ...] = ()
     """The ignored files and folders in the checkout. Folders end with a slash."""
     has_program: Callable[[str], bool] = _no_program
     """Returns whether the sandbox has a program."""
     folder: str = ""
-    """The path of this folder in the repository; empty for its root."""
+    """The path of this folder in the repository, or empty for its root."""
     known: frozenset[str] = field(default_factory=frozenset)
 
     @staticmethod
@@ -70,7 +70,7 @@ class Tree:
         return any(name in self.known for name in names)
 
     def first(self, *names: str) -> str:
-        """Return the first of these files that exists; empty if none does."""
+        """Return the first of these files that exists, or empty if none does."""
         return next((name for name in names if name in self.known), "")
 
     def ignores(self, name: str) -> bool:
@@ -91,7 +91,7 @@ class Tree:
         return self.read(f"{self.folder}/{name}".lstrip("/")) if name in self.known else ""
 
     def json(self, name: str) -> dict[str, Any]:
-        """Return the object in a JSON file; empty if it does not have one."""
+        """Return the object in a JSON file, or empty if it does not have one."""
         try:
             data = parse_json(self.text(name) or "{}")
         except ValueError:
@@ -99,7 +99,7 @@ class Tree:
         return data if isinstance(data, dict) else {}
 
     def toml(self, name: str) -> dict[str, Any]:
-        """Return the tables of a TOML file; empty if the file is missing or malformed."""
+        """Return the tables of a TOML file, or empty if the file is missing or malformed."""
         text = self.text(name)
         if max(map(len, text.splitlines()), default=0) > LONGEST_LINE:  # the parser needs quadratic time for a long key
             return {}
@@ -117,7 +117,7 @@ def usable_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def table(data: object, *keys: str) -> dict[str, Any]:
-    """Return the table at a path of keys; empty if there is no table."""
+    """Return the table at a path of keys, or empty if there is no table."""
     for key in keys:
         data = data.get(key) if isinstance(data, dict) else None
     return data if isinstance(data, dict) else {}

@@ -64,7 +64,7 @@ class TrialOrder:
 
     repository: Path
     base: str | None = None
-    """A commit, branch or tag; None for HEAD."""
+    """A commit, branch or tag, or None for HEAD."""
     command: str | None = None
     """A command to run instead of the configured gate."""
 
@@ -187,9 +187,9 @@ class TrialSettings:
     environ: Mapping[str, str]
     repository: Path
     tool_chain_of: Callable[[str], str]
-    """Returns the tool chain in the home with a program that the sandbox lacks; empty if there is none."""
+    """Returns the tool chain in the home with a program that the sandbox lacks, or empty if there is none."""
     other_chain_of: Callable[[str], str]
-    """Returns the tool chain in the home with a program, even if the sandbox has it too; empty if there is none."""
+    """Returns the tool chain in the home with a program, even if the sandbox has it too, or empty if there is none."""
     progress: Progress | None = None
 
 
@@ -325,7 +325,7 @@ class Trials:
 
 
 def chain_of(program: str, home: Path, has_program: Callable[[str], bool]) -> str:
-    """Return the tool chain in the home with a program that the sandbox lacks; empty if there is none."""
+    """Return the tool chain in the home with a program that the sandbox lacks, or empty if there is none."""
     if has_program(program):
         return ""
     folders = {name: shown_by([name], home).path for name in found_in(home)}

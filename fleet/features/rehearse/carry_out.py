@@ -205,7 +205,7 @@ TRIES = 3  # runs of the gate on the newest commit
 
 
 def rehearse(fleet: Fleet, folder: RunFolder, *, tries: int = TRIES, quiet: bool) -> RehearsalView | None:
-    """Run or continue a rehearsal. Returns its result; None if it was interrupted."""
+    """Run or continue a rehearsal. Returns its result, or None if it was interrupted."""
     state = folder.state()
     if state.gate_tried is None:
         _try_gate(fleet, folder, tries)

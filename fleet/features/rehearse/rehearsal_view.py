@@ -53,7 +53,7 @@ class PastCommitNote:
     """A note about a past commit."""
 
     subtask: SubtaskId | None
-    """The subtask that replays it; null for the base commit of the rehearsal."""
+    """The subtask that replays it, or null for the base commit of the rehearsal."""
     commit: Sha
     """The commit ID."""
     title: str
@@ -133,15 +133,15 @@ class RehearsalView:
     attempts: int
     """The number of attempts."""
     engines: int
-    """The number of engine starts; more than one after a resume."""
+    """The number of engine starts. It is more than one after a resume."""
     seconds: float
     """Duration of the rehearsal."""
     processor_s: float | None
-    """The CPU time of fleet and its sandboxes; null after a resume, because other processes used some of it."""
+    """The CPU time of fleet and its sandboxes, or null after a resume, because other processes used some of it."""
     landed_an_hour: float
     """The number of commits per hour."""
     gate: GateView | None
-    """The measurements of the gate; null without a gate."""
+    """The measurements of the gate, or null without a gate."""
     workers: int
     """The number of workers that this machine can run."""
     limited_by: str
@@ -296,21 +296,21 @@ class RedoneCommit:
     title: str
     """The first line of its message."""
     tests: int
-    """The number of changed test files, if the gate fails on the parent with them; 0 if only the gate judges it."""
+    """The number of changed test files, if the gate fails on the parent with them, or 0 if only the gate judges it."""
     tried: bool
     """Whether a worker attempted it."""
     landed: bool
     """Whether a worker finished it and the gate passed on the result."""
     passed: bool | None
-    """Whether the result passes the original tests; null if it did not land or there are none."""
+    """Whether the result passes the original tests, or null if it did not land or there are none."""
     attempts: int
     """The number of attempts."""
     worker: str | None
-    """The worker of the last attempt; null if it was not attempted."""
+    """The worker of the last attempt, or null if it was not attempted."""
     model: str | None
-    """Its model; null for a program."""
+    """Its model, or null for a program."""
     dollars: float | None
-    """The cost of its attempts; null if the price of a model is unknown."""
+    """The cost of its attempts, or null if the price of a model is unknown."""
     seconds: float
     """The duration of its attempts."""
     why: str
@@ -326,7 +326,7 @@ class WorkerScore:
     worker: str
     """The worker."""
     model: str | None
-    """The model; null for a program."""
+    """The model, or null for a program."""
     commits: int
     """The number of commits whose last attempt it made."""
     landed: int
@@ -338,7 +338,7 @@ class WorkerScore:
     attempts: int
     """The number of all attempts at these commits."""
     dollars: float | None
-    """The cost of these attempts; null if a price is unknown."""
+    """The cost of these attempts, or null if a price is unknown."""
     seconds: float
     """The duration of these attempts."""
 
@@ -396,7 +396,7 @@ class PastTasksView:
     attempts: int
     """The number of all attempts."""
     dollars: float | None
-    """The total cost; null if a price is unknown."""
+    """The total cost, or null if a price is unknown."""
     planner_dollars: float | None
     """The planner's part of the cost."""
     dollars_each: float | None

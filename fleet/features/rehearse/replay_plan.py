@@ -126,7 +126,7 @@ class Described:
     subtask: SubtaskId
     message: str
     touches: tuple[str, ...] = ()
-    """The paths it may change; empty for all except protected files and existing tests."""
+    """The paths it may change, or empty for all except protected files and existing tests."""
 
 
 def past_subtask_id(number: int, commit: Sha) -> SubtaskId:

@@ -84,7 +84,7 @@ class HostActor:
         return True
 
     async def receive(self, id_: str, number: int) -> bytes:
-        """Wait for the next bytes; empty if the node has closed its stream."""
+        """Wait for the next bytes. The result is empty if the node has closed its stream."""
         if (stream := self._streams.get(id_)) is None:
             return b""
         async with stream.receiving:

@@ -47,7 +47,7 @@ class Bridge:
 
     manager: FdStream
     command: tuple[str, ...]
-    """The command to start on its machines; empty for the installed fleet."""
+    """The command to start on its machines, or empty for the installed fleet."""
     hosts: dict[str, Host] = field(default_factory=dict)
 
     async def say(self, news: News) -> None:

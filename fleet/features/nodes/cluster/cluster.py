@@ -36,7 +36,7 @@ LONGEST_SAID = 300
 
 
 def ray_problem() -> str:
-    """Return why Ray can't be used on this machine; empty if it can."""
+    """Return why Ray can't be used on this machine, or empty if it can."""
     return "" if find_spec("ray") else "Ray is not installed on this machine: pip install 'worktree-fleet[ray]'"
 
 
@@ -81,9 +81,9 @@ class RayCluster:
     name: str
     address: str
     slots: int
-    """The number of processors to request from the autoscaler; 0 to not request any."""
+    """The number of processors to request from the autoscaler, or 0 for none."""
     command: Sequence[str]
-    """The command to start on each machine; empty for the installed fleet."""
+    """The command to start on each machine, or empty for the installed fleet."""
     folder: Path
     """The folder for its socket. Other users can't open it."""
     env: Mapping[str, str]
@@ -91,7 +91,7 @@ class RayCluster:
     lost: Callable[[str], None] = lambda _: None
     """Called with the reason when the cluster can't be used."""
     out: str = NOT_JOINED
-    """Why it can't be used; empty if it can."""
+    """Why it can't be used, or empty if it can."""
     present: frozenset[str] = frozenset()
     _known: set[str] = field(default_factory=set)
     _said: dict[str, str] = field(default_factory=dict)
