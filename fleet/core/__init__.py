@@ -1,4 +1,4 @@
-"""The pure core: facts, state, decisions. No I/O, no clock, no chance; it imports nothing but itself.
+"""The pure core: facts, state and decisions, without I/O, clock or randomness.
 
 `base` ← `plans` ← `facts` ← `state` ← `history` and `policy`.
 """

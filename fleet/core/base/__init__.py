@@ -1,1 +1,1 @@
-"""Identifiers, token usage and repository paths, which every other part of the core uses. Imports nothing of ours."""
+"""Identifiers, token usage and repository paths. All other parts of the core use them."""

@@ -1,7 +1,7 @@
-"""The forges, one record each: everything that tells one from another, besides the calls of its program.
+"""The supported forges, one record each, with everything that differs between them except API calls.
 
-Whoever needs to know something of a forge reads it here: references and addresses, commit messages, the search for the
-commands of CI, texts for people. Its client is the module below `fleet/features` that the record names.
+A record holds references and addresses, commit messages, CI configuration files and texts for users. It names its
+client module below `fleet/features`.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ CLOSE, FIX, RESOLVE = r"clos(?:e[sd]?|ing)", r"fix(?:e[sd]|ing)?", r"resolv(?:e[
 
 @dataclass(frozen=True, slots=True)
 class ForgeKind:
-    """What is the same for all repositories of one kind of forge."""
+    """Properties of a kind of forge, shared by all its repositories."""
 
     name: str
     """Also what the labels of a host's name say, in lower case."""
@@ -23,25 +23,25 @@ class ForgeKind:
     program: str
     """The user's program that calls it."""
     install: str
-    """How to get the program, and log in."""
+    """Installation and login instructions for the program."""
     client: str
     """A class that takes a `Program` and satisfies `Forge`: `feature.module:name`, below `fleet.features`."""
     form: str
-    """What the name of a repository looks like."""
+    """Pattern of repository names."""
     depths: range
-    """How many names that are."""
+    """Allowed numbers of path segments in a repository name."""
     issue_pages: tuple[str, ...]
-    """What stands between repository and number in the address of an issue."""
+    """Path between the repository and the number in the address of an issue."""
     pull_pages: tuple[str, ...]
-    """The same in that of a pull request."""
+    """Path between the repository and the number in the address of a pull request."""
     pull_sign: str
-    """What stands before the number of a pull request in short."""
+    """Prefix of a pull request's number in short references."""
     hosts: tuple[str, ...] = ()
-    """How the names of other hosts end."""
+    """Suffixes of other host names."""
     quiet: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Variables by which the program asks nothing, opens no pager and looks for no update."""
+    """Environment variables that disable prompts, the pager and update checks."""
     loud: tuple[str, ...] = ()
-    """Variables that change what the program prints, or where it looks; a debug log would hold tokens."""
+    """Environment variables that change the program's output or host. A debug log would contain tokens."""
     no_login: int | None = None
     """The exit code of the program without an account, if it has one for that."""
     tokens: str = ""
@@ -49,7 +49,7 @@ class ForgeKind:
     closing: tuple[str, ...] = (CLOSE, FIX, RESOLVE)
     """The words by which a commit message closes an issue, as regular expressions."""
     ci_files: tuple[str, ...] = ()
-    """Where its own CI is configured."""
+    """Paths of the forge's CI configuration."""
 
 
 FORGES = (

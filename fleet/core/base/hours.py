@@ -1,17 +1,17 @@
-"""Hours of the day, in local time: those in which nothing is sent, and those in which a run starts nothing."""
+"""Hours of the day in local time: quiet hours for notifications and for runs."""
 
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 BY_HOURS = "run.not_between"
-"""Who pauses and unpauses a run for the hours in which it starts nothing, as its facts say."""
+"""Author recorded in facts when quiet hours pause or unpause a run."""
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """From one minute of the day to another; the end may be on the next day."""
+    """A range between two minutes of the day. The end may be on the next day."""
 
     start: int
     end: int
@@ -23,7 +23,7 @@ class Hours:
         return minute >= self.start or minute < self.end
 
     def since(self, at: datetime) -> datetime | None:
-        """When they began that `at` is in; None outside of them."""
+        """Return the start of the range that contains `at`, or None outside the range."""
         if not self.cover(at):
             return None
         begin = at.replace(hour=self.start // 60, minute=self.start % 60, second=0, microsecond=0)
@@ -31,7 +31,7 @@ class Hours:
 
 
 def read_hours(text: str) -> Hours | None:
-    """`22:00-07:00`; None for an empty text. Raises `ValueError`."""
+    """Parse `22:00-07:00`. Return None for an empty text, and raise `ValueError` for an invalid one."""
     if not text:
         return None
     match = _HOURS.fullmatch(text)

@@ -50,12 +50,12 @@ def attempt_ref(run: RunId, subtask: SubtaskId, number: int) -> str:
 
 
 def kept_ref(run: RunId, subtask: SubtaskId, number: int) -> str:
-    """Keeps the unfinished work of a failed attempt; it is never treated as finished work."""
+    """Return the ref for the unfinished work of a failed attempt. It never counts as finished work."""
     return f"{run_refs(run)}/kept/{subtask}/{number}"
 
 
 def taken_refs(run: RunId, result: Sha | None = None) -> str:
-    """The prefix of the refs of a result's copies; of all results if none is named."""
+    """Return the prefix of the refs for copies of a result, or of all results without a name."""
     return f"{run_refs(run)}/taken/{result}/" if result else f"{run_refs(run)}/taken/"
 
 

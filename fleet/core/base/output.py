@@ -1,7 +1,7 @@
-"""What matters in the output of a command that failed: the lines that name the cause, and what to do about it.
+"""Finds the relevant lines in the output of a failed command, and advice about their causes.
 
-The last lines of a log are often only a count of failures. Output is untrusted: nothing here is more than a hint to a
-person, and a line is made safe before it is shown.
+The last lines of a log are often only a count of failures. Output is untrusted: the result is only a hint for a human,
+and lines are escaped before they are shown.
 """
 
 import json
@@ -48,7 +48,7 @@ _OLD: Mapping[str, re.Pattern[str]] = {
     ),
     "ruby": re.compile(r"Your Ruby version is [\d.]+, but"),
 }
-"""What is printed where a program of the machine is older than a project wants, by the program."""
+"""Patterns of messages about outdated programs, by program."""
 _CAUSES: tuple[tuple[CauseKind, re.Pattern[str]], ...] = (
     (
         "program",
@@ -124,7 +124,7 @@ class Cause(NamedTuple):
 
     kind: CauseKind
     subject: str
-    """The program, module or file that is missing, if the line says which."""
+    """Missing program, module or file, if the line names it."""
     line: str
 
 
@@ -142,13 +142,13 @@ def cause_of(line: str) -> Cause | None:
 
 
 def outdated(output: str) -> Cause | None:
-    """The line that says that a program of the machine is too old, if there is one."""
+    """Return the line that reports an outdated program on the machine, if any."""
     causes = (cause_of(line[:LONGEST_LINE]) for line in _lines(output))
     return next((cause for cause in causes if cause is not None and cause.kind == "old"), None)
 
 
 def key_lines(output: str) -> tuple[str, ...]:
-    """The lines that matter, in their order: causes first of all, then the first failures; else the last lines."""
+    """Return the relevant lines in order: causes, then the first failures, otherwise the last lines."""
     lines = [line[:LONGEST_LINE].rstrip() for line in _lines(output)]
     found = dict(islice(_distinct((at, line) for at, line in enumerate(lines) if cause_of(line)), MOST_CAUSES))
     failures = ((at, line) for at, line in enumerate(lines) if at not in found and _FAILURE.search(line))
@@ -159,7 +159,7 @@ def key_lines(output: str) -> tuple[str, ...]:
 
 
 def advice(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """What to do about the causes that these lines name, once for each."""
+    """Return advice for the causes found in these lines, without duplicates."""
     causes = [cause for cause in map(cause_of, lines) if cause is not None]
     kinds = {cause.kind for cause in causes}
     if kinds - {"file"}:  # a missing file often is only what follows

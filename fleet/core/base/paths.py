@@ -6,7 +6,7 @@ from functools import lru_cache
 
 
 def path_problem(path: str) -> str | None:
-    """Why a plan may not contain `path`, or None."""
+    """Return why a plan may not contain `path`, or None."""
     if not path.strip():
         return "is empty"
     if path.startswith(("/", "~")) or re.match(r"^[A-Za-z]:", path):

@@ -44,9 +44,10 @@ class Usage(BaseModel):
 
 @dataclass(frozen=True)
 class Spend:
-    """Usage with its price. `unpriced` counts calls whose model has no known price; then the sum is unknown, not 0.
+    """Usage with its price.
 
-    Every call to a model makes two new ones, so the tokens are plain numbers.
+    `unpriced` counts calls with an unknown price, which make the total unknown. Every model call creates two new
+    values, so the tokens are plain numbers.
     """
 
     calls: int = 0
@@ -160,4 +161,4 @@ USES: Mapping[Capability, str] = {
     "count_tokens": "token counting (`POST /v1/messages/count_tokens`)",
     "batches": "batches at half the price (`POST /v1/messages/batches`)",
 }
-"""What each is for, and what asks for it."""
+"""Description and trigger of each capability."""

@@ -5,7 +5,7 @@ from typing import Generic, TypeVar, overload
 
 T = TypeVar("T")
 CHUNK = 64
-"""Entries that a change copies, besides one reference for each other chunk: 220 for 10,000 entries."""
+"""Entries that a change copies, in addition to one reference per other chunk: 220 for 10,000 entries."""
 
 
 class Vector(Sequence[T], Generic[T]):
@@ -25,7 +25,7 @@ class Vector(Sequence[T], Generic[T]):
         return made
 
     def at(self, index: int) -> T:
-        """The entry at an index that exists, without a look at whether it does: this is asked for every fact."""
+        """Return the entry at a valid index. Skips the bounds check, because this is called for every fact."""
         return self.chunks[index // CHUNK][index % CHUNK]
 
     def put(self, index: int, entry: T) -> "Vector[T]":

@@ -1,1 +1,1 @@
-"""Facts: what happened in a run, by what they are about, and the values they hold. `facts.py` gathers them."""
+"""Facts by subject, and the values they contain. `facts.py` gathers them."""

@@ -80,7 +80,7 @@ class AttemptCommitted(Happened):
 
 
 class AttemptUnchanged(Happened):
-    """The worker reported success without changing a file, which the subtask allows. Nothing is committed or landed."""
+    """The worker reported success without changing a file, as the subtask allows. There is no commit."""
 
     kind: Literal["attempt_unchanged"] = "attempt_unchanged"
     subtask: SubtaskId
@@ -157,7 +157,7 @@ AttemptFact = (
 class BatchFormed(Happened):
     """The engine started to test a prefix of the merge queue.
 
-    Several batches may be open; a longer batch contains the shorter ones.
+    Several batches may be open. A longer batch contains the shorter ones.
     """
 
     kind: Literal["batch_formed"] = "batch_formed"

@@ -377,7 +377,7 @@ class SubtaskEstimate(Shape):
     model: str | None = None
     """Model that landed them. Null: a program did."""
     landed: int = 0
-    """Number of landed subtasks that the figures are based on. 0: fewer than five, so there are no figures."""
+    """Number of landed subtasks behind the figures. 0: fewer than five, so there are no figures."""
     dollars: Spread | None = None
     """Cost in dollars. Null if the price of a model is unknown, and for programs."""
     seconds: Spread | None = None
@@ -438,9 +438,9 @@ class Forecast(Shape):
     workers: int
     """Maximum number of concurrent agents."""
     attempts: int = 0
-    """Number of earlier attempts that the forecast is based on. 0: only assumptions."""
+    """Number of earlier attempts behind the forecast. 0: only assumptions."""
     calls: int = 0
-    """Number of earlier planner calls that the forecast is based on."""
+    """Number of earlier planner calls behind the forecast."""
     unpriced: int = 0
     """Number of subtasks with unknown cost, which are not included in the dollars."""
     areas: int = 0

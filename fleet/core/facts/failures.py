@@ -27,7 +27,7 @@ def check_failure(failed: tuple[CheckRun, ...]) -> Failure:
 
 
 def vacuous(passing: tuple[CheckRun, ...], base: Sha) -> Failure:
-    """Return the failure of checks that pass before any work was done and so prove nothing."""
+    """Return the failure of checks that already pass before any work was done."""
     return Failure(
         kind="vacuous",
         summary="passes before any work was done: " + ", ".join(run.criterion for run in passing),

@@ -105,7 +105,7 @@ PlanFact = PlannerCalled | PlanRevised | PlanGraded | PlanForecast | PlannerFail
 
 
 class QuestionAsked(Happened):
-    """The engine asks a human for help, because a limit was reached.
+    """The engine reached a limit and needs a human decision.
 
     The planner's questions are part of its revision.
     """
@@ -143,7 +143,7 @@ class QuestionAnswered(Happened):
 
 
 class RetryRequested(Happened):
-    """A user asked for another attempt at a subtask, regardless of its limits."""
+    """A user requested another attempt at a subtask, regardless of its limits."""
 
     kind: Literal["retry_requested"] = "retry_requested"
     subtask: SubtaskId
@@ -197,7 +197,7 @@ class Unpaused(Happened):
 
 
 class DrainRequested(Happened):
-    """A user asked the run to stop after running work has finished, for example with a first Ctrl-C."""
+    """A user requested a stop after running work has finished, for example with a first Ctrl-C."""
 
     kind: Literal["drain_requested"] = "drain_requested"
     by: str

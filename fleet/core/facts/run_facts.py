@@ -29,7 +29,7 @@ from fleet.core.plans.plan import Plan
 
 
 class RunStarted(Happened):
-    """A run started. Always the first fact; holds the goal, the repository, the base and the limits."""
+    """A run started. Always the first fact, with the goal, the repository, the base and the limits."""
 
     kind: Literal["run_started"] = "run_started"
     run: RunId
@@ -39,7 +39,7 @@ class RunStarted(Happened):
     repository: str
     """Path of the repository."""
     base: Sha
-    """Commit that the run is based on."""
+    """Base commit of the run."""
     base_name: str
     """Name of the base as given by the user: a branch, a tag or `HEAD`."""
     result_branch: str
@@ -59,7 +59,7 @@ class RunStarted(Happened):
     choices: Choices = Choices()
     """Settings from the command line and the environment."""
     gate: str | None = None
-    """Command of the project's gate. Empty if there is none; null in runs of early versions."""
+    """Command of the project's gate. Empty if there is none, and null in runs of early versions."""
     rehearsal: Rehearsal | None = None
     """How the run replays history, if it is a rehearsal."""
     relanding: Relanding | None = None
@@ -369,7 +369,7 @@ class NodeLost(Happened):
 
 
 class NodeAddRequested(Happened):
-    """A user asked the run to use a node that was added to the configuration. The engine reads `[nodes]` again."""
+    """A user added a node to a running run. The engine reads `[nodes]` again."""
 
     kind: Literal["node_add_requested"] = "node_add_requested"
     node: str
@@ -379,7 +379,7 @@ class NodeAddRequested(Happened):
 
 
 class NodeDrained(Happened):
-    """A user drained a node: it gets no new work, and running work finishes."""
+    """A user drained a node: it accepts no new work, and running work finishes."""
 
     kind: Literal["node_drained"] = "node_drained"
     node: str

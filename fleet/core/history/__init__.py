@@ -1,4 +1,4 @@
-"""How each fact changes the state. Its meaning never changes, so that an old journal still loads.
+"""Applies facts to the state. The meaning of a fact never changes, so that old journals still load.
 
-Imports `base`, `plans` and `state`, nothing else: a change of policy must not change the meaning of an old journal.
+Imports only `base`, `plans` and `state`, because policy changes must not affect old journals.
 """

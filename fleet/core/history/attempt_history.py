@@ -1,4 +1,4 @@
-"""How facts about attempts change the state, from their start to their failure, landing or interruption."""
+"""Applies facts about attempts, from their start to their failure, landing or interruption."""
 
 from collections.abc import Iterable, Sequence
 from typing import assert_never
@@ -137,7 +137,7 @@ def _remedied(state: RunState, fact: f.RemedyChosen) -> RunState:
 
 
 def fail(state: RunState, id_: SubtaskId, failure: f.Failure, at: float) -> RunState:
-    """End the attempt under way as failed: it leaves the merge queue, and its incident opens or grows."""
+    """End the running attempt as failed: it leaves the merge queue, and its incident opens or grows."""
     number = state.subtasks[id_].attempts[-1].number
     state = change_attempt(
         state, id_, lambda attempt: replace(attempt, working=False, failure=failure, ended_at=at, doing="")
@@ -158,7 +158,7 @@ def fail(state: RunState, id_: SubtaskId, failure: f.Failure, at: float) -> RunS
 
 
 def land(state: RunState, members: Sequence[f.Member], at: float) -> RunState:
-    """End attempts under way as landed, and report them to their planners."""
+    """End running attempts as landed, and report them to their planners."""
     for member in members:
         state = _land(state, member, at)
     ids = [member.subtask for member in members]
@@ -184,7 +184,7 @@ def _land(state: RunState, member: f.Member, at: float) -> RunState:
 
 
 def _tally(state: RunState, attempts: Iterable[Attempt]) -> RunState:
-    """Count attempts that ended for the rungs they were made with. One without work or model says nothing."""
+    """Count finished attempts for their rungs. Attempts without work or model are ignored."""
     by_key: dict[RungKey, list[Attempt]] = {}
     for attempt in attempts:
         if attempt.model is not None and attempt.worked and attempt.worker != PLANNER:
@@ -209,7 +209,7 @@ def _tallied(state: RunState, key: RungKey, attempts: Iterable[Attempt]) -> f.Ru
 
 
 def stop_attempts(state: RunState, at: float) -> RunState:
-    """End all attempts under way except those in a batch under test: these may still land."""
+    """End all running attempts, except those in a batch under test, which may still land."""
     members = {member.subtask for batch in state.landing.open_batches for member in batch.members}
     for subtask, _ in list(state.underway()):
         if subtask.id not in members:
@@ -268,7 +268,7 @@ def _voted(state: RunState, fact: f.ReviewVoted) -> RunState:
 
 
 def _expect(state: RunState, id_: SubtaskId, number: int, cost: Cost | None) -> RunState:
-    """What the pending batch of an attempt may cost; None: there is none any more."""
+    """Update the highest possible cost of an attempt's pending batch. None: no pending batch."""
     pending = {key: each for key, each in state.pending_reviews.items() if key != (id_, number)}
     if cost is not None:
         pending[id_, number] = cost

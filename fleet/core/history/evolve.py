@@ -1,6 +1,6 @@
-"""History: the state after each fact. Pure and total, and its meaning never changes.
+"""History: computes the state after each fact. Pure and total, with a fixed meaning.
 
-Each module of `history/` handles the facts of one subject. Nothing here decides anything.
+Each module of `history/` handles the facts of one subject. No decisions are made here.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ from fleet.core.state.state import RunState
 
 
 def evolve(state: RunState | None, fact: f.Fact) -> RunState:
-    """The state after `fact`. The first fact is `RunStarted`; a journal with any other is broken."""
+    """Return the state after `fact`. A journal must start with `RunStarted`."""
     if isinstance(fact, f.RunStarted):
         return run_history.start(fact)
     if state is None:
@@ -62,7 +62,7 @@ class FactSource(Protocol):
     """A journal."""
 
     def facts(self, after: int, limit: int) -> Sequence[tuple[int, Fact]]:
-        """The facts after number `after`, with their numbers; at most `limit`."""
+        """Return at most `limit` facts after number `after`, with their numbers."""
         ...
 
     def changed(self) -> bool:
@@ -81,7 +81,7 @@ class Follower:
         self.on_fact = on_fact
 
     def catch_up(self, source: FactSource, may_continue: Callable[[], bool] = lambda: True) -> bool:
-        """Apply the new facts; return whether there were any. Reads at least one slice of them."""
+        """Apply at least one slice of new facts, and return whether there were any."""
         if self.loaded and not source.changed():
             return False
         before = self.seq

@@ -1,4 +1,4 @@
-"""How facts about landing change the state: batches, the result branch, lost commits."""
+"""Applies facts about landing: batches, the result branch, lost commits."""
 
 from typing import assert_never
 
@@ -60,7 +60,7 @@ def _publish_failed(state: RunState, fact: f.PublishFailed) -> RunState:
 
 
 def _work_lost(state: RunState, fact: f.WorkLost) -> RunState:
-    """Git has lost commits that the journal names: their subtasks land again or fail, which costs no attempt."""
+    """Handle commits that are missing in git: their subtasks land again or fail, which does not count as an attempt."""
     state = _without_lost_commits(state, fact)
     lost = f.Failure(kind="infrastructure", summary="its commit is lost, so the subtask is done again")
     for id_ in fact.redo:
@@ -69,7 +69,7 @@ def _work_lost(state: RunState, fact: f.WorkLost) -> RunState:
 
 
 def _without_lost_commits(state: RunState, fact: f.WorkLost) -> RunState:
-    """The attempts to be repeated are under way again, so that they can land or fail."""
+    """Reopen the attempts that must be repeated, so that they can land or fail."""
     lost = frozenset(fact.commits)
     reopened = {*fact.reland, *fact.redo}
     subtasks = state.subtasks
@@ -94,7 +94,7 @@ def _reopen(subtask: SubtaskState) -> SubtaskState:
 
 
 def _without_commits(subtask: SubtaskState, lost: frozenset[str]) -> SubtaskState:
-    """Without the lost commits of its attempts. An area's commit is a tip, not work of its own."""
+    """Remove the lost commits of a subtask's attempts. The commit of an area is only a tip."""
 
     def without(attempt: Attempt) -> Attempt:
         if attempt.commit not in lost or attempt.worker == PLANNER:

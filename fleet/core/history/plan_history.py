@@ -1,4 +1,4 @@
-"""How facts about the plan and about people change the state: versions and verdicts, questions and requests."""
+"""Applies facts about the plan and about users: versions, approvals, questions and requests."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import assert_never
@@ -95,7 +95,7 @@ def _revised(state: RunState, fact: f.PlanRevised) -> RunState:
 
 
 def _finish_area(state: RunState, area: SubtaskId, revision: Revision) -> RunState:
-    """The area's planner is done: what landed is the area's work, and its own checks are next."""
+    """Finish the planning of an area: its landed work is the result, and its own checks run next."""
     report = f.Report(status="done", summary=revision.synthesis or "")
     return change_attempt(state, area, lambda attempt: replace(attempt, commit=state.tip, report=report, doing=""))
 
@@ -145,14 +145,14 @@ def _split(state: RunState, id_: SubtaskId, parts: Iterable[SubtaskId]) -> RunSt
 
 
 def _drop_inside(state: RunState, area: SubtaskId, why: str) -> RunState:
-    """Drop the subtasks of an area that was split or dropped, except those under way, which may land."""
+    """Drop the subtasks of an area that was split or dropped, except running ones, which may land."""
     if area not in state.areas:
         return state
     return drop_open(state, state.subtasks.in_plan_order(inside(state, area)), why, answer=why, by="planner")
 
 
 def _again(subtask: SubtaskState, guidance: str) -> SubtaskState:
-    """A failed subtask starts over with another approach; any other only has a new description."""
+    """Restart a failed subtask with another approach. Other subtasks only get a new description."""
     if subtask.failure is None:
         return replace(subtask, guidance=guidance or subtask.guidance)
     return replace(
@@ -310,7 +310,7 @@ def settle_subtask_question(state: RunState, id_: SubtaskId, *, answer: str, by:
 
 
 def drop_open(state: RunState, ids: Iterable[SubtaskId], why: str, *, answer: str, by: str) -> RunState:
-    """Drop those of the subtasks that are open, except those under way, and settle the questions about them."""
+    """Drop the open ones of the given subtasks, except running ones, and settle questions about them."""
     for id_ in ids:
         subtask = state.subtasks[id_]
         if not subtask.closed and subtask.current is None:
@@ -352,7 +352,7 @@ def _instructed(state: RunState, fact: f.InstructionGiven) -> RunState:
 
 
 def _with_finished_work(subtask: SubtaskState) -> SubtaskState:
-    """The subtask with its last attempt under way again, if only an error of ours kept its finished work back."""
+    """Reopen the last attempt of a subtask if only an internal error held back its finished work."""
     last, failure = subtask.last, subtask.failure
     if last is None or failure is None or failure.kind != "internal" or last.commit is None or last.kept:
         return subtask

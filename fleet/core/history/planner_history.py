@@ -1,4 +1,4 @@
-"""How facts change the conversation with a planner: the run's own, or an area's."""
+"""Applies facts to the conversation with a planner: the run's own, or an area's."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from fleet.core.state.status import Area, in_charge, is_active, planning_of
 from fleet.core.state.subtasks import Attempt, SubtaskState
 
 IDLE_REASONS = frozenset({"start", "conclude"})
-"""Reasons for a call while nothing else is under way. An answer that changes nothing is then an idle call."""
+"""Reasons for a call while no other work is running. A reply without changes is then an idle call."""
 
 
 def put_planning(state: RunState, area: Area, planning: Planning) -> RunState:
@@ -92,7 +92,7 @@ def _join(first: Reading, then: Reading) -> Reading:
 
 
 def report_to_planner(state: RunState, ids: Sequence[SubtaskId], at: float, *, urgent: bool) -> RunState:
-    """Add subtasks to what the planners in charge of them have not read."""
+    """Add subtasks to the unread reports of the planners in charge of them."""
     by_area: dict[Area, list[SubtaskId]] = {}
     for id_ in ids:
         by_area.setdefault(in_charge(state, id_), []).append(id_)
@@ -106,7 +106,7 @@ def report_to_planner(state: RunState, ids: Sequence[SubtaskId], at: float, *, u
 
 
 def report_answer(state: RunState, question: QuestionId, at: float) -> RunState:
-    """Add an answer to what the planner in charge of its subtask, or else the one that asked, has not read."""
+    """Add an answer to the unread news of the planner in charge of its subtask, or of the planner that asked."""
     asked = state.questions[question]
     area = in_charge(state, asked.about) if asked.about is not None else asked.area
     area = area if area is None or is_active(state, area) else None

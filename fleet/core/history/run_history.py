@@ -1,4 +1,4 @@
-"""How facts about the run as a whole change the state: its engine, base, budget, model service and end."""
+"""Applies facts about the run: its engine, base, budget, model service and end."""
 
 from typing import assert_never
 
@@ -157,7 +157,7 @@ def _counted(attempt: Attempt, fact: f.ModelCalled) -> Attempt:
 
 
 def _rollback_started(state: RunState, fact: f.RollbackStarted) -> RunState:
-    """The rollback plan replaces all open subtasks; finished work stays."""
+    """Replace all open subtasks by the rollback plan. Finished work stays."""
     undo = state.rollback
     if undo is None:
         return state
@@ -210,7 +210,7 @@ def after_node(state: RunState, fact: f.NodeFact) -> RunState:
 
 
 def forget_connections(state: RunState) -> RunState:
-    """What is known of nodes when another engine starts: it connects to all of them again."""
+    """Reset the connections to nodes when another engine starts. It connects to all nodes again."""
     nodes = {node.name: replace(node, out=NOT_CONNECTED, banned=False) for node in state.nodes.values()}
     return replace(state, nodes=nodes)
 

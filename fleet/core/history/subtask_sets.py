@@ -1,4 +1,4 @@
-"""How the sets of subtasks change with one subtask or with the plan. They are what they would be from scratch."""
+"""Updates the sets of subtasks after a change of one subtask or of the plan, instead of computing them again."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
@@ -12,7 +12,7 @@ from fleet.core.state.subtasks import Attempt, Mark, PlannedSets, Set, Subtasks,
 
 
 def put(subtasks: Subtasks, subtask: SubtaskState) -> Subtasks:
-    """With another state of one subtask. Costs no more in a long run than in a short one."""
+    """Replace the state of one subtask. The cost does not depend on the length of the run."""
     plan, id_ = subtasks.plan, subtask.id
     place = plan.places[id_]
     before, after = marks_of(subtasks.rows.at(place)), marks_of(subtask)
@@ -124,7 +124,7 @@ def _needs_are_the_same(specs: Mapping[SubtaskId, Subtask], before: Mapping[Subt
 
 
 def _unmet(plan: PlannedSets, done: Set, ids: Collection[SubtaskId], unmet: Set = 0) -> Set:
-    """Which subtasks wait for one that is not done, with these looked at again."""
+    """Return the subtasks that wait for an unfinished dependency, after checking the given ones again."""
     for id_ in ids:
         needs = (plan.bits.get(need) for need in plan.specs[id_].depends_on)
         is_met = all(bit is not None and done >> bit & 1 for bit in needs)
@@ -149,7 +149,7 @@ def put_subtask(state: RunState, subtask: SubtaskState) -> RunState:
 def change_attempt(
     state: RunState, id_: SubtaskId, change: Callable[[Attempt], Attempt], *, only: int | None = None
 ) -> RunState:
-    """Change the attempt under way; with `only`, none but the attempt of that number: a late fact changes nothing."""
+    """Change the running attempt. With `only`, ignore facts about other attempts, which came too late."""
     subtask = state.subtasks[id_]
     current = subtask.current
     if current is None or (only is not None and only != current.number):

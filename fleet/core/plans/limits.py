@@ -21,7 +21,7 @@ LARGE_LINES, LARGE_MINUTES = 200, 20.0
 
 
 class Rung(Shape):
-    """One rung of a ladder. Its last three fields are kept so that old journals load: nothing writes them any more."""
+    """One rung of a ladder. The last three fields are not written any more, so that old journals load."""
 
     model: str
     effort: Effort | None = None
@@ -41,7 +41,7 @@ class Ladder(Shape):
 
     rungs: tuple[Rung, ...] = Field(min_length=1)
     first: int | None = Field(default=None, ge=0)
-    """The rung on which every subtask begins; None: the cheapest by observed cost per landed subtask."""
+    """Rung on which every subtask starts. None: the cheapest rung per landed subtask, as observed."""
 
 
 def parse_rung(text: str) -> tuple[str, Effort | None]:
@@ -59,7 +59,7 @@ def parse_rung(text: str) -> tuple[str, Effort | None]:
 
 
 def size_of(estimate: Estimate) -> Size:
-    """The size of a subtask: the larger of what its lines and its minutes say. Without either, medium."""
+    """Return the size of a subtask: the larger of its sizes by lines and by minutes. Without either, medium."""
     sizes = []
     if estimate.lines is not None:
         sizes.append(_size(estimate.lines, SMALL_LINES, LARGE_LINES))
@@ -79,7 +79,7 @@ Reviewing = Literal["human", "auto", "none"]
 
 
 class Choices(Shape):
-    """What a person chose for one run beside the files that belong to the user and to the repository."""
+    """Settings of a single run, in addition to the files of the user and the repository."""
 
     config_file: str | None = None
     """The file of `--config`. It is read again when the run is resumed, as the other files are."""
@@ -92,7 +92,7 @@ class Choices(Shape):
 
 
 class ReviewRules(Shape):
-    """What a subtask must be like to start without a person's approval."""
+    """Conditions under which a subtask may start without a human's approval."""
 
     max_risk: Risk = "medium"
     paths: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ HERE = ""
 
 
 class MachineOffer(Shape):
-    """What a machine may do for a run."""
+    """Work that a machine may do for a run."""
 
     labels: tuple[str, ...] = ()
     lands: bool = False
@@ -121,7 +121,7 @@ class Machines(Shape):
     """The machines that may ever work for a run, and which of them a worker kind can use."""
 
     offers: dict[str, MachineOffer] = Field(default_factory=dict)
-    """By name; empty: the manager's machine."""
+    """Offers by node name. Empty name: the manager's machine."""
     workers: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """The labels that worker kinds ask for."""
     stays: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class Machines(Shape):
         return frozenset((*spec.labels, *self.workers.get(spec.worker, ())))
 
     def problem(self, spec: Subtask) -> str | None:
-        """Why no machine can ever do a subtask; None if one can."""
+        """Return why no machine can ever run a subtask, or None."""
         if not (wanted := self.wanted(spec)):
             return None
         asks = f"needs a machine with {labels_text(wanted)}"
@@ -173,26 +173,26 @@ class Policy(Shape):
     budget_soft: float = Field(default=0.8, gt=0, le=1)
     """The share of a budget at which the planner is informed."""
     subtask_dollars: float | None = Field(default=None, gt=0)
-    """What all attempts at one subtask may cost before a human is asked."""
+    """Budget of all attempts at one subtask. At the limit, fleet asks a human."""
     subtask_tokens: int | None = Field(default=None, gt=0)
     subtask_minutes: float | None = Field(default=None, gt=0)
     max_attempts: int = Field(default=4, ge=1, le=50)
-    """Failures of a subtask that count, before a human is asked."""
+    """Number of failures of a subtask that count. At the limit, fleet asks a human."""
     max_retries: int = Field(default=6, ge=0, le=100)
-    """Transient and infrastructure failures of a subtask, which do not count, before a human is asked."""
+    """Number of transient and infrastructure failures of a subtask. At the limit, fleet asks a human."""
     max_depth: int = Field(default=3, ge=0, le=10)
     """Splits of splits."""
     max_subtasks: int = Field(default=500, ge=1)
     """Subtasks that one revision of a planner may add."""
     max_areas: int = Field(default=16, ge=0)
-    """Areas of a run: subtasks with a planner of their own."""
+    """Number of areas in a run. An area is a subtask with a separate planner."""
     area_depth: int = Field(default=1, ge=0, le=5)
     """Areas within areas; 0: the run's own planner plans everything."""
     max_planner_calls: int = Field(default=300, ge=1)
     max_planner_failures: int = Field(default=5, ge=1)
-    """Failed planner calls in a row before a human is asked."""
+    """Number of consecutive failed planner calls. At the limit, fleet asks a human."""
     settle_s: float = Field(default=2.0, ge=0)
-    """How long results are collected before the planner is called, if none is urgent."""
+    """Time during which results are collected before the planner is called, unless one is urgent."""
     backoff_first_s: float = Field(default=1.0, gt=0)
     backoff_cap_s: float = Field(default=120.0, gt=0)
     batch: int = Field(default=256, ge=1, le=500)
@@ -202,35 +202,35 @@ class Policy(Shape):
     every_commit: bool = False
     """Whether the tree of every commit is tested before it lands, however long that takes."""
     every_commit_within_s: float = Field(default=60.0, ge=0)
-    """The same, while testing the trees of all candidates is likely to take at most this long."""
+    """Test every commit's tree if testing the trees of all candidates is likely to take at most this long."""
     in_order: bool = False
-    """Whether subtasks land in the order of the plan: one that is done early waits for those before it."""
+    """Whether subtasks land in plan order. A finished subtask then waits for all earlier ones."""
     publishes: bool = True
     """Whether the result branch is made in the user's repository."""
     reruns: int = Field(default=1, ge=0, le=10)
-    """Red results a verdict needs besides the first. A suspect with fewer of them is tested once more, alone."""
+    """Number of additional failures required for a verdict. A suspect with fewer is tested again, alone."""
     check_base: bool = False
     """Whether there is a gate that the base has to pass before anything starts."""
     allow_red_base: bool = False
     """Whether the run may start on a base that fails the gate."""
     answer_wait_s: float = Field(default=600, ge=0)
-    """How long a run with nothing else to do waits for a human's answer before it ends as partial."""
+    """Time that a run without other work waits for a human's answer before it ends as partial."""
     drain_s: float = Field(default=600, ge=0)
-    """How long running work may continue after the run is drained."""
+    """Time that running work may continue after the run is drained."""
     ladders: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """The models of workers that have several, the first one first."""
     rungs: dict[str, Ladder] = Field(default_factory=dict)
     """The ladders of workers that have rungs."""
     programs: tuple[str, ...] = ()
-    """The workers that are programs: nobody can tell them anything while they run."""
+    """Workers that are programs. They can't read instructions while they run."""
     by_turns: tuple[str, ...] = ()
-    """The workers that read what they are told only between two of their turns."""
+    """Workers that read instructions only between two turns."""
     flat: bool = False
     """Whether all subtasks of the planner's first revision are merged into one."""
     service_wait_s: float = Field(default=900, gt=0)
-    """How long the model service may fail for everyone before a human is asked."""
+    """Time that the model service may fail for all calls before fleet asks a human."""
     service_lost_s: float = Field(default=43200, gt=0)
-    """How long that question may stay unanswered, while no call succeeds, before the run ends as partial."""
+    """Time after that question until the run ends as partial, if no call succeeds."""
     review: bool = False
     """Whether the first plan waits for a human's approval. Runs without `reviewing` are old and have only this."""
     reviewing: Reviewing | None = None

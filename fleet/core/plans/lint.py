@@ -1,7 +1,7 @@
-"""The linter: grades a plan before money is spent on it. Pure, and based only on the plan itself.
+"""The linter: grades a plan before any money is spent on it. Pure, and based only on the plan.
 
-Errors are checks that prove nothing or can't run. They go back to the planner once; if it submits the same again, the
-plan is accepted, because a valid plan is its author's responsibility. Warnings are for the reviewer.
+Errors are checks that prove nothing or can't run. They go back to the planner once. If it submits the same plan again,
+the plan is accepted, because a valid plan is its author's responsibility. Warnings are for the reviewer.
 """
 
 import re
@@ -34,11 +34,11 @@ SHOWN = 100  # characters of a command in a message
 Runs = Callable[[str], bool]
 """Whether a program of this name exists where checks run."""
 Part = tuple[str, list[str]]
-"""What joins a simple command to the one before it, and its words."""
+"""Separator before a simple command, and its words."""
 
 
 def check_problem(criterion: Criterion, runs: Runs | None = None) -> str | None:
-    """Why a check proves nothing or can't run; None if nothing is wrong."""
+    """Return why a check proves nothing or can't run, or None."""
     parts = _parts(criterion.run or "")
     if not parts or criterion.run is None:
         return None
@@ -66,7 +66,7 @@ def always_passes(line: str) -> bool:
 
 
 def _parts(line: str) -> list[Part]:
-    """The simple commands of a line; empty if only a shell could parse it."""
+    """Return the simple commands of a line. Empty if only a shell could parse it."""
     if "<<" in line or "`" in line:
         return []
     lexer = shlex.shlex(line.strip().replace("\n", " ; "), posix=True, punctuation_chars=";|&()<>{}")
@@ -139,7 +139,7 @@ class Grade:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Errors and warnings, for a person, who may run the plan all the same."""
+        """Return errors and warnings for a human, who may run the plan in any case."""
         return (*map(str, self.errors), *self.warnings)
 
 
@@ -290,7 +290,7 @@ def _overlaps(subtasks: list[Subtask], about: Collection[SubtaskId]) -> Iterator
 
 
 def _meeting_patterns(by_path: Mapping[str, list[SubtaskId]]) -> Iterator[tuple[str, str]]:
-    """Pairs of patterns that can match the same file: equal ones, and one that matches the other."""
+    """Return pairs of patterns that can match the same file, because one equals or matches the other."""
     yield from ((path, path) for path, ids in by_path.items() if len(ids) > 1)
     wide = [path for path in by_path if "*" in path or "?" in path or path.endswith("/")]
     compared = 0

@@ -35,13 +35,13 @@ class Parameter(Shape):
     type: Literal["string", "integer", "number", "boolean", "choice"] = "string"
     """The type of its values."""
     help: str = ""
-    """What the value is for; shown where it is missing."""
+    """Purpose of the value, shown if it is missing."""
     default: Value | None = Field(default=None, description="The value if none is set. Without it, one is required.")
     choices: tuple[str, ...] = Field(default=(), description="The values of a `choice`.")
 
     @property
     def kind(self) -> str:
-        """Its type, or its choices, in words."""
+        """Return the type or the choices in words."""
         return f"one of {', '.join(self.choices)}" if self.type == "choice" else self.type
 
 
@@ -125,7 +125,7 @@ def _read_values(
 
 
 def _parse_value(parameter: Parameter, text: str) -> Value:
-    """`text` as a value of the parameter's type; `text` itself if it is not one."""
+    """Convert `text` to the parameter's type. Return it unchanged if that is not possible."""
     match parameter.type:
         case "integer" if re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII):
             return int(text)
@@ -138,7 +138,7 @@ def _parse_value(parameter: Parameter, text: str) -> Value:
 
 
 def _type_problem(parameter: Parameter, value: Value) -> str | None:
-    """Why `value` is not of the parameter's type, or None."""
+    """Return why `value` does not have the parameter's type, or None."""
     shown = repr(str(value)[:80])
     match parameter.type:
         case "integer" if not isinstance(value, int) or isinstance(value, bool):
@@ -165,7 +165,7 @@ def value_text(value: object) -> str:
 
 
 class _Filler:
-    """Fills in a document and collects what could not be filled in."""
+    """Fills in a document and collects the problems."""
 
     def __init__(self, parameters: Mapping[str, Parameter], values: Mapping[str, JsonValue]) -> None:
         self._parameters = parameters
@@ -208,7 +208,7 @@ class _Filler:
 
 
 def _place_problem(placeholder: re.Match[str], value: str, place: Place, *, is_free: bool) -> str | None:
-    """Why a value may not be filled in here, or None. `is_free`: the plan's author did not limit it to some values."""
+    """Return why a value may not be used in this place, or None. `is_free`: the value is not from a fixed list."""
     shown = repr(value[:80])
     if _is_path(place) and _WILDCARD.search(value):
         return f"{shown} has a wildcard, which would allow changes to more files"

@@ -1,6 +1,6 @@
-"""The plan: subtasks with criteria a machine can check. The public document of `fleet plan` and `fleet run --plan`.
+"""The plan: subtasks with criteria that a machine can check. Public format of `fleet plan` and `fleet run --plan`.
 
-Only the shape is checked here; `validate.py` finds every problem of a plan as a whole.
+This module only defines the format. `revision.py` validates a plan as a whole.
 """
 
 from collections import Counter
@@ -20,10 +20,10 @@ from fleet.core.base.ids import SubtaskId
 Risk = Literal["low", "medium", "high"]
 FailureAction = Literal["replan", "retry", "skip", "abort", "ask"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
-"""How hard a model tries, as the models' service calls it."""
+"""Reasoning effort of a model, with the names of the model service."""
 
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._=/-]{0,62}$")]
-"""A word for what a machine has: `gpu`, `arch=arm64`."""
+"""Property of a machine, such as `gpu` or `arch=arm64`."""
 
 
 def _results_file(value: str) -> str:
@@ -35,12 +35,12 @@ def _results_file(value: str) -> str:
 
 
 ResultsFile = Annotated[str, Field(pattern=r"^(?:junit|sarif):[\w.@+*?][\w.@+*?/-]*$"), AfterValidator(_results_file)]
-"""Where a command leaves its results, and in which form: `junit:build/reports/*.xml`, `sarif:lint.sarif`."""
+"""Format and location of a command's results: `junit:build/reports/*.xml`, `sarif:lint.sarif`."""
 MOST_VOTES = 9
 WORKER_SUCCEEDED = "worker_succeeded"
 """The named check of a step whose own exit code is the whole criterion."""
 PLANNER = "planner"
-"""The worker of an area: a subtask that a planner of its own breaks down."""
+"""Worker of an area, which is a subtask with a separate planner."""
 
 
 class Shape(BaseModel):
@@ -104,17 +104,17 @@ class Criterion(Planned):
     tests: SkipJsonSchema[ResultsFile | None] = None  # a planner names checks, whose results the configuration knows
     """The files that its command leaves results in: `junit:reports/*.xml`, or `sarif:lint.sarif` of an analyser."""
     review: SkipJsonSchema[str | None] = None  # a person decides what is worth a review
-    """Instead of a command: what a model that did not do the work looks for in the change."""
+    """Faults that a model looks for in the change, instead of a command. The model must not have made the change."""
     model: SkipJsonSchema[str | None] = None
     """The model that reviews, instead of the configured one (`reviewer.model`)."""
     votes: SkipJsonSchema[int | None] = Field(default=None, ge=1, le=MOST_VOTES)
-    """How many reviews are asked for, each without knowledge of the others (`reviewer.votes`)."""
+    """Number of independent reviews (`reviewer.votes`)."""
     threshold: SkipJsonSchema[int | None] = Field(default=None, ge=1, le=MOST_VOTES)
-    """How many of them must find nothing. By default more than half of the votes."""
+    """Number of reviews that must have no findings. Default: more than half of the votes."""
 
     @property
     def shown(self) -> str:
-        """How it is proven, for people and planners."""
+        """Return the command or review in a form for humans and planners."""
         return f"review: {self.review}" if self.review is not None else self.run or self.criterion
 
 
@@ -122,9 +122,9 @@ class Estimate(Planned):
     """The planner's estimate of a subtask's size."""
 
     minutes: float | None = Field(default=None, ge=0)
-    """The time a worker should need; the time of the whole plan is calculated from these."""
+    """Expected time of a worker. The expected time of the plan is calculated from these."""
     lines: int | None = Field(default=None, ge=0)
-    """How many lines should change. Very few or very many cause a warning."""
+    """Expected number of changed lines. Very few or very many cause a warning."""
     dollars: float | None = Field(default=None, ge=0, description="The most an area may cost.")
 
 
@@ -145,9 +145,9 @@ class Subtask(Planned):
     labels: SkipJsonSchema[tuple[Label, ...]] = ()  # a planner chooses a worker kind, which may ask for labels
     """Labels that the machine must have which works on it and runs its checks: `["gpu"]`."""
     risk: Risk = "low"
-    """How much harm a mistake would do; the rules of `[review]` consider it."""
+    """Damage that a mistake could cause. The rules of `[review]` use it."""
     estimate: Estimate = Estimate()
-    """How large it is, if known."""
+    """Expected size, if known."""
     failure_action: FailureAction = Field(default="replan", description="What happens when it fails.")
     not_before: datetime | None = Field(default=None, description="A time before which it must not start.")
 
@@ -165,13 +165,13 @@ class Plan(Planned):
     goal: str = ""
     """The purpose of the plan: the epic, as the planner and the report use it."""
     version: int = Field(default=0, ge=0)
-    """Counted from 1, the version of a file without one; each revision makes the next."""
+    """Version of the plan, from 1 (the default). Each revision increases it."""
     subtasks: tuple[Subtask, ...] = ()
-    """Their order in the file has no effect; `depends_on` has."""
+    """Subtasks in any order. `depends_on` decides which must land first."""
     rollback_plan: str | None = None
     """The plan file that undoes the changes when a step fails: its name, beside this file or in the library."""
     risk_level: Risk = "low"
-    """The risk of the whole plan, for its review; the rules also consider the `risk` of each subtask."""
+    """Risk of the plan for its review. The rules also use the `risk` of each subtask."""
     estimated_duration: str | None = None
     """In words, for its review."""
 
@@ -184,7 +184,7 @@ class Plan(Planned):
 
     @property
     def asks_for_reviews(self) -> bool:
-        """Whether models are needed, whoever does the work."""
+        """Return whether the plan needs models for reviews."""
         return any(subtask.reviews for subtask in self.subtasks)
 
 
@@ -201,7 +201,10 @@ def needs_of(subtasks: Iterable[Subtask]) -> Needs:
 
 
 def find_cycle(needs: Needs) -> tuple[SubtaskId, ...]:
-    """One cycle of dependencies, with its first id repeated at its end, or nothing. Self-dependencies do not count."""
+    """Return one dependency cycle with its first id repeated at the end, or an empty tuple.
+
+    Ignores self-dependencies.
+    """
     try:
         TopologicalSorter({id_: [need for need in ids if need != id_] for id_, ids in needs.items()}).prepare()
     except CycleError as error:
@@ -210,9 +213,10 @@ def find_cycle(needs: Needs) -> tuple[SubtaskId, ...]:
 
 
 def ancestors(needs: Needs) -> Callable[[SubtaskId, SubtaskId], bool]:
-    """Tells whether the first of two subtasks must land before the second. There must be no cycle.
+    """Return a function that reports whether one subtask must land before another. The plan must not have cycles.
 
-    The ancestors of each are the bits of a number: as sets, those of a chain of 10,000 would take gigabytes.
+    The ancestors of each subtask are bits of a number. As sets, those of a chain of 10,000 subtasks would take
+    gigabytes.
     """
     bits: dict[SubtaskId, int] = {}
     above: dict[SubtaskId, int] = {}

@@ -1,7 +1,7 @@
-"""Revisions: the changes that a planner or a person makes to a plan, as pure operations on it.
+"""Revisions: changes to a plan by a planner or a user, as pure operations.
 
-A revision is applied completely or not at all. `revise_plan` returns the new plan or every problem; `revision_between`
-turns a plan that a person edited into the revision that a planner would have submitted.
+A revision is applied completely or not at all. `revise_plan` returns the new plan or all problems. `revision_between`
+converts a plan edited by a user to the equivalent revision.
 """
 
 from collections import Counter
@@ -54,10 +54,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a configuration offers to a plan. What is None is unknown."""
+    """Workers, checks and machines of a configuration. None: unknown."""
 
     max_subtasks: int | None = None
-    """The most subtasks that one revision adds; None: no limit."""
+    """Maximum number of subtasks that one revision adds. None: no limit."""
     max_areas: int = 16
     workers: frozenset[str] | None = None
     checks: frozenset[str] | None = None
@@ -87,11 +87,10 @@ def plan_problems(
     places: Sequence[str] | None = None,
     since: Plan | None = None,
 ) -> tuple[Problem, ...]:
-    """Every problem of `plan`.
+    """Return all problems of `plan`.
 
-    `also_ids` are ids of subtasks that could not be read; `places` holds the place of each subtask of the plan in its
-    author's document. `since` is the valid plan that this one was made of: what is still the very same is not looked
-    at again.
+    `also_ids` are ids of subtasks that could not be read. `places` holds the location of each subtask in its author's
+    document. `since` is the valid plan that this one is based on. Unchanged subtasks are not checked again.
     """
     if not plan.subtasks and not also_ids:
         return (Problem("subtasks", "is empty; a plan needs at least one subtask"),)
@@ -186,7 +185,7 @@ def _text_problems(subtask: Subtask, at: str) -> Iterator[Problem]:
 
 
 def _review_problems(subtask: Subtask, at: str) -> Iterator[Problem]:
-    """What is wrong with the reviews of a subtask. They are never all that it is judged by."""
+    """Return problems with the reviews of a subtask. Reviews can't be its only criteria."""
     seen = set[str]()
     for index, criterion in enumerate(subtask.acceptance):
         place = f"{at}.acceptance[{index}]"
@@ -325,7 +324,7 @@ class Revision(Written):
 
 @dataclass(frozen=True, slots=True)
 class SubtaskStatuses:
-    """Which subtasks a revision may change. All ids are in the plan that it revises."""
+    """Status of subtasks for the checks of a revision. All ids belong to the revised plan."""
 
     open: frozenset[SubtaskId] = frozenset()
     """Neither merged, dropped nor split."""
@@ -339,7 +338,7 @@ class SubtaskStatuses:
     """The number of splits that led to each subtask."""
     max_depth: int = 3
     mine: frozenset[SubtaskId] | None = None
-    """The subtasks that the revising planner may change and depend on; None: all."""
+    """Subtasks that the revising planner may change and depend on. None: all."""
     bounds: tuple[str, ...] = ()
     """The paths that all subtasks of the planner's area have to stay within."""
     may_delegate: bool = True
@@ -358,9 +357,9 @@ def revise_plan(
     *,
     is_valid: bool = False,
 ) -> Plan | tuple[Problem, ...]:
-    """The plan after `revision`, or every problem with it. A plan may stay empty.
+    """Return the plan after `revision`, or all its problems. A plan may remain empty.
 
-    `is_valid` says that the plan is, as that of a run is: its subtasks are looked at again only where they change.
+    `is_valid` states that the plan is valid, so that unchanged subtasks are not checked again.
     """
     after, known = apply(plan, revision), known or Known()
     since = plan if is_valid else None
@@ -446,7 +445,7 @@ def _rerouted(needs: tuple[SubtaskId, ...], parts_of: Parts) -> tuple[SubtaskId,
 
 
 def _size_problems(revision: Revision, known: Known) -> Iterable[Problem]:
-    """A run may grow without a limit, but nobody can follow a planner that plans all of it at once."""
+    """Limit the number of subtasks that one revision adds. The run itself may grow without a limit."""
     new = len(revision.add) + sum(len(split.into) for split in revision.split)
     if known.max_subtasks is not None and new > known.max_subtasks:
         most = f"a revision may add at most {known.max_subtasks} (planner.max_subtasks)"
@@ -502,7 +501,7 @@ def _need_problems(after: Plan, revision: Revision, statuses: SubtaskStatuses) -
 
 
 def _area_problems(plan: Plan, revision: Revision, statuses: SubtaskStatuses) -> Iterable[Problem]:
-    """Where a planner exceeds its own subtasks, its area's paths, or the depth to which areas may be nested."""
+    """Return problems with the limits of an area: its subtasks, its paths and its depth."""
     mine = statuses.mine
     new = {*(added.id for added in revision.add), *(part.id for split in revision.split for part in split.into)}
     bounds = ", ".join(statuses.bounds)
@@ -530,7 +529,10 @@ def described_subtasks(revision: Revision) -> Iterable[tuple[str, Subtask | Chan
 
 
 def with_reviews(plan: Plan, revision: Revision) -> Revision:
-    """A planner's revision that keeps the reviews of what it revises or splits: it writes none itself."""
+    """Return a planner's revision with the reviews of the revised or split subtasks.
+
+    Planners can't write reviews.
+    """
     reviews = {subtask.id: subtask.reviews for subtask in plan.subtasks if subtask.reviews}
     if not reviews:
         return revision
@@ -559,9 +561,9 @@ CHANGEABLE = tuple(name for name in Change.model_fields if name != "id")
 
 
 def revision_between(before: Plan, after: Plan, *, why: str, without: Collection[SubtaskId] = ()) -> Revision | str:
-    """The revision that leads from `before` to `after`, or why there is none. Whether it is allowed is checked later.
+    """Return the revision from `before` to `after`, or why there is none. Does not check whether it is allowed.
 
-    `without` are subtasks of `before` that were split or dropped already: leaving them out drops nothing.
+    `without` are subtasks of `before` that were split or dropped already, so leaving them out does not drop them.
     """
     if before.goal != after.goal:
         return "the goal of a run can't be changed; only its subtasks can be edited"

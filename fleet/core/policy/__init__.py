@@ -1,4 +1,4 @@
-"""What is decided next, and what should be running: pure rules over the state, which may change with any version.
+"""Decides the next steps and the effects that should run: pure rules over the state, which may change between versions.
 
 Imports `base`, `plans` and `state`.
 """

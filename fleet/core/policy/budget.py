@@ -1,6 +1,6 @@
-"""Budgets: what a run and each of its subtasks may use, what remains of it, and whether one more call fits.
+"""Budgets: limits of a run and its subtasks, the remaining amounts, and whether another call fits.
 
-A limit is enforced before a call, by the most that this call and the calls under way may cost.
+A limit is enforced before a call, based on the highest possible cost of this call and the calls in flight.
 """
 
 import math
@@ -36,10 +36,7 @@ class Budget:
 
 
 def run_budgets(state: RunState, now: float) -> Iterator[Budget]:
-    """The limits of a run that are set. Calls in doubt count in full, as no one knows that they cost less.
-
-    So do reviews in a batch, until their results are there.
-    """
+    """Return the limits of a run. Interrupted calls and unfinished review batches count in full."""
     policy, spent = state.policy, state.spent
     doubt = sum(state.pending_reviews.values(), state.doubt)
     if policy.budget_dollars is not None:
@@ -66,19 +63,19 @@ def subtask_budgets(state: RunState, id_: SubtaskId, now: float) -> Iterator[Bud
 
 
 def over_budget(state: RunState, now: float) -> str | None:
-    """Which budget of the run is spent, so that nothing new starts."""
+    """Return the exhausted budget of the run, if any. No new work starts then."""
     spent = (f"the budget of {budget} is used up" for budget in run_budgets(state, now) if budget.is_spent)
     return next(spent, state.refused or None)
 
 
 def over_subtask_budget(state: RunState, id_: SubtaskId, now: float) -> str | None:
-    """Which budget of a subtask is spent, so that a human decides whether it gets more."""
+    """Return the exhausted budget of a subtask, if any. A human then decides whether to raise it."""
     budgets = subtask_budgets(state, id_, now)
     return next((f"its budget of {budget} is used up" for budget in budgets if budget.is_spent), None)
 
 
 def low_budget(state: RunState, now: float) -> str | None:
-    """Which budget of the run has reached its soft limit."""
+    """Return the budget of the run that has reached its soft limit, if any."""
     share = state.policy.budget_soft
     low = (budget for budget in run_budgets(state, now) if budget.used >= share * budget.limit)
     return next((f"{share:.0%} of the budget of {budget} is used" for budget in low), None)
@@ -97,16 +94,16 @@ def budget_wakes(state: RunState, now: float) -> Iterator[float]:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a call may not be made."""
+    """Reason why a call is not allowed."""
 
     kind: FailureKind
     why: str
     temporary: bool = False
-    """The call may still fit, if the calls under way turn out cheaper than they might be."""
+    """Whether the call may still fit once the calls in flight have finished."""
 
 
 def refusal(state: RunState, now: float, cost: Cost, held: Cost, subtask: SubtaskId | None) -> Refusal | None:
-    """Why a call of at most `cost` does not fit while calls under way may cost `held`; None if it fits."""
+    """Return why a call of at most `cost` does not fit while calls in flight may cost `held`, or None."""
     if state.cancelled:
         return Refusal("spent", "the run is cancelled")
     policy = state.policy
@@ -137,10 +134,10 @@ WIDENED = 0.25  # of a budget: what calls under way may take together beyond wha
 def widening(
     state: RunState, now: float, least: Cost, most: Cost, *, held: Cost, widened: Cost, subtask: SubtaskId | None
 ) -> float:
-    """How far a call that has `least` reserved may go towards `most`: 1 if no budget limits it.
+    """Return how far a call with `least` reserved may go towards `most`: 1 if no budget limits it.
 
-    `held` is reserved by all calls under way, this one included; `widened` is the part of it beyond what calls usually
-    cost. Only a part of a budget goes there: it is what a crash would leave in doubt.
+    `held` is reserved by all calls in flight, including this one. `widened` is the part of it beyond the usual cost.
+    Only a fraction of a budget may be used this way, because a crash would leave it in doubt.
     """
     shares = [1.0]
     for budget in run_budgets(state, now):
@@ -189,7 +186,7 @@ def question_due_at(state: RunState, scope: str, outage: Outage) -> float:
 
 
 def given_up_reason(state: RunState, now: float) -> str | None:
-    """Why a run that only waits for calls ends: no one answered the question about them in time."""
+    """Return why a run that waits only for model calls ends: a question about them was not answered in time."""
     for question, scope, outage in _open_outages(state):
         if now >= _deadline(state, question, outage):
             return f"no one answered {question.id}, and all calls are waiting: {outage_text(scope, outage)}"

@@ -1,6 +1,6 @@
-"""Policy: what is decided next, given what is true. Pure and level-triggered; it may change with any version.
+"""Policy: decides the next steps from the state. Pure and level-triggered. It may change between versions.
 
-`decide` returns decisions as facts to record. The engine records them and asks again until there are none.
+`decide` returns decisions as facts. The engine records them and calls it again until there are none.
 """
 
 from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ def decide(state: RunState, now: float) -> tuple[f.Fact, ...]:
 
 
 def next_wake(state: RunState, now: float) -> float | None:
-    """When time alone may change the result of `decide` or `effects`; None if only events can."""
+    """Return when time alone may change the result of `decide` or `effects`, or None."""
     if state.ended:
         return None
     subtasks = state.subtasks
@@ -88,7 +88,7 @@ def _approve_by_rules(state: RunState, now: float) -> Iterator[f.Fact]:
 
 
 def _end_on_bad_base(state: RunState, now: float) -> Iterator[f.Fact]:
-    """On a red base the gate says nothing about the work, so the run ends before anything is spent."""
+    """End the run before money is spent if the gate fails on the base and so can't judge any work."""
     if not state.base_checked or state.commits > 0:
         return
     where = f"the base {state.base_name} ({state.base[:12]})"
@@ -101,7 +101,7 @@ def _end_on_bad_base(state: RunState, now: float) -> Iterator[f.Fact]:
 
 
 def _ask_about_configuration(state: RunState, now: float) -> Iterator[f.Fact]:
-    """With a wrong key or model, nothing works until a person fixes it. A failure of a later attempt asks again."""
+    """Ask a human to fix a wrong key or model. A failure of a later attempt asks again."""
     failed = map(state.subtasks.__getitem__, state.subtasks.in_plan_order(state.subtasks.marked(Mark.FAILED)))
     failures = [
         (subtask.failure, subtask.attempts[-1].started_at if subtask.attempts else -inf)
@@ -220,10 +220,10 @@ def _form_batches(state: RunState, now: float) -> Iterator[f.Fact]:
 
 
 def _judge_suspect(state: RunState, now: float) -> Iterator[f.Fact]:
-    """Test the only remaining suspect once more, alone, while the queue continues; or send it back.
+    """Test the only remaining suspect again, alone, while the queue continues; or eject it.
 
-    It was red alone on the tip once, which may have been by chance. The longer trees before may have been red for the
-    sake of what came after it, so they are no evidence.
+    A single failure on the tip may be a coincidence. Failures of longer batches are no evidence, because later members
+    may have caused them.
     """
     if len(state.landing.suspects) != 1:
         return

@@ -57,7 +57,7 @@ def effects(state: RunState, now: float) -> tuple[Command, ...]:
 
 
 def run_effects(state: RunState, now: float) -> Iterator[Command]:
-    """Those that no single subtask is the subject of; there are few."""
+    """Return the few effects that do not belong to a single subtask."""
     if state.ended:
         return
     if base_unknown(state) and not state.cancelled:
@@ -70,7 +70,7 @@ def run_effects(state: RunState, now: float) -> Iterator[Command]:
 
 
 def effect_of(subtask: SubtaskState) -> Command | None:
-    """What should be running for a subtask of a run that has not ended."""
+    """Return the effect that should run for a subtask of an unfinished run."""
     attempt = subtask.current
     if attempt is None or (attempt.commit is None and attempt.worker == PLANNER):
         return None  # the planner of an area is called instead
@@ -80,9 +80,9 @@ def effect_of(subtask: SubtaskState) -> Command | None:
 
 
 def may_start(state: RunState, command: Command) -> bool:
-    """Whether a wanted command may start now: while a run is drained, none that calls a model may.
+    """Return whether a command may start now. While a run is drained, commands that call a model may not.
 
-    Nor one that would only go on waiting for a batch of reviews.
+    A command that would only wait for a batch of reviews may not start either.
     """
     if isinstance(command, VerifyAttempt):
         return not (state.draining and (command.subtask, command.number) in state.pending_reviews)
@@ -90,7 +90,7 @@ def may_start(state: RunState, command: Command) -> bool:
 
 
 def base_unknown(state: RunState) -> bool:
-    """Whether nothing may start yet because the base is not checked."""
+    """Return whether work must wait until the base is checked."""
     return state.policy.check_base and not state.base_checked
 
 

@@ -70,7 +70,7 @@ def _endings(state: RunState, now: float) -> Iterator[f.Fact]:
 
 
 def _never_green(state: RunState) -> str:
-    """The commands of the gate that failed on the base and on every tree since, which is why they stopped nothing."""
+    """Return the commands of the gate that failed on the base and on every later tree, and so blocked no landing."""
     commands = ", ".join(check.command for check in state.red_base)
     return f". The gate never passed, neither on the base nor on any landed commit: {commands}" if commands else ""
 
@@ -83,7 +83,7 @@ def _not_published(state: RunState) -> str:
 
 
 def _unanswered(state: RunState, questions: Sequence[Question]) -> str:
-    """Why a run with open questions ends. Those about what an error of ours set aside have its trace."""
+    """Return why a run with open questions ends, including tracebacks of internal errors."""
     aside = [question.about or "the planner" for question in questions if question.aside]
     asked = [question for question in questions if not question.aside]
     reasons = list[str]()
@@ -98,10 +98,10 @@ def _unanswered(state: RunState, questions: Sequence[Question]) -> str:
 
 
 def waits_until(state: RunState, questions: Sequence[Question]) -> float:
-    """Until when a run with nothing else to do waits: for people from the last news, for a planner from its loss.
+    """Return how long a run without other work waits: for humans since the last news, for a planner since its loss.
 
-    Another failure of a lost planner does not count as news, or else it would put off the end with every call. What is
-    set aside because of an error of ours waits for no one.
+    Another failure of a lost planner is not news, because it would postpone the end with every call. Work that is set
+    aside after an internal error does not extend the wait.
     """
     questions = [question for question in questions if not question.aside]
     if not questions:
@@ -113,7 +113,7 @@ def waits_until(state: RunState, questions: Sequence[Question]) -> float:
 
 
 def ends_unanswered_at(state: RunState, now: float) -> float | None:
-    """When the run ends if no one answers or approves; None while it has other work, or waits without a limit."""
+    """Return when the run ends without an answer or approval. None while it has other work or waits without a limit."""
     if state.ended or state.paused or state.draining or over_budget(state, now) is not None:
         return None
     if times := budget.deadlines(state):
@@ -152,12 +152,12 @@ MICRODOLLAR = 1e-6  # an area without any budget still starts, and then fails
 
 
 def is_held(state: RunState) -> bool:
-    """Whether a question about the whole run waits for a human, so that nothing new starts."""
+    """Return whether an open question about the entire run prevents new work."""
     return any(question.holds_all for question in state.open_questions())
 
 
 def planner_is_lost(state: RunState) -> bool:
-    """Whether the planner has failed so often that a human was asked about it."""
+    """Return whether the planner failed so often that fleet asked a human."""
     return any(question.planner for question in state.open_questions())
 
 
@@ -167,7 +167,7 @@ def has_calls_left(state: RunState) -> bool:
 
 
 def call_reason(state: RunState, area: Area, now: float) -> str | None:
-    """Why a planner is called now; None if it is not."""
+    """Return the reason for calling a planner now, or None."""
     planning = planning_of(state, area)
     unread, idle_calls = planning.unread, planning.idle_calls
     if unread.answers:
@@ -196,12 +196,12 @@ def _has_given_plan(state: RunState, area: Area) -> bool:
 
 
 def plan_is_done(state: RunState) -> bool:
-    """Whether nothing remains to be done of a plan that the run started with."""
+    """Return whether all work of a plan given to the run is done."""
     return state.given and not state.subtasks.open
 
 
 def is_idle(state: RunState, now: float) -> bool:
-    """Whether nothing runs, nothing may start, and time alone will change nothing."""
+    """Return whether no work runs or may start, and time alone will not change that."""
     stuck = waits_in_vain(state)
     if (state.landing.queue and not stuck) or state.landing.open_batches or base_unknown(state):
         return False
@@ -217,7 +217,7 @@ def is_idle(state: RunState, now: float) -> bool:
 
 
 def area_is_idle(state: RunState, area: SubtaskId, now: float) -> bool:
-    """The same for the subtasks that an area's planner sees. An area in it is never idle: it goes on, fails or asks."""
+    """Return whether the subtasks of an area's planner are idle. An area inside it is never idle."""
     subtasks = seen(state, area)
     busy = subtasks & state.subtasks.marked(Mark.UNDERWAY)
     return planning_of(state, area).open is None and not busy and not _may_start(state, subtasks, now)
@@ -263,7 +263,7 @@ def _area_failure(state: RunState, area: SubtaskId, now: float) -> f.Failure | N
 
 
 def end_unapproved(state: RunState, now: float) -> Iterator[f.Fact]:
-    """End a run that no person was expected to review and that has nothing to do but wait for an approval."""
+    """End a run that waits only for an approval that no human is expected to give."""
     if state.policy.reviewing != "auto" or state.draining or state.landing.queue or not awaits_approval(state):
         return
     if now < state.last_at + state.policy.answer_wait_s:

@@ -1,8 +1,8 @@
-"""The rung of each attempt: the first one by dollars per landed subtask, the next one after a failure it may mend.
+"""Chooses the rung of each attempt: first by dollars per landed subtask, then the next rung after certain failures.
 
-What a landed subtask cost on each rung is observed, in this run and in past runs of the repository. Of a rung that was
-tried fewer than five times nothing is known; then the configured order decides. Pure: the same evidence makes the same
-choice, and the choice is recorded with what was compared.
+The cost per landed subtask is observed in this run and in earlier runs of the repository. For a rung with fewer than
+five attempts, the configured order decides. Pure: the same evidence gives the same choice, which is recorded with the
+compared figures.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from fleet.core.state.subtasks import Attempt, SubtaskState
 ABILITY: frozenset[FailureKind] = frozenset({"check", "empty", "protocol", "too_complex", "refusal", "budget"})
 """Failures that a more able model, or more effort, may avoid. Wrong plans, broken machines and merges are not."""
 JUDGED = ABILITY | {"bounds", "integration"}
-"""Failures that say something about the rung; a wrong plan or a conflict does not."""
+"""Failures that count as evidence about a rung. A wrong plan or a conflict does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def climbs_after(state: RunState, spec: Subtask, subtask: SubtaskState) -> bool:
 
 
 def can_climb(ladder: Ladder, attempt: Attempt) -> bool:
-    """Whether the attempt failed in a way that the next rung may mend, and there is one."""
+    """Return whether there is a next rung that may succeed where the attempt failed."""
     failed = attempt.worked and attempt.failure is not None and attempt.failure.kind in ABILITY
     return failed and attempt.choice is not None and attempt.choice.rung + 1 < len(ladder.rungs)
 
@@ -84,7 +84,7 @@ def _first_rung(state: RunState, spec: Subtask, ladder: Ladder) -> RungChoice:
 
 
 def rung_options(ladder: Ladder, tallies: Iterable[RungTally], worker: str, size: Size) -> tuple[RungOption, ...]:
-    """Each rung of a worker with what its attempts at subtasks of one size led to."""
+    """Return each rung of a worker with the results of its attempts at subtasks of one size."""
     alike = [tally for tally in tallies if (tally.worker, tally.size) == (worker, size)]
     return tuple(_option(rung, [tally for tally in alike if _is_with(rung, tally)]) for rung in ladder.rungs)
 
@@ -115,7 +115,10 @@ def cheapest(options: Sequence[RungOption]) -> int | None:
 
 
 def in_order(options: Sequence[RungOption]) -> int:
-    """The first rung of which too little was seen; where all are known and none has landed anything, the first one."""
+    """Return the first rung with too few attempts.
+
+    If all have enough and none landed any work, return the first rung.
+    """
     return next((index for index, option in enumerate(options) if not is_known(option)), 0)
 
 

@@ -1,11 +1,11 @@
-"""Order of landing: which prefixes of the merge queue are tested in parallel. Knows neither git nor processes.
+"""Order of landing: chooses the prefixes of the merge queue to test in parallel. Independent of git and processes.
 
-This is group testing with nested groups. The position of the first guilty entry in the queue is random; the next
-prefixes are chosen so that their results cut the possible positions into equally likely parts. One test in each of c
-slots then yields log2(c + 1) bits, the most that nested tests can. If nearly everything fails, that means prefixes of
-one entry; if nothing fails, the whole queue.
+This is group testing with nested groups. The position of the first faulty entry in the queue is random. The next
+prefixes are chosen so that their results divide the possible positions into equally likely parts. One test in each of c
+slots then yields log2(c + 1) bits, the maximum for nested tests. If nearly everything fails, that means prefixes of one
+entry. If every test passes, it means the full queue.
 
-While tests are quick, every commit's own tree is tested, in one batch at a time (docs/decisions/0025).
+While tests are quick, the tree of every commit is tested, in one batch at a time (docs/decisions/0025).
 """
 
 import re
@@ -44,7 +44,7 @@ def next_batches(state: RunState) -> tuple[tuple[Member, ...], ...]:
 
 
 def in_turn(state: RunState) -> int:
-    """How many entries of the queue may land now. In the order of the plan, each waits for all that come before it."""
+    """Return the number of queue entries that may land now. In plan order, each entry waits for all earlier ones."""
     queue = state.landing.queue
     if not state.policy.in_order:
         return len(queue)
@@ -53,9 +53,9 @@ def in_turn(state: RunState) -> int:
 
 
 def is_full(state: RunState) -> bool:
-    """Whether more work is done and has not landed than is tested at once: new attempts would wait on an old tip.
+    """Return whether more work waits to land than can be tested at a time. New attempts would start on an old tip.
 
-    Not where subtasks land in the order of the plan: what the queue waits for may not have started.
+    Always false if subtasks land in plan order, because the queue may wait for subtasks that have not started.
     """
     policy, subtasks = state.policy, state.subtasks
     done = subtasks.marked(Mark.UNDERWAY) & ~(subtasks.marked(Mark.RUNNING) | subtasks.marked(Mark.PLANNING))
@@ -76,14 +76,14 @@ def every_tree(state: RunState, ids: Sequence[SubtaskId]) -> bool:
 
 
 def soon_count(state: RunState, ids: Sequence[SubtaskId]) -> int:
-    """How many of these to test tree by tree at once: few enough that something lands every few seconds."""
+    """Return how many of these entries to test tree by tree, so that one lands every few seconds."""
     limit = state.policy.every_commit_within_s * state.policy.slots / PARTS
     fitting = sum(total <= limit for total in accumulate(_seconds(state, ids)))
     return max(fitting, min(state.policy.slots, len(ids)))
 
 
 def _seconds(state: RunState, ids: Sequence[SubtaskId]) -> Iterator[float]:
-    """How long the tree of each is likely to take: the gate and its own checks."""
+    """Return the expected duration of testing each entry: the gate and its own checks."""
     gate, subtasks = START_S + sum(state.gate.values()), state.subtasks
     for id_ in ids:
         seconds = gate
@@ -100,7 +100,7 @@ def member_of(state: RunState, id_: SubtaskId) -> Member:
 def next_sizes(
     landing: Landing, *, slots: int, most: int, every_commit: bool = False, together: bool = False
 ) -> tuple[int, ...]:
-    """How many entries each new batch holds. `together`: every tree is tested, and there is time for all."""
+    """Return the sizes of the next batches. `together`: every tree is tested, and there is time for all."""
     free, suspects, open_ = slots - len(landing.open_batches), len(landing.suspects), landing.prefixes
     if free <= 0 or suspects == 1 or (open_ and (suspects or every_commit)):
         return ()
@@ -132,7 +132,7 @@ def prefixes(reach: int, free: int, slots: int, rate: float) -> tuple[int, ...]:
 
 
 def cuts(length: int, slots: int, rate: float) -> tuple[int, ...]:
-    """Where to cut suspects into parts that are equally likely to hold the first guilty entry."""
+    """Return where to divide suspects into parts that are equally likely to contain the first faulty entry."""
     if slots >= length - 1:
         return tuple(range(1, length))
     stays = log1p(-rate)
@@ -161,7 +161,7 @@ def send_back(state: RunState, id_: SubtaskId, failed: tuple[CheckRun, ...], at:
 
 
 def integration_failure(state: RunState, id_: SubtaskId, failed: tuple[CheckRun, ...]) -> Failure:
-    """Why a candidate with a red merged tree is sent back."""
+    """Return the failure of a candidate whose merged tree fails."""
     attempt = state.subtasks[id_].attempts[-1]
     since = list(landed_since(state, attempt))
     near = [other for other in since if _is_near(other, attempt, failed)]
@@ -202,6 +202,6 @@ def _is_near(other: SubtaskState, attempt: Attempt, failed: tuple[CheckRun, ...]
 
 
 def _names(path: str) -> tuple[str, ...]:
-    """How a test's output may name a file: by its path, its name or its module."""
+    """Return the names of a file in test output: its path, its name and its module."""
     stem = path.rsplit(".", 1)[0]
     return (path, path.rsplit("/", 1)[-1], stem, stem.replace("/", "."), f"./{path}", f"/repo/{path}")

@@ -1,10 +1,9 @@
-"""A run as a planner sees it: the `<state>` block of the model protocol, whose keys are fixed.
+"""The run as a planner sees it: the `<state>` block of the model protocol, whose keys are fixed.
 
-It changes with every call, so it is short: what was planned and what landed is in the record (`planner_record.py`), and
-a planner that needs a whole report or all evidence asks for it. Texts are quoted where there is something to decide, or
-news: a report that has not landed yet is only a claim. What is open is always in it, and so is what failed or what a
-person was asked about. Beyond `ALL` subtasks the closed ones are summarised, except those that were reported since the
-last call; texts are shorter the more of them there are.
+The block changes with every call, so it is short. Plans and landed work are in the record (`planner_record.py`), and a
+planner can request full reports and evidence. Texts are included for decisions and news. The block always contains open
+subtasks, failures and questions to humans. Beyond `ALL` subtasks, closed ones are summarized, except those reported
+since the last call. Texts become shorter as their number grows.
 """
 
 import json
@@ -48,7 +47,7 @@ class ClosedWork(TypedDict):
 
     count: int
     reported_since_last_call: NotRequired[int]
-    """How many of them were."""
+    """Number of subtasks reported since the last call."""
     summary: list[ClosedGroup]
 
 
@@ -147,7 +146,7 @@ class Lengths:
     title: int = 200
     question: int = 4_000
     result: int = 600
-    """Of what a worker reported, until it has landed and was read: then it is in the record."""
+    """Length of a worker's result, until it has landed and was read. After that, it is in the record."""
     advice: int = 300
     pieces: int = 6
     evidence: int = 1_000
@@ -264,7 +263,7 @@ def _state(state: RunState, now: float, area: Area, lengths: Lengths) -> Planner
 
 
 def _with_closed(state: RunState, view: PlannerState, area: Area) -> PlannerState:
-    """With a summary of what is not listed."""
+    """Add a summary of the subtasks that are not listed."""
     subtasks = state.subtasks
     folded = seen(state, area) & ~subtasks.set_of([entry["id"] for entry in view["subtasks"]])
     if not folded:
@@ -275,7 +274,7 @@ def _with_closed(state: RunState, view: PlannerState, area: Area) -> PlannerStat
 
 
 def _listed(state: RunState, reading: Reading, visible: Set, room: int) -> Set:
-    """What is open, and the newest of what was reported since the last call."""
+    """Return the open subtasks and the newest of those reported since the last call."""
     subtasks = state.subtasks
     listed = visible & subtasks.open
     for id_ in reversed(reading.reports):
@@ -290,7 +289,7 @@ def _reports(reading: Reading, listed: frozenset[SubtaskId] | None) -> list[Subt
 
 
 def _questions(state: RunState, reading: Reading, visible: Set, area: Area, lengths: Lengths) -> list[QuestionEntry]:
-    """Those that are open, those whose answers are new, and the latest of the others."""
+    """Return open questions, newly answered ones, and the latest of the others."""
 
     def concerns(question: Question) -> bool:
         if question.about is None:
@@ -332,7 +331,7 @@ def budget_left(state: RunState, now: float, area: Area = None) -> dict[str, flo
 
 
 def _subtask(state: RunState, spec: Subtask, now: float, lengths: Lengths, *, is_news: bool) -> SubtaskEntry:
-    """Texts only of what was just reported or waits for a decision: all others are in the record, or will be news."""
+    """Return a subtask with texts if it was just reported or waits for a decision. Other texts are in the record."""
     subtask = state.subtasks[spec.id]
     status = status_of(state, spec.id, now)
     landed, quoted = subtask.landed is not None, is_news or status in UNDECIDED
@@ -412,7 +411,7 @@ class RecordEntry(TypedDict):
     result: NotRequired[str]
     recommendations: NotRequired[list[str]]
     left_out: NotRequired[int]
-    """How many earlier entries are not in the record."""
+    """Number of earlier entries that are not in the record."""
 
 
 FailureReport = TypedDict("FailureReport", {"attempt": int, "class": FailureKind, "summary": str, "evidence": str})
@@ -458,7 +457,7 @@ def planner_record(state: RunState, area: Area = None) -> list[RecordEntry]:
 
 
 def _first_shown(lengths: Iterable[int]) -> int:
-    """Where the page before the last one begins."""
+    """Return the start of the page before the last one."""
     starts, length = [0, 0], 0
     for at, more in enumerate(lengths):
         if length > PAGE:
@@ -497,7 +496,7 @@ def find_subtasks(state: RunState, words: str, area: Area = None) -> list[Found]
 
 
 def subtask_report(state: RunState, id_: SubtaskId, area: Area = None) -> SubtaskReport | None:
-    """What a planner may ask about a subtask; None if there is none that it sees."""
+    """Return the report of a subtask for a planner, or None if the planner can't see the subtask."""
     if id_ not in seen_by(state, area):
         return None
     subtask = state.subtasks[id_]

@@ -1,8 +1,8 @@
-"""What is done about a failure: the ladder of remedies, the ladder of models, and the choice between them.
+"""Handles failures: the ladder of remedies, the ladder of models, and the choice between them.
 
-Failures that pass by themselves are retried with backoff and use up no attempt. Work that does not merge is done once
-more on the new base. The planner decides about the rest: another approach, a split, a question. Past the limits a
-human is asked.
+Temporary failures are retried with backoff and do not count as attempts. Work that does not merge is redone once on the
+new base. The planner decides about other failures: another approach, a split, a question. At a limit, fleet asks a
+human.
 """
 
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ from fleet.core.state.subtasks import SubtaskState
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """What is done about one class of failure."""
+    """The handling of one class of failure."""
 
     kind: f.FailureKind
     """The class."""
     counts: bool
     """Whether such a failure counts against `limits.attempts`."""
     first: Literal["retry", "resolve", "planner", "aside"]
-    """What is done first."""
+    """First remedy."""
     what: str
-    """What kind of failure it is."""
+    """Description of the class."""
 
 
 LADDER: dict[f.FailureKind, Rung] = {
@@ -146,7 +146,7 @@ def failure_question(subtask: SubtaskState, failure: f.Failure, now: float) -> f
 
 
 def aside_question(subtask: SubtaskState, failure: f.Failure, now: float) -> f.QuestionAsked:
-    """Set a subtask aside after an error of ours. The run does not wait: only a person can take it up again."""
+    """Set a subtask aside after an internal error. The run does not wait, and only a user can reopen it."""
     last = subtask.last
     kept = last is not None and last.commit is not None and not last.kept
     how = f"`fleet retry {subtask.id}` retries it" + (" and keeps the finished work" if kept else "")
@@ -161,9 +161,10 @@ def aside_question(subtask: SubtaskState, failure: f.Failure, now: float) -> f.Q
 
 
 def may_resolve(state: RunState, subtask: SubtaskState, failure: f.Failure) -> bool:
-    """Only once, and only for work that passed its own checks: a second conflict points to a problem of the plan.
+    """Return whether work that passed its own checks may be redone on a new base. Allowed once per subtask.
 
-    Where a result is landed again, a red tree counts like a conflict: both sides were green by themselves.
+    A second conflict points to a problem in the plan. When a result is landed again, a failing merged tree counts like
+    a conflict, because both sides passed separately.
     """
     resolved: set[f.FailureKind] = {"conflict"} if state.relanding is None else {"conflict", "integration"}
     failed = [each for each in subtask.attempts if each.failure is not None and each.failure.kind in resolved]

@@ -1,6 +1,7 @@
-"""Requests: what people ask of a run through its inbox.
+"""Requests that users send to a run through its inbox.
 
-A request has the form of a fact. `request_problem` checks whether it may happen now; `fact_of` makes its fact.
+A request has the form of a fact. `request_problem` checks whether it is allowed now, and `fact_of` converts it to a
+fact.
 """
 
 from collections.abc import Iterator
@@ -59,7 +60,7 @@ def fact_of(state: RunState, request: Request) -> Request:
 
 
 def request_problem(state: RunState, request: Request) -> str | None:
-    """Why `request` may not happen now, or None."""
+    """Return why `request` is not allowed now, or None."""
     match request:
         case f.QuestionAnswered():
             return _answer_problem(state, request)
@@ -223,7 +224,7 @@ def waiting_for_approval(state: RunState) -> tuple[SubtaskId, ...]:
 
 
 def unapproved(state: RunState) -> Set:
-    """The same as a set."""
+    """Return the subtasks that wait for approval, as a set."""
     undecided = state.subtasks.undecided
     match state.policy.reviewing:
         case None:
@@ -235,7 +236,7 @@ def unapproved(state: RunState) -> Set:
 
 
 def open_for_approval(state: RunState) -> tuple[SubtaskId, ...]:
-    """The same, while an approval still has an effect. After a partial end, it takes effect when the run continues."""
+    """Return the subtasks that can still be approved. After a partial end, an approval applies on resume."""
     return waiting_for_approval(state) if state.ending in {None, "partial"} else ()
 
 
@@ -244,12 +245,12 @@ def awaits_approval(state: RunState) -> bool:
 
 
 def is_unreviewed(state: RunState) -> bool:
-    """Whether the plan waits and nothing of it was approved yet."""
+    """Return whether the plan waits and no part of it was approved yet."""
     return awaits_approval(state) and state.approved is None and not state.cleared
 
 
 def is_being_revised(state: RunState) -> bool:
-    """Whether the planner is about to change what was rejected, so that no one needs to be asked now."""
+    """Return whether the planner is about to change a rejected part, so that no human needs to decide now."""
     planning, last = state.planning, state.reviews[-1] if state.reviews else None
     if last is None or not last.rejected or last.version != state.plan.version:
         return False
@@ -266,9 +267,9 @@ def approved_by_rules(state: RunState) -> tuple[SubtaskId, ...]:
 
 
 def objections(state: RunState, id_: SubtaskId) -> tuple[str, ...]:
-    """Why the rules do not approve a subtask of a run; empty if they do.
+    """Return why the rules do not approve a subtask of a run. Empty if they approve it.
 
-    The steps of a rollback plan need no approval: they were reviewed with the plan, and must not wait in an emergency.
+    The steps of a rollback plan need no approval. They were reviewed with the plan and must not wait in an emergency.
     """
     if is_rollback_step(state, id_):
         return ()
@@ -276,7 +277,7 @@ def objections(state: RunState, id_: SubtaskId) -> tuple[str, ...]:
 
 
 def rule_objections(subtask: Subtask, policy: Policy, *, plan_risk: Risk = "low") -> tuple[str, ...]:
-    """Why the rules do not approve a subtask of a plan with this risk; empty if they do."""
+    """Return why the rules do not approve a subtask of a plan with this risk. Empty if they approve it."""
     return tuple(_rule_objections(subtask, policy.rules, policy, plan_risk))
 
 

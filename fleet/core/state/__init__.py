@@ -1,4 +1,4 @@
-"""The state that facts add up to, and what is derived from it: statuses, progress, areas, machines.
+"""The state computed from facts, and values derived from it: statuses, progress, areas, machines.
 
 Imports `base`, `plans` and `facts`.
 """

@@ -1,6 +1,6 @@
-"""Which machines may work on what, by labels: asked before an attempt starts, and to explain why one does not.
+"""Assigns attempts to machines by labels, and explains why an attempt has to wait for one.
 
-A machine is the manager's (`HERE`) or a node. Derived from the limits of the run and from what nodes reported.
+A machine is the manager's (`HERE`) or a node. Derived from the run's limits and the nodes' reports.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,11 +18,11 @@ class Room:
 
     name: str
     slots: int | None
-    """How many attempts it works on at once; None: the workers of the run are the only limit."""
+    """Maximum number of concurrent attempts. None: limited only by the workers of the run."""
 
 
 def wanted_labels(state: RunState, spec: Subtask) -> frozenset[str]:
-    """The labels that a machine must have for the attempts at a subtask. What replays history stays here."""
+    """Return the labels that a machine needs for attempts at a subtask. Rehearsals stay on this machine."""
     if state.rehearsal is not None or state.relanding is not None:
         return frozenset()
     return state.policy.machines.wanted(spec)
@@ -62,9 +62,9 @@ def rooms(state: RunState, spec: Subtask) -> tuple[Room, ...]:
 
 
 def program_problem(state: RunState, spec: Subtask) -> str:
-    """Why none of the machines that have the labels of a subtask can do it, ever; empty if one can, or may.
+    """Return why no machine with the labels of a subtask can ever run it. Empty if one can or might.
 
-    Its attempt is started, and fails with this reason: then a planner or a person decides.
+    The attempt starts and fails with this reason, so that a planner or a human decides.
     """
     wanted = wanted_labels(state, spec)
     if not wanted or wanted <= labels_here(state):
@@ -85,14 +85,14 @@ def lacks_program(worker: str, nodes: Iterable[str], labels: frozenset[str]) -> 
 
 
 class Occupancy:
-    """How many attempts hold the slots of machines with labels, while more are started."""
+    """Number of used slots on machines with labels, while further attempts are started."""
 
     def __init__(self, state: RunState) -> None:
         self._state = state
         self._held: list[frozenset[str]] | None = None
 
     def take(self, spec: Subtask) -> bool:
-        """Take a slot for an attempt; False if no machine that it needs has one."""
+        """Reserve a slot for an attempt. Return False if no suitable machine has one."""
         if not wanted_labels(self._state, spec):
             return True
         if program_problem(self._state, spec):
@@ -111,7 +111,7 @@ class Occupancy:
 
 
 def machine_problem(state: RunState, spec: Subtask) -> str:
-    """Why no attempt at a subtask can start now for want of a machine; empty if one can."""
+    """Return why no machine is available for a subtask now. Empty if one is."""
     wanted = wanted_labels(state, spec)
     if not wanted:
         return ""
@@ -129,7 +129,7 @@ def machine_problem(state: RunState, spec: Subtask) -> str:
 
 
 def _absent(state: RunState, worker: str, wanted: frozenset[str]) -> Iterator[str]:
-    """Why each node that has the labels takes nothing."""
+    """Return why each node with the labels is unavailable."""
     for name, offer in known_machines(state).offers.items():
         if name != HERE and wanted <= {*offer.labels}:
             node = state.nodes.get(name, NodeState(name))
@@ -140,7 +140,7 @@ def _absent(state: RunState, worker: str, wanted: frozenset[str]) -> Iterator[st
 
 
 def _has_slot(free: Iterable[Room], held: list[frozenset[str]]) -> bool:
-    """Whether there is room besides the attempts that can only be on these machines."""
+    """Return whether there is a free slot in addition to attempts that can only run on these machines."""
     slots, names = 0, set[str]()
     for room in free:
         if room.slots is None:
@@ -151,7 +151,7 @@ def _has_slot(free: Iterable[Room], held: list[frozenset[str]]) -> bool:
 
 
 def _held(state: RunState) -> Iterator[frozenset[str]]:
-    """The machines that each running attempt may be on: the one that works on it, or those that it waits for."""
+    """Return the possible machines of each running attempt: its own machine, or those it waits for."""
     for subtask, attempt in state.running():
         spec = state.spec(subtask.id)
         if attempt.working or wanted_labels(state, spec):

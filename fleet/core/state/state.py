@@ -1,6 +1,6 @@
-"""Everything that is true of a run. It holds causes; conditions such as ready or blocked are derived in `status.py`.
+"""The state of a run. It holds causes. Conditions such as ready or blocked are derived in `status.py`.
 
-All values are frozen; only `history/` makes new ones.
+All values are frozen, and only `history/` creates new ones.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ from fleet.core.state.subtasks import Attempt, Mark, Subtasks, SubtaskState
 
 
 POLICY = "policy"
-"""Who chose a remedy, if neither a planner nor a person did."""
+"""Author of a remedy that neither a planner nor a user chose."""
 Closing = Literal[
     "landed",
     "parts landed",
@@ -98,7 +98,7 @@ class Incident:
     closed_at: float | None = None
     recovered: bool | None = None
     strategy: Strategy | None = None
-    """What recovered it, or `human` if it was handed over."""
+    """Strategy that recovered it, or `human` if it was handed over."""
     closing: Closing | None = None
     question: QuestionId | None = None
     """The question to a human that closed it, if one did."""
@@ -139,7 +139,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class TestedBatch:
-    """Result of a tested batch. A batch that was stopped because another batch answered it has no result."""
+    """Result of a tested batch. A batch made obsolete by another result has none."""
 
     __test__ = False  # pytest: not a test class
     number: int
@@ -210,17 +210,17 @@ class NodeState:
 
     name: str
     out: str = NOT_CONNECTED
-    """Why nothing is sent there; empty: it is connected."""
+    """Why the node is unavailable. Empty: it is connected."""
     banned: bool = False
-    """Whether it sent what it may not send: it gets nothing more in this run."""
+    """Whether the node violated the protocol. The run does not use it again."""
     drained_by: str = ""
-    """Who asked that nothing new goes there; empty: no one."""
+    """User who drained the node. Empty: not drained."""
     added: bool = False
-    """Whether a person asked for it while the run worked, and the engine has not connected it yet."""
+    """Whether a user added the node during the run and the engine has not connected it yet."""
     greeting: NodeConnected | None = None
-    """What it said when it connected last."""
+    """The node's report at its last connection."""
     losses: int = 0
-    """How often it was lost after it had connected."""
+    """Number of lost connections."""
 
     @property
     def part_of(self) -> str:
@@ -238,7 +238,7 @@ class NodeState:
 
 
 def drained_by(nodes: Mapping[str, NodeState], node: NodeState) -> str:
-    """Who asked that nothing new goes to a node, or to the cluster that it is part of; empty: no one."""
+    """Return the user who drained a node or its cluster. Empty: not drained."""
     cluster = nodes.get(node.part_of)
     return node.drained_by or (cluster.drained_by if cluster is not None else "")
 
@@ -268,25 +268,25 @@ class Question:
     by: str
     asked_at: float
     area: SubtaskId | None = None
-    """The area whose planner asked."""
+    """Area whose planner asked."""
     planner: bool = False
-    """It says that the planner does not answer."""
+    """Whether the question reports that the planner does not respond."""
     aside: bool = False
-    """What it is about is set aside because of an error of ours: the run does not wait for an answer."""
+    """Whether the work in question is set aside after an internal error. The run does not wait for an answer."""
     service: str | None = None
-    """The model family that does not answer, or empty for all; the question is settled when it answers again."""
+    """Model family that does not respond, or empty for all. The question closes when the service recovers."""
     answer: str | None = None
     answered_by: str | None = None
 
     @property
     def holds_all(self) -> bool:
-        """Whether it concerns the whole run, so that nothing new starts while it is open."""
+        """Return whether the question concerns the entire run, so that no new work starts while it is open."""
         return self.about is None and self.by == "fleet" and not self.planner
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """What all calls to a model family, or to the whole service, wait for."""
+    """An outage of a model family or of the entire service, for which all its calls wait."""
 
     condition: ServiceCondition
     why: str
@@ -323,20 +323,20 @@ class Planning:
     last_failure: Failure | None = None
     not_before: float = 0.0
     idle_calls: int = 0
-    """Calls in a row that changed nothing while nothing else was under way."""
+    """Consecutive calls without changes while no other work was running."""
     turn: int = 0
     doing: str = ""
     said: str = ""
-    """What its model said last."""
+    """Last text of the model."""
     spent: float = 0.0
     """For an area: the dollars that attempts inside of it cost since its own attempt began."""
     synthesis: str | None = None
     knows_low_budget: bool = False
-    """It was called after a budget reached its soft limit."""
+    """Whether the planner was called after a budget reached its soft limit."""
 
     @property
     def is_aside(self) -> bool:
-        """Whether an error of ours ended the last call: no further one is made until a person says so."""
+        """Return whether an internal error ended the last call. There are no further calls until a user allows them."""
         return bool(self.failures) and self.last_failure is not None and self.last_failure.kind == "internal"
 
 
@@ -346,12 +346,12 @@ class Version:
 
     plan: Plan
     changed: tuple[Subtask, ...]
-    """Its subtasks that are not as in the version before."""
+    """Subtasks that differ from the previous version."""
     at: float
     by: str
     why: str
     area: SubtaskId | None = None
-    """The area whose planner made it; None: the run's own, or a person."""
+    """Area whose planner made the version. None: the run's own planner, or a user."""
     warnings: tuple[str, ...] = ()
     """The linter's warnings about it."""
 
@@ -396,17 +396,17 @@ class RunState:
     simulated: bool
     tip: Sha
     rehearsal: Rehearsal | None = None
-    """How history is replayed, if that is all the run does."""
+    """Settings of the rehearsal, if the run is one."""
     relanding: Relanding | None = None
     """The result that is landed again, if that is what the run does."""
     issue: IssueSource | None = None
     """The issue that the goal was read from, if it was."""
     rehearsed: tuple[RehearsalNoted, ...] = ()
-    """What the rehearsal found out."""
+    """Observations of the rehearsal."""
     scored: Mapping[SubtaskId, ResultScored] = field(default_factory=dict)
-    """How the results of a rehearsal for real were judged with history's tests."""
+    """Results of `--for-real` rehearsals, tested with the tests of history."""
     gate_tried: GateTried | None = None
-    """How the gate did on the rehearsal's newest commit, before it began."""
+    """Runs of the gate on the rehearsal's newest commit, before the rehearsal started."""
     base_url: str | None = None
     """The model service that was named on the engine's command line."""
     choices: Choices = Choices()
@@ -414,9 +414,9 @@ class RunState:
     publish_not_before: float = 0.0
     publish_failures: int = 0
     publish_aside: Sha | None = None
-    """A tip that an error of ours keeps from the result branch: it is not tried again."""
+    """Tip that is not published because of an internal error. It is not tried again."""
     publish_problem: str = ""
-    """Why the result branch could not be moved the last time."""
+    """Cause of the last failed update of the result branch."""
     plan: Plan = Plan()
     specs: Mapping[SubtaskId, Subtask] = field(default_factory=dict)
     """The plan's subtasks by id."""
@@ -425,20 +425,20 @@ class RunState:
     values: Mapping[str, JsonValue] = field(default_factory=dict)
     """The values of the parameters of the plan file that the run started with."""
     undoing: str | None = None
-    """Why the rollback plan runs, if it does."""
+    """Failure that started the rollback plan, if it runs."""
     given: bool = False
     """The run started with a plan."""
     has_planner: bool = True
-    """Whether the engine can call the planner; it can't without an API key."""
+    """Whether the engine can call the planner, which requires an API key."""
     versions: tuple[Version, ...] = ()
     subtasks: Subtasks = field(default_factory=Subtasks)
     landing: Landing = field(default_factory=Landing)
     gate_command: str | None = None
-    """The project's gate; empty: there is none. None: not recorded."""
+    """Command of the project's gate. Empty: there is none. None: not recorded."""
     base_checked: bool = False
     base_failure: Failure | None = None
     setup: SetupRun | None = None
-    """The last run of the set-up command."""
+    """Last run of the setup command."""
     base_checks: tuple[CheckRun, ...] = ()
     """The project's gate on the base, before anything was done."""
     gate: Mapping[str, float] = field(default_factory=dict)
@@ -449,7 +449,7 @@ class RunState:
     areas: Mapping[SubtaskId, Planning] = field(default_factory=dict)
     """The conversation with the planner of each area."""
     service: Mapping[str, Outage] = field(default_factory=dict)
-    """The model families that don't answer; the key is empty for the whole service."""
+    """Model families with an outage. The empty key stands for the entire service."""
     nodes: Mapping[str, NodeState] = field(default_factory=dict)
     """The machines beside the manager's, by name."""
     questions: Mapping[QuestionId, Question] = field(default_factory=dict)
@@ -457,26 +457,26 @@ class RunState:
     """The questions without an answer."""
     incidents: Vector[Incident] = field(default_factory=Vector)
     past: tuple[RungTally, ...] = ()
-    """What attempts of earlier runs led to."""
+    """Results of attempts in earlier runs."""
     tallies: Mapping[RungKey, RungTally] = field(default_factory=dict)
-    """What attempts of this run led to."""
+    """Results of attempts in this run."""
     past_estimates: tuple[SubtaskEstimate, ...] = ()
-    """What landed subtasks of earlier runs cost and took."""
+    """Cost and duration of landed subtasks in earlier runs."""
     troubled: Mapping[SubtaskId, int] = field(default_factory=dict)
     """The subtasks with an open incident, and its index."""
     spend: Mapping[Role, Spend] = field(default_factory=dict)
     held: Cost = Cost()
-    """The most that the calls under way may cost."""
+    """Highest possible cost of the calls in flight."""
     doubt: Cost = Cost()
     """The most that interrupted calls may have cost."""
     pending_reviews: Mapping[tuple[SubtaskId, int], Cost] = field(default_factory=dict)
     """The most that a batch of reviews may cost whose results are not there yet, by subtask and attempt."""
     settled: Mapping[tuple[SubtaskId, int, Finding], FindingResult] = field(default_factory=dict)
-    """What became of findings of reviews, by subtask, attempt and finding."""
+    """Outcomes of review findings, by subtask, attempt and finding."""
     low: str = ""
-    """Which budget reached its soft limit, if one did."""
+    """Budget that reached its soft limit, if any."""
     refused: str = ""
-    """Why the budget did not cover a call, if one was refused."""
+    """Budget that did not cover a call, if one was refused."""
     epoch: int = 0
     active_s: float = 0.0
     """Seconds that earlier engines worked on the run."""
@@ -489,7 +489,7 @@ class RunState:
     """Each subtask that a person reviewed and did not approve, as it was then: only a person can approve it."""
     reviews: tuple[Review, ...] = ()
     paused_by: str | None = None
-    """Who paused it; None: it is not paused."""
+    """User who paused the run. None: not paused."""
     draining: bool = False
     cancelled: bool = False
     ending: Ending | None = None
@@ -524,7 +524,7 @@ class RunState:
 
     @property
     def rests(self) -> bool:
-        """Whether it is paused for the hours in which it starts nothing: then it needs no one to continue."""
+        """Return whether the run is paused for quiet hours and will continue automatically."""
         return self.paused_by == BY_HOURS
 
     @property
@@ -537,12 +537,12 @@ class RunState:
         return sum(self.spend.values(), Spend())
 
     def seconds(self, now: float) -> float:
-        """How long engines worked on the run; other time does not count."""
+        """Return the active duration of the run."""
         until = self.ended_at if self.ended_at is not None else now
         return self.active_s + (max(0.0, until - self.engine_since) if self.engine_since is not None else 0.0)
 
     def seconds_at(self, subtask: SubtaskState, now: float) -> float:
-        """How long the attempts at a subtask took; the one under way counts from the start of this engine."""
+        """Return the duration of a subtask's attempts. A running attempt counts from the start of this engine."""
         since = self.engine_since if self.engine_since is not None else now
         return sum(
             attempt.ended_at - attempt.started_at

@@ -1,6 +1,6 @@
-"""The status of subtasks, the phase of attempts, the progress of a run and its areas, derived from causes.
+"""Derives the status of subtasks, the phase of attempts, and the progress of a run and its areas.
 
-These are the only definitions; every view uses them. Statuses have the names of the model protocol, and `split`.
+All views use these definitions. Statuses have the names of the model protocol, and `split`.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ Status = Literal[OpenStatus, "merged", "dropped", "split"]
 Phase = Literal["planning", "starting", "working", "checking", "landing"]
 OVER: frozenset[Status] = frozenset({"merged", "dropped", "split"})
 Area = SubtaskId | None
-"""The area of a planner; None means the run's own planner."""
+"""Area of a planner. None: the run's own planner."""
 
 
 def status_of(state: RunState, id_: SubtaskId, now: float) -> Status:
@@ -110,7 +110,7 @@ def status_counts(state: RunState, now: float) -> dict[Status, int]:
 
 
 def _is_aside(state: RunState, subtask: SubtaskState) -> bool:
-    """Whether an error of ours stopped it: no planner can fix that."""
+    """Return whether an internal error stopped the subtask. A planner can't fix that."""
     if subtask.question is not None and state.questions[subtask.question].aside:  # in older journals without a failure
         return True
     return subtask.failure is not None and subtask.failure.kind == "internal"
@@ -163,7 +163,7 @@ def progress(state: RunState) -> Progress:
 
 
 def phase(attempt: Attempt) -> Phase:
-    """What an attempt under way is doing. An area plans until all its subtasks have landed."""
+    """Return the phase of a running attempt. An area plans until all its subtasks have landed."""
     if attempt.commit is not None:
         return "landing" if attempt.verified else "checking"
     if attempt.worker == PLANNER:
@@ -172,7 +172,7 @@ def phase(attempt: Attempt) -> Phase:
 
 
 def agent_phases(state: RunState) -> Iterator[Phase]:
-    """What each agent of a run is doing: its planner, while it is called, and every attempt under way."""
+    """Return the phase of each agent: the planner during a call, and every running attempt."""
     if state.planning.open is not None:
         yield "planning"
     for _, attempt in state.underway():
@@ -187,7 +187,7 @@ def agent_phases(state: RunState) -> Iterator[Phase]:
 
 
 def is_active(state: RunState, area: SubtaskId) -> bool:
-    """Whether the area's planner is in charge: its attempt is under way, and it has not finished."""
+    """Return whether the area's planner is in charge: its attempt is running and has not finished."""
     current = state.subtasks[area].current
     return current is not None and current.worker == PLANNER and current.commit is None
 
@@ -219,7 +219,7 @@ def seen_by(state: RunState, area: Area) -> frozenset[SubtaskId]:
 
 
 def seen(state: RunState, area: Area) -> Set:
-    """The same as a set."""
+    """Return the subtasks that a planner sees, as a set."""
     subtasks = state.subtasks
     if not state.areas:
         return subtasks.all
@@ -248,7 +248,7 @@ def inside(state: RunState, area: SubtaskId) -> Set:
 
 
 def area_depth(state: RunState, area: Area) -> int:
-    """The number of areas that a planner's area is nested in, itself included; 0 for the run's own planner."""
+    """Return the nesting depth of a planner's area, from 1. The run's own planner has 0."""
     levels = 0
     while area is not None:
         levels, area = levels + 1, state.subtasks[area].area
@@ -268,7 +268,7 @@ def area_spend(state: RunState, area: SubtaskId) -> float:
 
 
 def allowance(state: RunState, area: SubtaskId) -> float | None:
-    """What an area that starts now may cost: its estimate, or an even share of the rest of what it is a part of."""
+    """Return the budget of an area that starts now: its estimate, or an even share of the remaining budget."""
     estimated, outer = state.spec(area).estimate.dollars, state.subtasks[area].area
     around = state.subtasks[outer].current if outer is not None else None
     if outer is not None and around is not None and around.allowance is not None:

@@ -1,8 +1,8 @@
-"""The subtasks of a run, and sets of those that are closed, under way, failed, waiting for another and so on.
+"""The subtasks of a run, and sets of them: closed, running, failed, waiting and others.
 
-A rule that asked every subtask for its status would cost more the longer the run is, at every step. The sets are
-changed with the subtasks instead (`history/subtask_sets.py`). `status.py` defines the same for one subtask at a time;
-a property test compares the two.
+A rule that checked the status of every subtask would slow down as the run grows. The sets are updated with each change
+instead (`history/subtask_sets.py`). `status.py` defines the same conditions for a single subtask, and a property test
+compares the two.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -34,14 +34,14 @@ class Attempt:
     started_at: float
     working: bool = False
     node: str = ""
-    """The node that works on it; empty: the manager's machine."""
+    """Node that runs the attempt. Empty: the manager's machine."""
     before: tuple[CheckRun, ...] = ()
     """The results of its checks on its base."""
     commit: Sha | None = None
     worked: bool = False
-    """Its worker started, at some time."""
+    """Whether the worker ever started."""
     unchanged: bool = False
-    """It finished without changing a file: its commit is its base."""
+    """Whether the attempt finished without changing a file, so that its commit is its base."""
     kept: bool = False
     """The commit is unfinished work: the attempt failed before it was done."""
     paths: tuple[str, ...] = ()
@@ -52,32 +52,32 @@ class Attempt:
     failure: Failure | None = None
     landed: Sha | None = None
     tested: bool = False
-    """If it landed: whether the tree of its own commit passed, not only that of a later one."""
+    """If it landed: whether the tree of its own commit was tested, and not only a later tree."""
     ended_at: float | None = None
     spend: Spend = Spend()
     turn: int = 0
     doing: str = ""
     said: str = ""
-    """What its model said last."""
+    """Last text of the model."""
     allowance: float | None = None
-    """What an attempt at an area may cost, in dollars."""
+    """Budget of an attempt at an area, in dollars."""
     effort: Effort | None = None
     size: Size = "medium"
     choice: RungChoice | None = None
-    """Which rung of its worker's ladder it took, and why."""
+    """Rung of the worker's ladder, and the reason for it."""
     instructions: tuple[Instruction, ...] = ()
-    """Those of its subtask that it has read since its worker last started."""
+    """Instructions that the worker has read since it last started."""
     votes: tuple[Vote, ...] = ()
     """The reviews of its change."""
     batch: ReviewBatched | None = None
-    """The batch in which reviews of its change were asked for, until it is over."""
+    """Pending batch of reviews for the change."""
     unbatched: bool = False
     """No batch is sent for it: there was one, or the service takes none."""
 
 
 @dataclass(frozen=True)
 class SubtaskState:
-    """What happened to one subtask."""
+    """History of one subtask."""
 
     id: SubtaskId
     parent: SubtaskId | None = None
@@ -94,7 +94,7 @@ class SubtaskState:
     retries: int = 0
     """Failures since then that did not."""
     instructions: tuple[Instruction, ...] = ()
-    """What people told its workers; every attempt reads all of it."""
+    """Instructions from users. Every attempt reads all of them."""
     not_before: float = 0.0
     strategy: Strategy = "first"
     guidance: str = ""
@@ -105,7 +105,7 @@ class SubtaskState:
     question: QuestionId | None = None
     """An open question about it."""
     forgiven: Spend = Spend()
-    """Its usage when a human last helped: its budget counts from there."""
+    """Usage when a human last helped. The budget counts from there."""
     forgiven_s: float = 0.0
 
     @property
@@ -122,23 +122,23 @@ class SubtaskState:
 
     @property
     def unchanged(self) -> bool:
-        """Whether it is done without a commit of its own."""
+        """Return whether the subtask is done without a commit."""
         return self.landed is not None and self.attempts[-1].unchanged
 
     @property
     def has_own_commit(self) -> bool:
-        """Whether it is on the integration branch as a commit of its own."""
+        """Return whether the integration branch has a commit of this subtask."""
         return self.landed is not None and self.attempts[-1].worker != PLANNER and not self.unchanged
 
     @property
     def current(self) -> Attempt | None:
-        """The attempt that is under way."""
+        """Return the running attempt."""
         last = self.last
         return last if last is not None and last.ended_at is None else None
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more will happen to it unless a human intervenes."""
+        """Return whether the subtask remains as it is unless a human intervenes."""
         return self.landed is not None or bool(self.parts) or self.dropped is not None or self.skipped
 
 
@@ -151,31 +151,31 @@ other sets, an empty one is false, and a changed one is a copy of 1 kB for 10,00
 
 
 class Mark(IntEnum):
-    """What is true of a subtask by itself, whatever others do."""
+    """Conditions of a single subtask, independent of others."""
 
     CLOSED = 0
     DONE = 1
-    """It landed or was skipped on purpose: what depends on it may start."""
+    """Landed or skipped on purpose, so that dependent subtasks may start."""
     FAILED = 2
-    """It has an unsettled failure."""
+    """Has an unsettled failure."""
     ASKED = 3
     """A question about it is open."""
     UNDERWAY = 4
     """An attempt has not ended."""
     RUNNING = 5
-    """It counts against the number of workers."""
+    """Counts against the limit of workers."""
     WORKING = 6
     """An agent works on it."""
     PLANNING = 7
-    """It is an area whose planner is in charge."""
+    """Is an area whose planner is in charge."""
     DELAYED = 8
-    """It may not start before some time."""
+    """May not start before some time."""
     GONE = 9
-    """It was split, skipped or dropped: it is not to land."""
+    """Was split, skipped or dropped, and will not land."""
 
 
 def marks_of(subtask: SubtaskState) -> tuple[bool, ...]:
-    """In the order of `Mark`. Asked twice for every fact, so it reads each field once."""
+    """Return the conditions in the order of `Mark`. Called twice per fact, so it reads each field once."""
     attempts, done = subtask.attempts, subtask.landed is not None or subtask.skipped
     gone = bool(subtask.parts) or subtask.skipped or subtask.dropped is not None
     closed = done or gone
@@ -190,44 +190,44 @@ def marks_of(subtask: SubtaskState) -> tuple[bool, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSets:
-    """What follows from one version of the plan alone."""
+    """Sets derived from one version of the plan."""
 
     specs: Mapping[SubtaskId, Subtask] = field(default_factory=dict)
     places: Mapping[SubtaskId, int] = field(default_factory=dict)
-    """Where each subtask is in plan order."""
+    """Position of each subtask in plan order."""
     bits: Mapping[SubtaskId, int] = field(default_factory=dict)
-    """Its bit in a set."""
+    """Bit of each subtask in a set."""
     by_bit: tuple[SubtaskId, ...] = ()
     """In the order in which they should start: the longest chain of others behind them first, so that the run ends
     soonest."""
     dependents: Mapping[SubtaskId, tuple[SubtaskId, ...]] = field(default_factory=dict)
     areas: Set = 0
     approved: Set = 0
-    """Those that are as they were approved."""
+    """Subtasks that have not changed since their approval."""
     scheduled: Set = 0
-    """Those with a time before which the plan does not start them."""
+    """Subtasks with a start time in the plan."""
     labelled: Set = 0
-    """Those that ask for a machine with labels."""
+    """Subtasks that require a machine with labels."""
 
 
 def is_same(one: Subtask | None, other: Subtask | None) -> bool:
-    """Whether a subtask is as it was; usually it is identical, which is quicker than to compare all fields."""
+    """Return whether a subtask is unchanged. Checks identity first, which is quicker than comparing all fields."""
     return one is other or one == other
 
 
 @dataclass(frozen=True, eq=False)
 class Subtasks(Mapping[SubtaskId, SubtaskState]):
-    """The state of each subtask, in plan order. Changes give a new one that shares everything else."""
+    """The state of each subtask in plan order. A change creates a new value that shares all other parts."""
 
     rows: Vector[SubtaskState] = field(default_factory=Vector)
     plan: PlannedSets = PlannedSets()
     marks: tuple[Set, ...] = (0,) * len(Mark)
     unmet: Set = 0
-    """Those with a dependency that is neither landed nor skipped."""
+    """Subtasks with a dependency that is neither landed nor skipped."""
     made_by: Mapping[SubtaskId | None, Set] = field(default_factory=dict)
-    """The subtasks that each area's planner made; None is the planner of the run."""
+    """Subtasks created by each area's planner. None: the run's own planner."""
     outside: Set = 0
-    """Those whose area is neither planning nor closed, so that no planner would be in charge of them."""
+    """Subtasks whose area is neither planning nor closed, and so has no planner in charge."""
 
     # ---- as a mapping
 
@@ -259,7 +259,7 @@ class Subtasks(Mapping[SubtaskId, SubtaskState]):
 
     @property
     def waiting(self) -> Set:
-        """Those that wait or are ready: open, not under way, and without a decision to wait for."""
+        """Return subtasks that wait or are ready: open, not running, and without a pending decision."""
         closed, failed, asked, underway = (
             self.marks[mark] for mark in (Mark.CLOSED, Mark.FAILED, Mark.ASKED, Mark.UNDERWAY)
         )
@@ -267,17 +267,17 @@ class Subtasks(Mapping[SubtaskId, SubtaskState]):
 
     @property
     def startable(self) -> Set:
-        """Those of them that only a time or an approval may hold back."""
+        """Return waiting subtasks that only a time or an approval may hold back."""
         return self.waiting & ~(self.unmet | self.outside)
 
     @property
     def timed(self) -> Set:
-        """Those that may not start before some time, by the plan or after a failure."""
+        """Return subtasks that may not start before some time, by the plan or after a failure."""
         return self.plan.scheduled | self.marks[Mark.DELAYED]
 
     @property
     def undecided(self) -> Set:
-        """Those that a verdict on the plan may still be about."""
+        """Return subtasks that an approval or rejection may still concern."""
         return self.open & ~self.marks[Mark.UNDERWAY]
 
     @property
@@ -294,7 +294,7 @@ class Subtasks(Mapping[SubtaskId, SubtaskState]):
 
     @property
     def in_active_areas(self) -> Set:
-        """Those of the areas whose planner is in charge."""
+        """Return subtasks in areas whose planner is in charge."""
         return union(self.made_by.get(area, 0) for area in self.first(self.marks[Mark.PLANNING]))
 
     def ids(self, chosen: Set) -> list[SubtaskId]:
@@ -302,7 +302,7 @@ class Subtasks(Mapping[SubtaskId, SubtaskState]):
         return list(self.first(chosen))
 
     def first(self, chosen: Set) -> Iterator[SubtaskId]:
-        """The same, one at a time."""
+        """Yield the subtasks of a set, one at a time."""
         by_bit = self.plan.by_bit
         while chosen:
             lowest = chosen & -chosen

@@ -1,4 +1,4 @@
-"""What a verdict rests on: the files that judge a change, the tests that must have run, and what a person should see.
+"""The basis of verdicts: files that judge a change, tests that must run, and suspicious code to report.
 
-Pure. Cheats of verdicts that it knows are played by `python -m chaos.cheats`.
+Pure. `python -m chaos.cheats` plays the cheats that these modules detect.
 """

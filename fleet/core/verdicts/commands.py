@@ -1,8 +1,7 @@
-"""What the command of a check runs and reads, as far as its words show. Runs nothing.
+"""Determines the files that the command of a check runs and reads, from its text and without running it.
 
-A file whose exit code is the verdict, that the work is compared with, or that configures the program is a judge,
-whatever it is called. A file that only produces what is judged, or that an inspector (`grep`, `test`, a linter) looks
-at, is what is judged.
+A judge is a file whose exit code is the verdict, whose content is compared with the work, or that configures the
+program. A file that only produces input, or that an inspector (`grep`, `test`, a linter) reads, is judged.
 """
 
 import re
@@ -56,25 +55,25 @@ GLOB = re.compile(r"[*?]")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file of the repository whose text says what else a command runs."""
+    """A file of the repository that refers to other files that a command runs."""
 
     kind: Kind
     paths: tuple[str, ...]
-    """Its possible names; all that exist are read."""
+    """Possible names. All existing files are read."""
     names: tuple[str, ...] = ()
     """The targets or scripts that are run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What commands run and read, by path or pattern from the root; not all of these paths exist."""
+    """Files that commands run and read, as paths or patterns relative to the root. Some may not exist."""
 
     judges: frozenset[str] = frozenset()
-    """What decides, is compared with, or configures."""
+    """Files that decide, serve for comparison, or configure."""
     feeds: frozenset[str] = frozenset()
-    """What produces or feeds what is judged."""
+    """Files that produce the judged output or its input."""
     targets: frozenset[str] = frozenset()
-    """Targets of make, which a file of that name would satisfy; those of pattern rules have a `%`."""
+    """Targets of make, which a file of the same name would satisfy. Pattern rules contain a `%`."""
     sources: tuple[Source, ...] = ()
 
     def __or__(self, other: "Reading") -> "Reading":
@@ -102,7 +101,7 @@ class _Command:
 
     words: list[str] = field(default_factory=list)
     read: list[str] = field(default_factory=list)
-    """What its input is redirected from."""
+    """Files that the input is redirected from."""
     decides: bool = True
     """Whether its exit code can be the result: not at the start of a pipe, not for its output."""
     piped: list[str] = field(default_factory=list)
@@ -110,7 +109,7 @@ class _Command:
 
 
 def reading(text: str, folder: str = "") -> Reading:
-    """What the commands in a text of a shell run and read, started in this folder."""
+    """Return the files that shell commands run and read, if started in this directory."""
     found = Reading()
     for number, command in enumerate(_commands(text)):
         if number >= MOST_COMMANDS:
@@ -123,7 +122,7 @@ def reading(text: str, folder: str = "") -> Reading:
 
 
 def resolved(folder: str, word: str) -> str:
-    """A path from the root; one that leads out of the repository resolves to a path that nothing has."""
+    """Return a path relative to the root. A path outside the repository becomes one that does not exist."""
     path = normpath(join(folder, word.removeprefix(ROOT).removeprefix("<rootDir>/")))
     return "" if path == "." else path
 
@@ -132,7 +131,7 @@ def resolved(folder: str, word: str) -> str:
 
 
 def _commands(text: str, nested: int = 0, *, decides: bool = True) -> Iterator[_Command]:
-    """The simple commands of a text. A shell would parse it better; what only it can parse is taken for plain words."""
+    """Return the simple commands of a shell text. Constructs that require a shell become plain words."""
     text = _unrolled(text.replace("\\\n", " "))
     for _ in range(NESTED):
         for inner in SUBSTITUTION.findall(text):
@@ -216,7 +215,7 @@ def _reading_of(command: _Command, folder: str) -> Reading:
 
 
 def _found(command: _Command, words: Sequence[str], folder: str) -> Reading:
-    """`find FOLDER -exec sh {} ;`, `find FOLDER | xargs sh`, `xargs sh < list`: a command about what was found."""
+    """Handle `find FOLDER -exec sh {} ;`, `find FOLDER | xargs sh` and `xargs sh < list`."""
     if words[0].endswith("find"):
         at = next((number for number, word in enumerate(words) if word in RUNS_FOUND), len(words))
         given, inner = words[1:at], words[at + 1 :]
@@ -262,7 +261,7 @@ def _paths(folder: str, words: Sequence[str]) -> frozenset[str]:
 
 
 def _started(file: str, rest: Sequence[str], folder: str, *, decides: bool, is_shell: bool) -> Reading:
-    """A file of the repository that is run, and what it is given."""
+    """Return a file of the repository that is run, and its arguments."""
     path = resolved(folder, file)
     decides = decides and not re.match(r"[^/]*[*?]", path)  # any file of the root may be what is judged
     sources = (Source("shell", (path,)),) if is_shell else (Source("code", (path,)),) if decides else ()

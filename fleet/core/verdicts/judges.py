@@ -1,8 +1,8 @@
-"""Which paths of a change could turn the verdict on it: what it may not change, and what it is judged without.
+"""Determines which paths of a change could influence its verdict, and how to neutralize them.
 
-A subtask owns what its `touches` names. What changes a judge that it does not own is judged with the judge of its base.
-What adds tests is judged without them, too, where no criterion names them: code of a new test runs in the process of
-the old ones. What takes the name of something that a verdict imports or runs is refused.
+A subtask owns the paths in its `touches`. If a change modifies a judge that the subtask does not own, the base's
+version of the judge is used. Added tests are removed for a second verdict unless a criterion names them, because their
+code runs in the process of the existing tests. Files that shadow something that a verdict imports or runs are rejected.
 """
 
 import re
@@ -74,7 +74,7 @@ class Influence:
     tests: tuple[str, ...] = ()
     """Code that it added where tests are found."""
     shadows: tuple[tuple[str, str], ...] = ()
-    """New paths that take the name of something else, each with what it is."""
+    """New paths that shadow something else, each with a description."""
     noted: tuple[tuple[str, str], ...] = ()
     """Paths that a person should look at, each with the reason."""
 
@@ -82,9 +82,9 @@ class Influence:
 def influence(
     paths: Sequence[str], base: Collection[str], touches: Sequence[str], commands: Reading, own: Reading
 ) -> Influence:
-    """What a change of these paths, on a base with these files, could turn.
+    """Return the possible influence of changed paths on a base with these files.
 
-    `commands` is what the checks run and read in all, `own` what their own words name.
+    `commands` are all files that the checks run and read, `own` only those named in the commands.
     """
     changed = [path for path in paths if path in base and not matches(path, touches)]
     added = [path for path in paths if path not in base]
@@ -120,13 +120,13 @@ def influence(
 
 
 def _fits_rule(path: str, rule: str) -> bool:
-    """Whether a pattern rule of make would make this path; one that fits nearly every path does not count."""
+    """Return whether a pattern rule of make would create this path. Rules that fit nearly every path are ignored."""
     before, percent, after = rule.partition("%")
     return bool(percent) and len(before + after) > 1 and path.startswith(before) and path.endswith(after)
 
 
 def _helps_tests(path: str, judges: Collection[str]) -> bool:
-    """Whether a name says so: nothing else distinguishes what only tests import from what they test."""
+    """Return whether a file name looks like a test helper."""
     words = re.findall(r"[A-Z]?[a-z]+", path.rpartition("/")[2].partition(".")[0])
     return path not in judges and any(word.lower().removesuffix("s") in HELPERS for word in words)
 
@@ -171,7 +171,7 @@ def _joins_tests(path: str, base: Collection[str]) -> bool:
 
 
 def _shadowed(path: str, paths: Collection[str], base: Collection[str], commands: Reading) -> str | None:
-    """What a new path takes the name of, in words; None if nothing."""
+    """Describe the file that a new path shadows, or return None."""
     folder, _, name = path.rpartition("/")
     if INSTALLED.intersection(path.split("/")):
         return "is in a directory that is searched for installed packages"
@@ -189,7 +189,7 @@ def _shadowed(path: str, paths: Collection[str], base: Collection[str], commands
 
 
 def _shadowed_module(path: str, paths: Collection[str], base: Collection[str]) -> str | None:
-    """What a new module or package of Python is imported instead of."""
+    """Describe the module that a new Python module or package is imported instead of."""
     folder, module = _module(path)
     if not module or module in SPECIAL:
         return None
@@ -250,7 +250,7 @@ def is_analysis(criterion: Criterion) -> bool:
 
 
 def findings_problem(criterion: Criterion, before: frozenset[str] | None, now: frozenset[str] | None) -> str | None:
-    """Why the results of an analyser are no success; None if there is nothing new."""
+    """Return why the results of an analyser fail, or None without new findings."""
     if now is None:
         return NO_RESULTS.format(tests=criterion.tests)
     if before is None:

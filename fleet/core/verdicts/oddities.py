@@ -1,7 +1,7 @@
-"""What added lines may do to the checks that judge them: for a person, before the result is taken.
+"""Finds added lines that could influence the checks that judge them, for a human to review before merging.
 
-What a worker writes runs in the process of the tests that judge it, so no list is complete, and what looks odd does not
-prove bad faith. Such a change lands if its checks pass, and a note names it.
+A worker's code runs in the process of the tests, so the list can't be complete, and suspicious code is not a proof of
+bad faith. Such a change lands if its checks pass, and a note names it.
 """
 
 import re
@@ -91,7 +91,7 @@ EXECUTABLE = re.compile(r".*\.(?:so|pyd|dylib|dll|node|wasm|exe|jar|class|pyc|a|
 
 
 def oddities(patch: str) -> tuple[tuple[str, str], ...]:
-    """Paths whose changed lines do something odd, each with what they do, once."""
+    """Return suspicious paths, each with a description of the problem."""
     cut = (("the change", "is too large to review"),) if CUT.search(patch) else ()
     return tuple(dict.fromkeys((*(found for part in _parts(patch) for found in _of_file(part)), *cut)))
 
@@ -155,9 +155,9 @@ class PatchLine:
     """One line of a diff."""
 
     sign: str
-    """`+` for one that the change adds, `-` for one that it removes, a space for one that it leaves."""
+    """`+` for an added line, `-` for a removed line, a space for an unchanged line."""
     number: int
-    """In the file as the change leaves it; in the file before it for a line that the change removes."""
+    """Line number in the changed file, or in the original file for a removed line."""
     text: str
 
 
@@ -168,7 +168,7 @@ class PatchFile:
     path: str
     lines: list[PatchLine] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What else is said of it: its mode, its earlier name, that it is binary."""
+    """Other notes: mode, earlier name, binary content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +177,10 @@ class Patch:
 
     files: Mapping[str, PatchFile]
     is_whole: bool
-    """Whether nothing of it was left out."""
+    """Whether the patch is complete."""
 
     def line(self, file: str, number: int) -> PatchLine | None:
-        """The line of the diff that a finding names. One that is added or left goes before one that is removed."""
+        """Return the line of the diff for a finding. Added and unchanged lines take precedence over removed ones."""
         lines = self.files[file].lines if file in self.files else ()
         there = [line for line in lines if line.number == number]
         return next((line for line in there if line.sign != "-"), there[0] if there else None)
@@ -197,7 +197,7 @@ class Patch:
 
 
 def parse_patch(patch: str) -> Patch:
-    """The files and lines of what `git diff` prints."""
+    """Parse the output of `git diff`."""
     files = dict[str, PatchFile]()
     for file in _files(patch.removesuffix("\n").split("\n")):
         files[file.path] = file
@@ -242,5 +242,5 @@ def _shown(file: PatchFile) -> str:
 
 
 def _one_line(text: str) -> str:
-    """A line in which nothing ends it or turns it around."""
+    """Escape characters that would end a line or change its direction."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text[:LONGEST_LINE])

@@ -1,6 +1,6 @@
-"""What files of the repository say that a command runs: Makefiles, scripts, the scripts of a package, configurations.
+"""Determines the commands in files of the repository: Makefiles, scripts, package scripts and configurations.
 
-Read from the base of a change, and only as far as their text shows it without being run.
+Reads the base of a change, and only the text of files, without running them.
 """
 
 import re
@@ -43,7 +43,7 @@ SETS_UP = re.compile(
 
 
 def reading_of(source: Source, path: str, text: str) -> Reading:
-    """What the text of a source at this path says that is run and read."""
+    """Return the files that a source at this path runs and reads."""
     return READERS[source.kind](text, dirname(path), source.names)
 
 
@@ -56,7 +56,7 @@ def _shell(text: str, folder: str, names: Sequence[str]) -> Reading:
 
 
 def _code(text: str, folder: str, names: Sequence[str]) -> Reading:
-    """What a program imports and what its strings name: it may be what it judges, or a part of itself."""
+    """Return the files that a program imports or names in strings."""
     del names
     modules = [name.strip() for pair in IMPORTS.findall(text) for name in "".join(pair).split(",")]
     paths = [f"{name.partition(' ')[0].replace('.', '/')}{end}" for name in modules for end in (".py", "/__init__.py")]
@@ -120,7 +120,7 @@ def _expanded(text: str, variables: dict[str, str]) -> str:
 
 
 def _unrolled(match: re.Match[str]) -> str:
-    """What a `foreach` of make says, with all that it goes through in the place of its variable."""
+    """Return the text of a `foreach` of make with its variable replaced by each value."""
     variable, words, body = match.groups()
     return re.sub(rf"\$[({{]{variable}[)}}]", lambda _: words[:LONGEST_LOOP], body, count=MOST_TURNS)
 
@@ -135,7 +135,7 @@ def _package(text: str, folder: str, names: Sequence[str]) -> Reading:
 
 
 def _javascript(text: str, folder: str, names: Sequence[str]) -> Reading:
-    """What a configuration of a runner loads."""
+    """Return the files that a test runner's configuration loads."""
     del names
     values = (value for match in SETS_UP.finditer(text) for value in _strings(match[1]))
     return Reading(judges=frozenset(_modules(folder, values)))

@@ -1,7 +1,7 @@
-"""How many tests ran, as the summary of a runner in a check's output says.
+"""Counts tests from the summary of a runner in a check's output.
 
-A program that ends a test process early leaves no summary, or one of fewer tests. A summary can be forged by what runs
-in that process, but not without text that looks like one (`fleet/core/verdicts/oddities.py`).
+A program that ends a test process early leaves no summary, or a lower count. Code in that process can forge a summary,
+but not without text that looks like one (`fleet/core/verdicts/oddities.py`).
 """
 
 import re
@@ -17,7 +17,7 @@ Counts = tuple[int, int]
 
 
 def summary(output: str) -> RanTests | None:
-    """The number of tests in all summaries of all runners in this output; None without a summary."""
+    """Return the number of tests in all summaries of the output, or None without a summary."""
     text = ESCAPES.sub("", output).replace("\r\n", "\n")
     counts = [pair for runner in RUNNERS for pair in runner(text)]
     if not counts:
@@ -27,7 +27,7 @@ def summary(output: str) -> RanTests | None:
 
 
 def has_no_tests(output: str) -> bool:
-    """Whether a runner says that it found no test at all."""
+    """Return whether a runner reports that it found no tests."""
     return NOTHING.search(ESCAPES.sub("", output)) is not None
 
 
@@ -70,7 +70,7 @@ def _listed(text: str) -> Iterable[Counts]:
 
 
 def _go(text: str) -> Iterable[Counts]:
-    """Packages; single tests where `-v` lists also those that pass."""
+    """Return counts of packages, or of single tests if `-v` lists the passing ones."""
     is_verbose = re.search(r"^=== RUN ", text, re.MULTILINE) is not None
     pattern = r"^ *--- (PASS|FAIL): " if is_verbose else r"^(ok|FAIL) *\t\S+"
     return [(1, 0) if each in {"PASS", "ok"} else (0, 1) for each in re.findall(pattern, text, re.MULTILINE)]
@@ -82,7 +82,7 @@ def _cargo(text: str) -> Iterable[Counts]:
 
 
 def _others(text: str) -> Iterable[Counts]:
-    """Mocha; JUnit with Maven; RSpec; CTest; PHPUnit."""
+    """Return counts from Mocha, JUnit with Maven, RSpec, CTest and PHPUnit."""
     for match in re.finditer(r"^ +(\d+) passing\b[^\n]*(?:\n +\d+ pending)?(?:\n +(\d+) failing)?", text, re.MULTILINE):
         yield int(match[1]), int(match[2] or 0)
     for match in re.finditer(r"^(?:\[\w+\] )?Tests run: (\d+), Failures: (\d+), Errors: (\d+)", text, re.MULTILINE):
@@ -146,9 +146,9 @@ def starts_pytest(command: str) -> bool:
 def missing_tests(
     before: RanTests, now: RanTests, *, changed: Collection[str], touches: Iterable[str]
 ) -> tuple[str, ...]:
-    """The tests that ran before and do not pass now, except those whose file was changed or may be.
+    """Return the tests that ran before and do not pass now, except those in files that the subtask may change.
 
-    Where a runner prints only their number, any changed test may be the reason that there are fewer.
+    If a runner prints only a number, any changed test may explain a lower count.
     """
     allowed = tuple(touches)
     fewer = (before.count or 0) > now.number_passed
