@@ -91,7 +91,7 @@ def _title_first(epic: str) -> str:
 
 
 def _refuse_reference(given: str) -> None:
-    """Raise `UsageError` for a mere reference to an epic. The planner has no network access to follow it."""
+    """Raise `UsageError` for a mere reference to an epic. The planner can't follow it without network access."""
     word = given.strip()
     if re.fullmatch(r"[a-z][a-z+.-]*://\S+|#?\d+|(?:\w+:)?[\w.-]+(?:/[\w.-]+)+[#!]\d+", word):
         short = " or ".join(f"{each.prefix}:{each.form}#12" for each in FORGES)

@@ -155,7 +155,9 @@ Workers = Annotated[
 ]
 Budget = Annotated[
     float | None,
-    typer.Option("--budget", metavar="USD", help="Maximum cost in USD. fleet makes no call that would exceed it."),
+    typer.Option(
+        "--budget", metavar="USD", help="Maximum cost in USD. fleet does not make calls that would exceed it."
+    ),
 ]
 REVIEWERS = "human (default on a terminal), auto (the [review] rules; default elsewhere), none"
 Review = Annotated[str | None, typer.Option(metavar="human|auto|none", help=f"Who approves the plan: {REVIEWERS}.")]

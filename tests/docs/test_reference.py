@@ -115,7 +115,7 @@ def test_every_verb_is_listed_with_its_options() -> None:
     made = commands.content()
     for heading in ("### fleet run", "#### fleet plans check", "#### fleet config show"):
         assert f"\n{heading}\n" in made
-    assert "| `--budget` | number |  | Maximum cost in USD. fleet makes no call that would exceed it. |" in made
+    assert "| `--budget` | number |  | Maximum cost in USD. fleet does not make calls that would exceed it. |" in made
     assert '$ fleet run "Add a health endpoint"\n' in made
     assert "$ fleet resume RUN --budget 40  # with a higher budget\n" in made
 

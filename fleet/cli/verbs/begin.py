@@ -64,12 +64,14 @@ from fleet.runs.run_folder import RunFolder
 Minutes = Annotated[
     float | None,
     typer.Option(
-        "--minutes", metavar="MINUTES", help="Maximum active time in minutes. fleet makes no calls after that."
+        "--minutes", metavar="MINUTES", help="Maximum active time in minutes. fleet does not make calls after that."
     ),
 ]
 Tokens = Annotated[
     int | None,
-    typer.Option("--tokens", metavar="N", help="Maximum number of tokens. fleet makes no call that would exceed it."),
+    typer.Option(
+        "--tokens", metavar="N", help="Maximum number of tokens. fleet does not make calls that would exceed it."
+    ),
 ]
 Attempts = Annotated[int | None, typer.Option("--attempts", metavar="N", help="Maximum number of attempts.")]
 NotBetween = Annotated[

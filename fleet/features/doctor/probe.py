@@ -318,12 +318,12 @@ class Probes:
         self._asking.until = anyio.current_time() + self.limit_s
         for subject in sorted(self.subjects, key=lambda each: (self.spending.rank(each.model), each.name)):
             came = await _tried(self._one_word(subject))
-            yield Outcome(subject.name, f"a word, asked as {subject.users} would ask", came, self._asking.take_cost())
+            yield Outcome(subject.name, f"one-word answer, for {subject.users}", came, self._asking.take_cost())
         for model in self._answered:
             yield Outcome("models", f"GET /v1/models/{model}", await _tried(self._limits(model)))
         if self._answered:
             cheapest = self._answered[0]
-            yield Outcome("count_tokens", "the length of a prompt", await _tried(self._count(cheapest)))
+            yield Outcome("count_tokens", "length of a prompt", await _tried(self._count(cheapest)))
             yield Outcome("batches", "GET /v1/messages/batches", await _tried(self._batches(cheapest)))
             async for outcome in Turns(cheapest, self._asking).run():
                 yield outcome
@@ -336,7 +336,7 @@ class Probes:
             return faulty(result)
         if model not in self._answered:
             self._answered.append(model)
-        tokens = f"{result.usage.prompt} tokens of prompt, {result.usage.output} of answer"
+        tokens = f"{result.usage.prompt} input tokens, {result.usage.output} output tokens"
         return with_or_without(f"answered in {result.seconds:.1f} s, {tokens}", self.missing.of(model) - before)
 
     async def _limits(self, model: str) -> Came:
@@ -348,7 +348,9 @@ class Probes:
             self.missing.lacks(model, "models")
             return Came("fails", f"{reported.message}: limits come from the built-in table", SETTINGS_BELOW)
         self.missing.has(model, "models")
-        longest = f"{reported.context_tokens:,} tokens of prompt and answer, {reported.output_tokens:,} of one answer"
+        longest = (
+            f"context window of {reported.context_tokens:,} tokens, up to {reported.output_tokens:,} output tokens"
+        )
         return Came("works", longest)
 
     async def _count(self, model: str) -> Came:
@@ -389,15 +391,15 @@ async def _tried(probe: Awaitable[Came]) -> Came:
 
 
 SHORT = 32  # tokens of an answer with one word
-LONG, LESS_LONG = 1024, 256  # tokens of an answer with thinking and a tool call; the second for expensive models
+LONG, LESS_LONG = 1024, 256  # tokens of an answer with thinking and a tool call; less for expensive models
 _SHARE = 0.2  # of the budget, for one such answer
 HOUR_S = 3600.0
 USUAL: tuple[Capability, ...] = ("thinking", "diagnostics", "cache", "streaming")
-"""What every request asks for."""
+"""The features of every request."""
 _TOOLS: tuple[Block, ...] = (Bash.declaration, EditTool.declaration, ReportTool.declaration)
-_CHARACTERS = 5  # of English text, at most, for each token that has to be there
+_CHARACTERS = 5  # the maximum per token of English text
 _SENTENCE = "This sentence is here so that the prompt is long enough for the cache. "
-_LINES = 500  # of a tool's result: enough to be shortened
+_LINES = 500  # of a tool result, enough to be compacted
 
 
 def one_word(model: str) -> Request:
@@ -407,7 +409,7 @@ def one_word(model: str) -> Request:
 
 @dataclass(slots=True)
 class Turns:
-    """The probes of one model that build on each other."""
+    """The probes of a model that depend on each other."""
 
     model: str
     asking: Asking
@@ -423,15 +425,15 @@ class Turns:
         self._messages = [_says("Call the tool report with status done and summary ok.")]
 
     async def run(self) -> AsyncIterator[Outcome]:
-        """Each outcome as soon as it is there. What needs an answer that never came is left out."""
+        """Yield each outcome as soon as it is known. Probes that require a missing answer are skipped."""
         probes: tuple[tuple[str, str, Callable[[], Awaitable[Came | None]]], ...] = (
-            ("tools", "a coder's tools, strict and built in, with the request to call one", self._call_tools),
-            ("thinking back", "the next turn, with the thinking of the first", self._continue),
-            ("cache", "the same beginning in both turns", self._compare),
-            ("compaction", "the conversation, shortened as long ones are", self._compact),
-            ("keep_alive", "the first prompt again, for nothing but the cache", self._keep),
-            ("cache_hour", "a prompt written to the cache for an hour", self._keep_for_an_hour),
-            ("planner", "the planner's strict schema of a revision", self._plan),
+            ("tools", "strict and built-in tools, with a tool call", self._call_tools),
+            ("thinking back", "next turn, with the thinking of the first", self._continue),
+            ("cache", "same prefix in both turns", self._compare),
+            ("compaction", "compacted conversation", self._compact),
+            ("keep_alive", "first prompt again, to keep its cache alive", self._keep),
+            ("cache_hour", "prompt cached for an hour", self._keep_for_an_hour),
+            ("planner", "strict schema of the planner's revisions", self._plan),
         )
         for about, tried, probe in probes:
             try:
