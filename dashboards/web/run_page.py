@@ -227,7 +227,7 @@ def _steps(past: Past, at: int) -> list[Step]:
         Step("<", f"{JUMP_S:.0f} s back", min(at, past.place_at(seconds - JUMP_S))),
         Step(",", "Previous event", past.event_before(at)),
         Step(".", "Next event", past.event_after(at)),
-        Step(">", f"{JUMP_S:.0f} s on", max(at, past.place_at(seconds + JUMP_S))),
+        Step(">", f"{JUMP_S:.0f} s forward", max(at, past.place_at(seconds + JUMP_S))),
         Step("End", "End", len(past)),
     ]
 
