@@ -100,6 +100,6 @@ def test_a_port_that_is_taken_costs_a_run_its_metrics_and_nothing_else(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         arguments = ("run", "Write", "--name", "r", "--base-url", url, "--repo", str(repository), "--yes")
-        stage.fleet(*arguments, "--metrics", address).ended(0).says("no metrics", "choose another port")
+        stage.fleet(*arguments, "--metrics", address).ended(0).says("metrics not served", "choose another port")
         stage.fleet("metrics", "--listen", address).ended(3).says("choose another port")
     stage.fleet("metrics", "--listen", "here").ended(2).says("127.0.0.1:9464")

@@ -66,7 +66,7 @@ def test_a_rehearsal_is_kept_and_marked_wherever_it_is_shown(stage: Stage, past:
     stage.fleet("status", "dress", at=past).ended(0).says("dress  landed  (rehearsal: no model)")
     assert stage.status("dress")["rehearsal"] is True
     stage.fleet("report", "dress", "-o", str(past.parent / "report.md")).ended(0)
-    assert "A REHEARSAL" in (past.parent / "report.md").read_text(encoding="utf-8")
+    assert "REHEARSAL:" in (past.parent / "report.md").read_text(encoding="utf-8")
     assert git(past, "branch", "--list", "fleet/*") == ""
 
 
