@@ -64,7 +64,7 @@ test-pythons: $(READY) ## run all tests with each Python found on this machine, 
 	@scripts/test-pythons
 
 kill: $(READY) ## kill runs at every point, damage their files, kill 100 boxes; resume and check the result: 30 minutes
-	@echo "kill: SIGKILL at each point, with real git and real boxes; docs/reliability.md says what must hold"
+	@echo "kill: SIGKILL at each point, with real git and real boxes; docs/internals/reliability.md says what must hold"
 	@$(BARE) $(BIN)/python -B -m chaos.kill points
 	@$(BARE) $(BIN)/python -B -m chaos.kill points plain --lease pool
 	@$(BARE) $(BIN)/python -B -m chaos.damage
@@ -72,11 +72,11 @@ kill: $(READY) ## kill runs at every point, damage their files, kill 100 boxes; 
 	@$(BARE) $(BIN)/python -B -m chaos.boxes boxes
 
 soak: $(READY) ## kill 2,000 runs again and again at points that seeds choose; SEEDS=N for N runs, FIRST=N for the first seed
-	@echo "soak: SIGKILL again and again; docs/reliability.md says what must hold"
+	@echo "soak: SIGKILL again and again; docs/internals/reliability.md says what must hold"
 	@$(BARE) $(BIN)/python -B -m chaos.kill seeds --seeds $(or $(SEEDS),2000) --first $(or $(FIRST),0) --jobs 2
 
 soak-wide: $(READY) ## 10,000 subtasks, 200 workers, faults and kills, with the plot in soak-wide.html; SUBTASKS=300 WORKERS=40 for minutes
-	@echo "soak-wide: the real program on a real repository; docs/reliability.md says what must hold"
+	@echo "soak-wide: the real program on a real repository; docs/internals/reliability.md says what must hold"
 	@$(BARE) $(BIN)/python -B -m chaos.wide --subtasks $(or $(SUBTASKS),10000) --workers $(or $(WORKERS),200) \
 		--files $(or $(FILES),10000) --seed $(or $(SEED),1) --report $(or $(REPORT),soak-wide.html)
 
@@ -137,7 +137,7 @@ container: $(READY) ## an image from the Containerfile, and a run with a node in
 	@$(BARE) $(BIN)/python -B -m chaos.container --podman "$(or $(PODMAN),podman)" --more "$(MORE)"
 
 bench: $(READY) ## costs compared with plain git, up to 100,000 files; SMALL=1 for 10,000, ONLY=GROUP for one group of rows
-	@echo "bench: compared with plain git; docs/benchmarks.md says how to read it"
+	@echo "bench: compared with plain git; docs/internals/benchmarks.md says how to read it"
 	@$(BARE) $(BIN)/python -B -m bench $(ONLY) $(if $(SMALL),--small)
 
 eval: $(READY) ## what the prompts are worth, on eight small repositories; AGAINST=FOLDER or COMMIT compares, KEY_FILE=FILE BUDGET=USD for real models
@@ -145,7 +145,7 @@ eval: $(READY) ## what the prompts are worth, on eight small repositories; AGAIN
 		$(if $(AGAINST),--against "$(AGAINST)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(KEEP),--keep "$(KEEP)")
 
 chaos: $(READY) ## a thousand scripted faults: how many of each level are recovered from without a human; 20 pull requests with 100 kills; SMALL=1 for a sample
-	@echo "chaos: the real program against a simulated model; docs/reliability.md says how to read it"
+	@echo "chaos: the real program against a simulated model; docs/internals/reliability.md says how to read it"
 	@$(BARE) $(BIN)/python -B -m chaos.rates $(if $(SMALL),--episodes 24 --unrecoverable 1) --jobs $(or $(JOBS),2) --seed $(or $(SEED),1)
 	@$(BARE) $(BIN)/python -B -m chaos.forge $(if $(SMALL),--pulls 4 --kills 8) --jobs $(or $(JOBS),2) --seed $(or $(SEED),1)
 

@@ -1,4 +1,4 @@
-"""Benchmarks: what fleet costs compared with plain git. docs/benchmarks.md explains each row.
+"""Benchmarks: what fleet costs compared with plain git. docs/internals/benchmarks.md explains each row.
 
     python -m bench                     every group, up to 100,000 files
     python -m bench --small             every group, up to 10,000 files and with few rounds

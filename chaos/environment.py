@@ -28,7 +28,7 @@ PATIENT = {"FLEET_LIMITS_BACKOFF_FIRST_S": "0.5", "FLEET_LIMITS_BACKOFF_CAP_S": 
 
 @dataclass(frozen=True)
 class PassingFault:
-    """A row of the table in docs/reliability.md."""
+    """A row of the table in docs/internals/reliability.md."""
 
     row: int
     strike: Callable[[Stage, Going], None]

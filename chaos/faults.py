@@ -41,7 +41,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class Fault:
-    """A row of the table in docs/reliability.md."""
+    """A row of the table in docs/internals/reliability.md."""
 
     row: int
     level: int

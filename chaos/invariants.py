@@ -1,7 +1,7 @@
 """The invariants of a run that was killed, whenever and however often: one function each, which yields the violations.
 
-The numbers are those of docs/reliability.md. Everything is checked from outside: in the journal, in git, in the user's
-files, among the processes of the machine, and in the agents' own records of their calls.
+The numbers are those of docs/internals/reliability.md. Everything is checked from outside: in the journal, in git, in
+the user's files, among the processes of the machine, and in the agents' own records of their calls.
 """
 
 import subprocess

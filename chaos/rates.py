@@ -113,7 +113,7 @@ def wilson(good: int, total: int) -> tuple[float, float]:
 
 
 def row_details(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
-    """Recovered faults out of all, by row of the table in docs/reliability.md."""
+    """Recovered faults out of all, by row of the table in docs/internals/reliability.md."""
     played, recovered = Counter[tuple[int, str]](), Counter[tuple[int, str]]()
     for outcome in outcomes:
         row = (outcome.episode.fault.row, outcome.episode.fault.name)

@@ -45,7 +45,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class LastingFault:
-    """A row of the table in docs/reliability.md."""
+    """A row of the table in docs/internals/reliability.md."""
 
     row: int
     setting: Callable[[Random, Path], Setting]

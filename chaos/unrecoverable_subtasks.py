@@ -18,7 +18,7 @@ COMPLEX, CONTRADICTION, CONFLICT = "too complex at any size", "a contradiction",
 
 @dataclass(frozen=True)
 class Unrecoverable:
-    """A row of the table in docs/reliability.md that ends with a question."""
+    """A row of the table in docs/internals/reliability.md that ends with a question."""
 
     row: int
     attempts: Callable[[str], list[Json]]

@@ -7,8 +7,8 @@
 
 Before anything is spent it says how many runs it makes and what they cost at most. With --keep, runs that were made are
 not made again. With --against it compares: each repository and seed is run with both versions, and the difference of
-each measure comes with its interval. docs/evaluation.md explains the measures. The exit code is 1 if the second version
-is worse in any measure.
+each measure comes with its interval. docs/internals/evaluation.md explains the measures. The exit code is 1 if the
+second version is worse in any measure.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The table of faults in docs/reliability.md has a row for each fault and agrees with the code and the tests."""
+"""The table of faults in docs/internals/reliability.md has a row per fault and agrees with code and tests."""
 
 import ast
 import re
@@ -26,7 +26,7 @@ class Row:
 
 def documented() -> list[tuple[int, Row]]:
     rows = []
-    for line in (ROOT / "docs/reliability.md").read_text(encoding="utf-8").splitlines():
+    for line in (ROOT / "docs/internals/reliability.md").read_text(encoding="utf-8").splitlines():
         row = re.match(r"\| (\d+) \|[^|]*\| ([^|]+) \|[^|]*\| ([^|]*) \|$", line)
         if row:
             files, tests = re.findall(r"`((?:tests|chaos)/[\w/]+\.py)`", row[3]), re.findall(r"`(test_\w+)`", row[3])

@@ -37,10 +37,10 @@ DOCUMENTS = sorted(
 PAGES = [read_page(path) for path in DOCUMENTS]
 PLAYED = [page for page in PAGES if any(isinstance(step, Command) for step in page.steps)]
 OWN_RUNS = {
-    "docs/evaluation.md",
+    "docs/internals/evaluation.md",
     "docs/guides/other-workers.md",
     "docs/guides/rehearsing.md",
-    "docs/simulated-model.md",
+    "docs/internals/simulated-model.md",
 }
 IN_THE_TUTORIAL = {"docs/guides/audit.md", "docs/guides/report.md"}
 """Pages of a verb that the tutorial has, too."""

@@ -79,7 +79,7 @@ def test_one_epic_meets_no_more_of_the_program_than_it_did(walk: Walk) -> None:
 
 
 def test_the_tour_of_the_architecture_page_is_the_way_of_an_epic(walk: Walk) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \d+ \| `(\w+)` in `([\w/]+)\.py` \|", page, re.MULTILINE)
     stations = [f"{path.replace('/', '.')}:{function}" for function, path in rows]
     assert 0 < len(stations) <= MOST_STATIONS

@@ -166,7 +166,7 @@ def _leads(root: Path, path: str, link: str) -> bool:
 
 
 def test_every_folder_of_the_product_has_its_row(documents: Mapping[str, str], files: Mapping[str, str]) -> None:
-    """`docs/architecture.md` has one row for each folder that holds a file, and names only files that exist in it."""
+    """`docs/internals/architecture.md` has one row per folder, and names only files that exist in it."""
     rows = _room_rows(documents)
     folders = {path.rpartition("/")[0] for path in files if path.startswith(PRODUCT)}
     assert {folder for folder, _ in rows} == folders
@@ -182,7 +182,8 @@ def test_every_folder_of_the_product_has_its_row(documents: Mapping[str, str], f
 
 def _room_rows(documents: Mapping[str, str]) -> list[tuple[str, str]]:
     """Each folder of the four packages that the page names in a first column, and what is said to live there."""
-    part = documents["docs/architecture.md"].partition("## The rooms")[2].partition("### Beside the product")[0]
+    page = documents["docs/internals/architecture.md"]
+    part = page.partition("## The rooms")[2].partition("### Beside the product")[0]
     return [(row[0].strip("`/"), row[1]) for row in _rows(part)]
 
 
@@ -256,7 +257,7 @@ def test_each_decision_has_a_status_and_the_index_says_the_same(documents: Mappi
 
 
 def test_the_script_that_is_shown_can_be_played(documents: Mapping[str, str]) -> None:
-    path = "docs/simulated-model.md"
+    path = "docs/internals/simulated-model.md"
     (example,) = (match[3] for match in FENCED.finditer(documents[path]) if match[2] == "json")
     script = parse_script(json.loads(example), source=path)
     planned = revise_plan(Plan(), _all_added(script), SubtaskStatuses())
@@ -267,13 +268,13 @@ def test_the_script_that_is_shown_can_be_played(documents: Mapping[str, str]) ->
 
 def test_every_behaviour_of_the_simulated_model_is_in_its_table(documents: Mapping[str, str]) -> None:
     shapes = (*get_args(Work), *get_args(Fault), Until)
-    part = documents["docs/simulated-model.md"].partition("| `do` |")[2]
+    part = documents["docs/internals/simulated-model.md"].partition("| `do` |")[2]
     documented = [name for row in _rows(part) for name in INLINE.findall(row[0])]
     assert set(documented) == {shape.model_fields["do"].default for shape in shapes}
 
 
 def test_every_key_of_a_script_stands_in_the_document(documents: Mapping[str, str]) -> None:
-    part = documents["docs/simulated-model.md"].partition("## Keys")[2].partition("\n**")[0]
+    part = documents["docs/internals/simulated-model.md"].partition("## Keys")[2].partition("\n**")[0]
     documented = {name for row in _rows(part) for name in INLINE.findall(row[0])}
     assert documented == Script.model_fields.keys()
 

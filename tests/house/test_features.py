@@ -263,7 +263,7 @@ RECIPES: dict[str, dict[str, dict[str, str]]] = {
     },
     "a figure in the status": {"fleet/read/figures.py": {"FIGURES = (\n": FIGURE}},
 }
-"""By recipe of `docs/architecture.md`: for each file, what is added after which line; after nothing: the whole file."""
+"""By recipe of the architecture page: for each file, the text added after each line; after nothing: the whole file."""
 OPENED = (
     "from fleet.features.forge.forge import issue_reference; from fleet.features.forge.program import open_forge; "
     "place = issue_reference('he:acme/shop#1').place; print(type(open_forge(place, {})).__name__, place)"
@@ -324,7 +324,7 @@ SEEN: dict[str, tuple[tuple[str, ...], str]] = {
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_touches_the_files_it_names_and_works(recipe: str, tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith(f"| {recipe} ✔ |"))
     named = [name.replace("NAME", "hello") for name in re.findall(r"`([^`]+)`", row)]
     copy = Copy(tmp_path / "fleet", [])
