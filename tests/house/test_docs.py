@@ -235,14 +235,15 @@ def _glossary(documents: Mapping[str, str]) -> str:
 
 def test_decisions_are_numbered_without_a_gap_and_all_listed(documents: Mapping[str, str]) -> None:
     folder = "docs/decisions/"
-    records = sorted(Path(path).name for path in documents if path.startswith(folder) and "README" not in path)
-    numbers = [int(name[:4]) for name in records]
+    paths = (path.removeprefix(folder) for path in documents if path.startswith(folder) and "README" not in path)
+    records = sorted(paths, key=lambda path: ("/" in path, path))
+    numbers = sorted(int(Path(name).name[:4]) for name in records)
     missing = [number for number in range(1, numbers[-1] + 1) if number not in numbers]
     assert (missing, len(set(numbers))) == ([], len(numbers))
     assert _LINK.findall(documents[f"{folder}README.md"]) == records
     for name in records:
         text = documents[folder + name]
-        assert text.startswith(f"# {name[:4]}. "), name
+        assert text.startswith(f"# {Path(name).name[:4]}. "), name
         assert [part for part in DECISION_PARTS if f"\n## {part}\n" not in text] == [], name
 
 
@@ -253,7 +254,8 @@ def test_each_decision_has_a_status_and_the_index_says_the_same(documents: Mappi
         record = re.match(r"# (?P<title>.*)\n\nStatus: (?P<status>(?:accepted|superseded by)\b.*)\.\n", documents[path])
         assert record is not None, f"{path}: after the title comes `Status: accepted.` or `Status: superseded by …`"
         status = _LINK.sub(lambda link: link[0][1:5], record["status"])
-        assert index[f"[{record['title']}]({Path(path).name})"] == status, path
+        assert index[f"[{record['title']}]({path.removeprefix(folder)})"] == status, path
+        assert ("/archive/" in path) == status.startswith("superseded"), path
 
 
 def test_the_script_that_is_shown_can_be_played(documents: Mapping[str, str]) -> None:
