@@ -31,6 +31,8 @@ from tests.docs.page import parse_page
 from tests.docs.verbs import FENCED, INLINE, Shown, commands_in, group, problem_with
 from tests.house.conftest import nodes
 
+LONGEST_README = 150
+COMMAND_LINE = "docs/reference/command-line.md"
 DECISION_PARTS = ("Context", "Decision", "Consequences", "Considered")
 PRODUCT = ("fleet/", "agents/", "worktrees/", "dashboards/")
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -94,9 +96,22 @@ def test_every_command_that_is_shown_exists_with_its_options(documents: Mapping[
     assert [f"{command}: {problem}" for command in shown if (problem := problem_with(command))] == []
 
 
-def test_every_command_there_is_stands_in_the_readme(documents: Mapping[str, str]) -> None:
-    shown = {command.words[1] for command in commands_in("README.md", documents["README.md"])}
-    assert set(group(typer.main.get_command(app))) - shown == set()
+def test_the_readme_shows_the_way_from_install_to_result(documents: Mapping[str, str]) -> None:
+    """In this order, on one screen after another; all verbs are in the reference."""
+    text = documents["README.md"]
+    shown = [
+        " ".join(command.words[:2])
+        for block in (*parse_page(Path("README.md"), text).not_run,)
+        for command in commands_in("README.md", f"<!-- not run: shown -->\n```sh\n{block.text}```\n")
+    ]
+    assert shown == ["fleet doctor", "fleet init", "fleet run", "fleet merge", "make demo", "make test"]
+    assert text.index("uv tool install .") < text.index("fleet doctor")
+    assert len(text.splitlines()) <= LONGEST_README
+
+
+def test_every_verb_has_its_part_in_the_reference(documents: Mapping[str, str]) -> None:
+    verbs = set(group(typer.main.get_command(app)))
+    assert verbs - set(re.findall(r"^### fleet ([\w-]+)", documents[COMMAND_LINE], re.MULTILINE)) == set()
 
 
 def test_every_block_of_shell_is_run_or_says_why_not(documents: Mapping[str, str]) -> None:
@@ -115,8 +130,8 @@ def test_a_wrong_command_would_be_seen() -> None:
     assert [str(shown) for shown in commands_in("a.md", text)] == ["a.md: fleet x", "a.md: fleet run a b --yes"]
 
 
-def test_the_exit_codes_of_the_readme_are_those_of_the_code(documents: Mapping[str, str]) -> None:
-    part = documents["README.md"].partition("| exit code |")[2]
+def test_the_exit_codes_of_the_reference_are_those_of_the_code(documents: Mapping[str, str]) -> None:
+    part = documents[COMMAND_LINE].partition("| exit code |")[2].partition("\n\n")[0]
     documented = {int(row[0]) for row in _rows(part) if row[0].isdigit()}
     codes = {code for ending, code in EXIT.items() if ending is not None}
     assert documented == codes | {
