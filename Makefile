@@ -15,7 +15,7 @@ CONTAINED := $(BARE) scripts/contained
 TOOLS := prometheus chromium-headless-shell
 CODE := fleet agents worktrees dashboards tests bench chaos evaluation examples scripts
 
-.PHONY: help setup demo demo-100 example-deployment example-research test test-all test-pythons kill soak soak-wide chaos chaos-mutants nodes cheats claude-code acp-agents collector ray container bench eval docs pictures lint format format-check types coverage check lock clean
+.PHONY: help setup demo demo-100 example-deployment example-research test test-all test-pythons kill soak soak-wide chaos chaos-mutants nodes cheats claude-code acp-agents collector ray container bench eval docs docs-site pictures lint format format-check types coverage check lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -159,6 +159,9 @@ nodes: $(READY) ## runs on other machines: their tests over SSH, faulty nodes, l
 docs: $(READY) ## generate docs/reference from the code
 	@$(BARE) $(BIN)/python -B -m scripts.reference
 
+docs-site: $(READY) ## build the documentation as a website with search, in site/: offline, and strict about pages and links
+	@$(BARE) $(BIN)/python -B -m scripts.docs_site
+
 pictures: $(READY) ## make the pictures of README and docs: plays the demo, minutes; DEMO=FOLDER takes one that was played
 	@$(BARE) $(BIN)/python -B -m scripts.pictures $(if $(DEMO),--demo "$(DEMO)")
 
@@ -199,5 +202,5 @@ lock: ## pin the newest packages that pyproject.toml allows, with hashes, in req
 	@echo "lock: requirements/dev.txt, ray.txt and collector.txt are written; make setup, make ray and make collector install them"
 
 clean: ## remove everything that make creates: .venv, caches, the demo's folder
-	rm -rf .venv .pythons .demo .claude-code .acp-agents .collector .ray build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv .pythons .demo .claude-code .acp-agents .collector .ray build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
