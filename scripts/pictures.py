@@ -28,6 +28,7 @@ from fleet.core.history.evolve import evolve
 from fleet.core.state.state import RunState
 from fleet.core.state.status import progress
 from fleet.read.report_data import report_data
+from scripts.moving_picture import animate
 from scripts.web_pictures import Runs, capture_web, renamed
 from tests.tools import environment as browser_environment
 from tests.tools import tool
@@ -65,6 +66,10 @@ TERMINAL = {
     "question": Picture("asked", ("a",), size=(120, 30)),
     "ended": Picture("ended", size=(120, 30)),
 }
+MOVING = "run"
+"""The picture that shows a run from its start to its end."""
+SHOTS, SHOT_S, LAST_S = 14, 0.9, 4.0
+"""How many screenshots it has, and how long each is shown."""
 REPORTS = {"report": (1000, 1000), "report-phone": (390, 844)}
 
 
@@ -114,6 +119,7 @@ def main() -> int:
             facts = [(seq, _anonymous(fact)) for seq, fact in feed.facts(0, -1)]
         for name, picture in TERMINAL.items():
             anyio.run(_capture, name, picture, feed, facts)
+        anyio.run(_capture_moving, feed, facts)
         _capture_report([fact for _, fact in facts], Path(scratch))
         shutil.rmtree(EVERY_PAGE, ignore_errors=True)
         EVERY_PAGE.mkdir(parents=True)
@@ -140,8 +146,25 @@ def _anonymous(fact: Fact) -> Fact:
 async def _capture(name: str, picture: Picture, feed: FolderFeed, facts: Sequence[tuple[int, Fact]]) -> None:
     until = facts if picture.moment == "ended" else facts[: _moment(facts, picture.moment)]
     moment = Moment(feed, until, alive=picture.moment != "ended")
-    at = until[-1][1].at + 1
-    app = FleetApp(OneRun(moment), feed.run, user=PERSON, clock=lambda: at, light=picture.light)
+    svg = await _screenshot(moment, picture, until[-1][1].at + 1)
+    (PICTURES / f"{name}.svg").write_text(svg, encoding="utf-8")
+
+
+async def _capture_moving(feed: FolderFeed, facts: Sequence[tuple[int, Fact]]) -> None:
+    """The overview from the first plan to the end, at equal distances in time."""
+    first = facts[_moment(facts, "planned") - 1][1].at
+    last = facts[-1][1].at
+    shots: list[str] = []
+    for number in range(SHOTS):
+        at = first + (last - first) * number / (SHOTS - 1)
+        until = [each for each in facts if each[1].at <= at]
+        moment = Moment(feed, until, alive=len(until) < len(facts))
+        shots.append(await _screenshot(moment, Picture("", size=(120, 30)), at))
+    (PICTURES / f"{MOVING}.svg").write_text(animate(shots, seconds=SHOT_S, last=LAST_S), encoding="utf-8")
+
+
+async def _screenshot(moment: Moment, picture: Picture, at: float) -> str:
+    app = FleetApp(OneRun(moment), moment.run, user=PERSON, clock=lambda: at, light=picture.light)
     async with app.run_test(size=picture.size) as pilot:
         while not app.watched.loaded:
             await pilot.pause()
@@ -150,14 +173,14 @@ async def _capture(name: str, picture: Picture, feed: FolderFeed, facts: Sequenc
         for field in app.screen.query(Input):
             field.cursor_blink = False
         await pilot.pause()
-        svg = app.export_screenshot(title="fleet watch", simplify=True)
-    (PICTURES / f"{name}.svg").write_text(_FOREIGN.sub("", svg), encoding="utf-8")
+        return _FOREIGN.sub("", app.export_screenshot(title="fleet watch", simplify=True))
 
 
 def _moment(facts: Sequence[tuple[int, Fact]], name: str) -> int:
     """How many facts had been written by then."""
     arrived: dict[str, Callable[[RunState], bool]] = {
         "busy": lambda state: _done(state) >= SHARE * max(1, progress(state).total),
+        "planned": lambda state: progress(state).total > 0,
         "asked": lambda state: bool(state.open_questions()),
     }
     state: RunState | None = None
