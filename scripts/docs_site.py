@@ -22,6 +22,7 @@ from mkdocs.exceptions import Abort
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "site"
+STYLE = ".md-grid{max-width:80rem}"  # code and tables of these pages are up to 130 columns wide
 HOME, INDEX, DECISIONS = "README.md", "docs/README.md", "docs/decisions/"
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]+)")
 _FENCE = re.compile(r"^ *(`{3,}).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
@@ -51,6 +52,7 @@ def build_site(root: Path, output: Path) -> Mapping[str, str]:
     """Build the pages of a repository, and return the text of each by path. Raise `Abort` if one lacks something."""
     with TemporaryDirectory(prefix="fleet-docs-") as scratch:
         pages = stage_pages(root, Path(scratch))
+        Path(scratch, "site.css").write_text(STYLE, encoding="utf-8")
         build(site_config(navigation(pages), Path(scratch), output))
     return pages
 
@@ -77,6 +79,7 @@ def site_config(nav: Sequence[Any], pages: Path, output: Path) -> MkDocsConfig:
                 ],
             },
             "plugins": ["search"],
+            "extra_css": ["site.css"],
             "markdown_extensions": [
                 "admonition",
                 "tables",
