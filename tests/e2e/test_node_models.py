@@ -116,11 +116,7 @@ def test_a_link_that_breaks_in_the_middle_of_a_call_costs_nothing(
         killpg(int(links.read_text().split()[-1]), SIGKILL)
         done = going.done().ended(0)
     done.says("node one is unavailable")
-<<<<<<< HEAD
-    assert done.output.count("node one is connected") == 2
-=======
     assert done.output.count("node one connected") == 2
->>>>>>> ee945570 (tests: assert the new texts of events and notes)
     assert landed(repository, "r") == ["a"]
     [attempt] = subtask_of(state_of(stage), "a").attempts
     assert (attempt.node, attempt.spend.calls) == ("one", events(stage, "a", "r").count("answer"))

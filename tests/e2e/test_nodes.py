@@ -138,11 +138,7 @@ def test_the_work_of_a_node_that_is_killed_is_done_elsewhere_and_costs_no_attemp
         (quick.gate / "open").touch()
         slow.kill()
         done: Done = going.done().ended(0)
-<<<<<<< HEAD
     done.says("node one is unavailable", "lost node one during the attempt")
-=======
-    done.says("node one is unavailable", "node one was lost while it worked")
->>>>>>> ee945570 (tests: assert the new texts of events and notes)
     assert sorted(landed(repository, "r")) == ["a", "b"]
     state = state_of(stage)
     assert [subtask_of(state, id_).counted for id_ in ("a", "b")] == [0, 0]

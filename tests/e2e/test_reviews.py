@@ -49,11 +49,7 @@ def test_a_finding_sends_work_back_and_is_mended(stage: Stage, repository: Path,
     two = [writes("the password is 1234\n", "two"), writes("two\n", "two")]
     url = model(script(workers={"two": two}, reviewers={"two": {"attempts": [[FINDING]]}}))
     stage.fleet(*begin(stage, repository, url, plan_file(stage.room, reviewed("two")))).ended(0).says(
-<<<<<<< HEAD
-        "two.txt:1: The password is written", "no finding", "the finding at two.txt:1 was fixed"
-=======
         "two.txt:1: The password is written", "no finding", "finding at two.txt:1 was fixed"
->>>>>>> ee945570 (tests: assert the new texts of events and notes)
     )
     assert content(repository, stage.run_name, "two.txt") == "two"
     state = stage.folder(stage.run_name).state()

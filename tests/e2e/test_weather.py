@@ -27,11 +27,7 @@ def test_an_outage_is_waited_for_shown_and_costs_no_attempt(stage: Stage, reposi
         shown = "\n".join(status_lines(view))
         for part in ("WAITING", "the model service does not respond", "HTTP 529"):
             assert part in shown
-<<<<<<< HEAD
-        going.done().ended(0).says("WAITING: the model service does not respond", "is back", "LANDED")
-=======
-        going.done().ended(0).says("WAITING: the models' service does not answer", "is available again", "LANDED")
->>>>>>> ee945570 (tests: assert the new texts of events and notes)
+        going.done().ended(0).says("WAITING: the model service does not respond", "is available again", "LANDED")
     assert sorted(landed(repository, "r")) == names
     status = stage.status("r")
     assert (status["attempts"], status["incidents"]["opened"]) == (4, 0)
