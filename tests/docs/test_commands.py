@@ -38,7 +38,7 @@ PAGES = [read_page(path) for path in DOCUMENTS]
 PLAYED = [page for page in PAGES if any(isinstance(step, Command) for step in page.steps)]
 OWN_RUNS = {
     "docs/internals/evaluation.md",
-    "docs/guides/other-workers.md",
+    "docs/guides/external-workers.md",
     "docs/guides/rehearsing.md",
     "docs/internals/simulated-model.md",
 }
