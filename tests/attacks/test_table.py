@@ -8,7 +8,8 @@ from pathlib import Path
 ROWS = {*range(1, 37), 38, 39, 40, *range(41, 48), *range(55, 59), *range(61, 75), *range(91, 100), *range(110, 118)}
 HERE = Path(__file__).parent
 TABLES = tuple(
-    HERE.parents[1] / "docs" / page for page in ("reference/attacks.md", "guides/integrations.md", "guides/pull-requests.md")
+    HERE.parents[1] / "docs" / page
+    for page in ("reference/attacks.md", "guides/integrations.md", "guides/pull-requests.md")
 )
 
 

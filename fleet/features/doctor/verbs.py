@@ -270,7 +270,9 @@ def _capacity(fleet: Fleet) -> Finding:
     wanted = as_policy(fleet.config).workers
     supply = capacity(fleet.state_dir, wanted=wanted, free_bytes=fleet.wiring.worktrees.limits.free_bytes)
     if supply.workers >= wanted:
-        return Finding("capacity", ok=True, says=f"open files, processes and disk space are enough for {wanted} workers")
+        return Finding(
+            "capacity", ok=True, says=f"open files, processes and disk space are enough for {wanted} workers"
+        )
     fits = f"enough for {max(0, supply.workers)} of {wanted} workers"
     return Finding("capacity", ok=supply.workers > 0, says=f"{supply.why}: {fits}", fix=supply.fix, warning=True)
 
