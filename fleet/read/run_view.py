@@ -114,6 +114,7 @@ class ServiceView:
     since: float
     """When it started, in seconds since 1970."""
     seconds: float
+    """Duration of the outage so far."""
     message: str
     """The outage as a sentence."""
 
@@ -284,6 +285,7 @@ class StatusView:
     waiting_for_approval: Mapping[SubtaskId, tuple[str, ...]]
     """The subtasks that wait for approval, with the rules that they break."""
     reviews: tuple[Review, ...]
+    """Approvals and rejections of the plan, in order."""
     change_reviews: ReviewsView | None
     """Reviews of changes by other models. Null without reviews."""
     nodes: tuple[NodeUseView, ...]

@@ -9,7 +9,7 @@ ROWS = {*range(1, 37), 38, 39, 40, *range(41, 48), *range(55, 59), *range(61, 75
 HERE = Path(__file__).parent
 TABLES = tuple(
     HERE.parents[1] / "docs" / page
-    for page in ("reference/attacks.md", "guides/integrations.md", "guides/pull-requests.md")
+    for page in ("reference/attacks.md", "guides/external-workers.md", "guides/pull-requests.md")
 )
 
 

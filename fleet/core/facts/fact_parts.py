@@ -155,7 +155,7 @@ class Failure(Shape):
     """Why something failed, with evidence for the planner."""
 
     kind: FailureKind
-    """Class of the failure. [Recovery](../recovery.md#the-ladder) describes the consequences."""
+    """Class of the failure. [Recovery](recovery.md#the-ladder) describes the consequences."""
     summary: str
     """Failure in one sentence."""
     evidence: str = ""
