@@ -93,7 +93,7 @@ def _past_batch(snapshot: RunSnapshot, batch: PastBatch) -> Line:
         reasons = [f"{safe(out.subtask, limit=40)} ({safe(out.why, limit=60)})" for out in batch.sent_back[:3]]
         mark, text = ("✘ ", "bad"), f"sent back {', '.join(reasons)}"
     elif batch.is_red:
-        mark, text = ("✘ ", "bad"), f"red; suspects: {_names(batch.suspects)}"
+        mark, text = ("✘ ", "bad"), f"red, suspects: {_names(batch.suspects)}"
     else:
         mark, text = ("· ", "dim"), "superseded"
     size = f"batch {batch.number:<4} {len(batch.members):>3} tested in {age(batch.seconds):<6} "

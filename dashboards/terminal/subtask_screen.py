@@ -218,7 +218,7 @@ def story_lines(run: FollowedRun, snapshot: RunSnapshot, id_: SubtaskId) -> list
     view, question = snapshot.subtask(id_), snapshot.question_about(id_)
     lines: list[Line] = [(marked(view.status),)]
     if question is not None:
-        lines.append(((f"? {question.id}: {safe(question.question)}  → a answers", "attention"),))
+        lines.append(((f"? {question.id}: {safe(question.question)}  → press a to answer", "attention"),))
     lines += [((text, _tone(text)),) for text in subtask_lines(view)]
     events = run.events_about(id_)
     if events:
