@@ -46,7 +46,7 @@ def test_a_rehearsal_that_was_killed_shows_all_of_its_result_once_it_is_resumed(
     assert view["engines"] > 1
     again = stage.fleet("resume", stage.run_name, "--json", at=past).ended(0).json
     assert (again["gate"], again["settings"], again["tip"]) == (view["gate"], view["settings"], view["tip"])
-    stage.fleet("resume", stage.run_name, at=past).ended(0).says("REHEARSED", "What to set")
+    stage.fleet("resume", stage.run_name, at=past).ended(0).says("REHEARSED", "Recommended settings")
 
 
 @pytest.mark.thorough

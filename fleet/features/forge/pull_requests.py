@@ -113,7 +113,7 @@ def _closing(data: ReportData, issue: IssueSource | None, place: Place, layer: L
 
 
 def _lead(data: ReportData, issue: IssueSource | None, layer: Layer) -> Sequence[str]:
-    goal = f"Epic: {issue.reference}: {issue.title}" if issue is not None else f"Epic: {data.goal}"
+    goal = f"Epic: {issue.title} ({issue.reference})" if issue is not None else f"Epic: {data.goal}"
     lead = [safe(goal, limit=1_000)]
     if layer.of > 1:
         lead.append(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from dashboards.text.formats import counted
 from fleet.app.fleet import Fleet, Order, withdraw_cancel
@@ -56,6 +57,13 @@ class Resolving:
     wanted: bool = True
     dollars: float | None = None
     """The budget for resolvers, or None for the rest of the run's budget."""
+
+
+class Unresolved(NamedTuple):
+    """Why conflicts are not resolved, or empty for `--no-resolve`, and how to allow it."""
+
+    why: str
+    fix: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,15 +240,16 @@ class Taking:
             with Journal(folder.journal) as journal:
                 journal.ask(f.LimitsChanged(at=time.time(), by=user(), budget_dollars=dollars))
 
-    def _why_unresolved(self, state: RunState, pieces: Sequence[Piece]) -> str | None:
+    def _why_unresolved(self, state: RunState, pieces: Sequence[Piece]) -> Unresolved | None:
         """Return why conflicts can't be resolved, or None if they can."""
         wiring = self.fleet.wiring
         if not self.resolving.wanted:
-            return "--no-resolve"
+            return Unresolved("", f"let a worker resolve it with `fleet merge {state.run}`")
         if not wiring.has_models and not wiring.modelless_workers.issuperset(piece.subtask.worker for piece in pieces):
-            return f"resolvers need an API key (set {self.fleet.config.models.api_key_env})"
+            return Unresolved("resolvers need an API key", f"set {self.fleet.config.models.api_key_env}")
         if self.resolving.dollars is None and (spent := spent_budget(state)) is not None:
-            return f"the budget of {state.run}, {spent}, is spent (set one for resolvers with --budget USD)"
+            why = f"the budget of {state.run}, {spent}, is spent"
+            return Unresolved(why, "set a budget for resolvers with --budget USD")
         return None
 
     async def _begin(self, state: RunState, way: Way, wanted: f.Relanding, pieces: Sequence[Piece]) -> RunFolder:
@@ -375,16 +384,14 @@ class InterruptedTakingError(FleetError):
 
 
 async def conflict_error(
-    store: Store, replayed: Replayed, *, run: RunId, branch: str, commits: Sequence[Sha], why_not: str
+    store: Store, replayed: Replayed, *, run: RunId, branch: str, commits: Sequence[Sha], why_not: Unresolved
 ) -> NotTakenError:
     """Return the error for a conflicting commit that can't be resolved."""
     stuck, failure = replayed.stuck or Sha(""), replayed.failure
     place = f"commit {commits.index(stuck) + 1} of {len(commits)}, {await _named(store, stuck)}"
-    why, resolve = f" (not resolved: {why_not})", ""
-    if why_not == "--no-resolve":
-        why, resolve = "", f"let a worker resolve it with `fleet merge {run}`"
+    why = f". No worker resolved the conflict, because {why_not.why}" if why_not.why else ""
     return NotTakenError(
-        f"{branch} is unchanged: {place}, {_on_branch(failure)}{why}", hint=_joined(resolve, _by_hand(branch, run))
+        f"{branch} is unchanged: {place}, {_on_branch(failure)}{why}", hint=_joined(why_not.fix, _by_hand(branch, run))
     )
 
 

@@ -46,7 +46,7 @@ Nodes = dict[Slug, NodeSettings]
 
 
 def offers(config: Config) -> dict[str, tuple[MachineOffer, int]]:
-    """Return the labels of each configured node and its maximum of concurrent attempts."""
+    """Return the offer of each configured node, with its maximum of concurrent attempts."""
     return {
         name: (
             MachineOffer(labels=node.labels or (), lands=bool(node.lands), works=node.workers != 0),
