@@ -1,6 +1,6 @@
-"""The simulated model: an HTTP server that speaks the Messages API and plays planner and workers from a script.
+"""The simulated model: an HTTP server with the Messages API that plays planner and workers from a script.
 
-Everything but the thinking is real: it answers with tool calls, which the client carries out. A request is checked
-(`admission.py`), read (`request.py`), answered from the script (`model.py`), encoded (`encoding.py`), sent.
-Shares no code with the client of the real models, so that a mistake in one can't hide behind the same in the other.
+Only the thinking is simulated: it answers with tool calls that the client carries out. A request is checked
+(`admission.py`), parsed (`prompt.py`), answered from the script (`planner.py`, `worker.py`), encoded (`encoding.py`)
+and sent (`server.py`). It does not share code with the model client, so that they can't have the same mistake.
 """

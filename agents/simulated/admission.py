@@ -1,4 +1,4 @@
-"""Admits a request or refuses it: all rules of the service, in the order in which it checks them."""
+"""Accepts or rejects requests: all rules of the service, in the order of its checks."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ from agents.simulated.script import FaultWindow, Limits, Script
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A request that keeps all rules, and what they say about its answer."""
+    """An accepted request, and the rules for its answer."""
 
     body: Body
     rules: ModelRules
@@ -44,15 +44,15 @@ class Admitted:
     binding: Binding
     thinks: bool
     summarized: bool
-    """Whether thinking is returned as a summary, or as a signature alone."""
+    """Whether thinking is returned as a summary, instead of only a signature."""
     effort: str
     diagnostics: dict[str, Any] | None
     transformations: list[dict[str, str]] | None
-    """What was dropped of the request, if it asked for that."""
+    """What was dropped from the request, if the request allows that."""
 
 
 class Rulebook:
-    """What the service remembers of earlier requests, and the checks of a new one."""
+    """The state of the service, and the checks of a new request."""
 
     def __init__(self, script: Script, now: Callable[[], float] = time.monotonic) -> None:
         self.limits = FamilyLimits(script.limits, now)
@@ -61,7 +61,7 @@ class Rulebook:
         self._cache = PromptCache(now)
 
     def admit(self, data: Any, headers: Mapping[str, str]) -> Admitted:
-        """Raises `RequestError` with what the real service would say."""
+        """Check a request. Raises `RequestError` with the message of the real service."""
         betas = frozenset(name.strip() for name in headers.get("anthropic-beta", "").split(","))
         check_shape(data, betas=betas)
         rules = self.rules(data["model"])
@@ -92,11 +92,11 @@ class Rulebook:
         )
 
     def rules(self, model: str) -> ModelRules:
-        """Raises `RequestError` for a model that does not exist."""
+        """Return the rules of a model. Raises `RequestError` if it does not exist."""
         return model_rules(model, self._script.models)
 
     def count(self, data: Any) -> int:
-        """The tokens of a prompt, for `count_tokens`. Raises `RequestError`."""
+        """Count the tokens of a prompt, for `count_tokens`. Raises `RequestError`."""
         check_shape(data, betas=frozenset(), counting=True)
         self.rules(data["model"])
         check_turns(data["messages"])
@@ -113,14 +113,14 @@ class Rulebook:
 
 
 # ---- limits ----------------------------------------------------------------------------------------------------------
-# When the simulated service refuses a call that is correct: rate limits and fault windows. The time is passed in.
+# Rejections of valid calls: rate limits and fault windows. The time is passed in.
 
 
 MINUTE = 60.0
 
 
 class Bucket:
-    """One limit a minute, which refills evenly."""
+    """A limit per minute, which refills evenly."""
 
     def __init__(self, limit: float, burst_s: float, now: float) -> None:
         self.limit = limit
@@ -132,13 +132,13 @@ class Bucket:
         self.level = min(self.full, self.level + minutes * self.limit)
 
     def wait_s(self, need: float) -> float | None:
-        """The seconds until this much is there; None if it is."""
+        """Return the seconds until this much is available; None if it is."""
         missing = min(need, self.full) - self.level
         return missing * MINUTE / self.limit if missing > 0 else None
 
 
 class Limiter:
-    """The limits of one family of models: requests, and tokens in and out. `max_tokens` counts nothing."""
+    """The limits of a family of models: requests, input and output tokens. `max_tokens` is not counted."""
 
     def __init__(self, limits: Limits, now: float) -> None:
         output = limits.output_tokens_per_minute or limits.tokens_per_minute
@@ -148,7 +148,7 @@ class Limiter:
         self._output = Bucket(output, limits.burst_s, now)
 
     def admit(self, now: float, tokens: int) -> float | None:
-        """None if the request is admitted; otherwise the seconds until one may be."""
+        """Return None if the request is accepted, otherwise the seconds until a retry."""
         for bucket in (self._requests, self._input, self._output):
             bucket.refill(now)
         needs = ((self._requests, 1.0), (self._input, float(tokens)), (self._output, 1.0))
@@ -159,11 +159,11 @@ class Limiter:
         return wait
 
     def answered(self, tokens: int) -> None:
-        """An answer of this length was begun."""
+        """Count an answer of this length."""
         self._output.level = max(0.0, self._output.level - tokens)
 
     def headers(self, today: datetime) -> dict[str, str]:
-        """The current `anthropic-ratelimit-*` headers."""
+        """Return the current `anthropic-ratelimit-*` headers."""
         if not self._limits.named:
             return {}
         buckets = {"requests": self._requests, "tokens": self._input, "input-tokens": self._input}
@@ -177,7 +177,7 @@ class Limiter:
 
 
 class FamilyLimits:
-    """The limits of each family of models, which share them."""
+    """The limits of all families of models."""
 
     def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
         self._limits, self._now = limits, now
@@ -199,16 +199,16 @@ class FamilyLimits:
 
 
 class FaultSchedule:
-    """The fault windows of a script, counted from the first call: a share of the calls within one fails."""
+    """The fault windows of a script, relative to the first call. A share of the calls in a window fails."""
 
     def __init__(self, windows: Sequence[FaultWindow], seed: int) -> None:
         self._windows = windows
-        self._chance = Random(seed)  # noqa: S311 - faults need no secret
+        self._chance = Random(seed)  # noqa: S311 - not security-relevant
         self._began: float | None = None
         self._calls = 0
 
     def fault_at(self, now: float) -> FaultWindow | None:
-        """The window whose fault hits a call made now, if one does."""
+        """Return the window whose fault affects a call at this time, or None."""
         self._began = now if self._began is None else self._began
         self._calls += 1
         for window in self._windows:

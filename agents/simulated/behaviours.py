@@ -1,4 +1,4 @@
-"""What a simulated worker can do, as the script describes it. How it is played is not known here."""
+"""The behaviors of a simulated worker in a script."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 StopReason = Literal[
     "tool_use", "end_turn", "max_tokens", "refusal", "pause_turn", "model_context_window_exceeded", "out_of_the_blue"
 ]
-"""Why an answer ends; no client knows the last of these reasons."""
+"""Stop reasons of answers. The last one is unknown to clients."""
 
 
 class ScriptShape(BaseModel):
-    """A part of a script. Unknown keys are errors."""
+    """A part of a script. Unknown keys are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Pace(ScriptShape):
-    """How long a turn takes. Jitter comes from the script's seed, so that a script always takes the same time."""
+    """The duration of a turn. Jitter is derived from the script's seed, so that a script always takes the same time."""
 
     think_s: float = Field(default=0.0, ge=0, le=3600)
     jitter: float = Field(default=0.0, ge=0, le=1, description="The share of think_s by which a turn may differ.")
@@ -35,23 +35,23 @@ class ReportTexts(ScriptShape):
 
 
 class Call(ScriptShape):
-    """One call of a tool."""
+    """A tool call."""
 
     tool: str
     input: dict[str, JsonValue] = Field(default={})
 
 
 class WorkBehaviour(ScriptShape):
-    """What all workers can do first."""
+    """The first turns of all behaviors."""
 
-    turns: int = Field(default=0, ge=0, le=100, description="Turns spent looking around before anything else.")
+    turns: int = Field(default=0, ge=0, le=100, description="Turns spent exploring before anything else.")
     calls: tuple[Call, ...] = ()
-    """Tools that are called next, one a turn, whatever they answer."""
+    """Tools to call next, one per turn, regardless of their results."""
     says: ReportTexts = ReportTexts()
 
 
 class WritingBehaviour(WorkBehaviour):
-    """What all workers that write files share."""
+    """Shared settings of behaviors that write files."""
 
     files: dict[str, str] = Field(min_length=1)
     through: Literal["editor", "bash"] = "editor"
@@ -64,13 +64,13 @@ class Solve(WritingBehaviour):
 
 
 class Wrong(WritingBehaviour):
-    """Write files that don't reach the goal, and report done without noticing."""
+    """Write files that don't reach the goal, and report done."""
 
     do: Literal["wrong"] = "wrong"
 
 
 class Stray(WritingBehaviour):
-    """Solve it, and change files out of bounds on the way."""
+    """Solve the subtask, but also change files out of bounds."""
 
     do: Literal["stray"] = "stray"
     files: dict[str, str] = {}
@@ -78,7 +78,7 @@ class Stray(WritingBehaviour):
 
 
 class Shell(WorkBehaviour):
-    """Run any commands, then report done regardless of their results."""
+    """Run commands, then report done regardless of their results."""
 
     do: Literal["shell"] = "shell"
     commands: tuple[str, ...] = Field(min_length=1)
@@ -102,7 +102,7 @@ class TooComplex(WorkBehaviour):
     """Give up, because the subtask is too large for one worker."""
 
     do: Literal["too_complex"] = "too_complex"
-    message: str = "This is more than one worker can hold together; split it."
+    message: str = "This is too much for one worker. Split it."
 
 
 class Ask(WorkBehaviour):
@@ -121,7 +121,7 @@ class Fail(WorkBehaviour):
 
 
 class FaultBehaviour(ScriptShape):
-    """A fault of the call itself: it strikes `times` times at turn `turn`, then the worker continues with `then`."""
+    """A fault of a call: it occurs `times` times at turn `turn`, then the worker continues with `then`."""
 
     times: int = Field(default=1, ge=1)
     turn: int = Field(default=0, ge=0)
@@ -136,9 +136,9 @@ class Http(FaultBehaviour):
     retry_after: float | None = Field(default=None, ge=0)
     message: str = "Overloaded"
     headers: dict[str, str] = {}
-    """More headers; they override `retry_after`."""
+    """Additional headers, which override `retry_after`."""
     body: str | None = None
-    """The body instead of an error in the service's format: a proxy's page, or nothing at all."""
+    """The body, instead of an error in the service's format: a proxy's page, or an empty body."""
 
 
 class BreakStream(FaultBehaviour):
@@ -149,7 +149,7 @@ class BreakStream(FaultBehaviour):
 
 
 class Hang(FaultBehaviour):
-    """The request stays open for `seconds`: without a byte, or with pings only. Then the answer comes."""
+    """The request stays open for `seconds`, without data or with pings only. Then the answer is sent."""
 
     do: Literal["hang"] = "hang"
     seconds: float = Field(default=60.0, ge=0)
@@ -164,16 +164,16 @@ class Malformed(FaultBehaviour):
 
 
 class Mute(FaultBehaviour):
-    """A turn that calls no tool."""
+    """A turn without a tool call."""
 
     do: Literal["mute"] = "mute"
     stop_reason: StopReason = "end_turn"
     text: str = "I believe that is everything."
-    """Empty: an answer without content."""
+    """The text; empty for an answer without content."""
 
 
 class Until(ScriptShape):
-    """`meanwhile`, until an attempt meets all the conditions that are set; then `then`."""
+    """`meanwhile`, until an attempt meets all conditions; then `then`."""
 
     do: Literal["until"] = "until"
     guided: str | None = None
@@ -181,7 +181,7 @@ class Until(ScriptShape):
     model: str | None = None
     """The attempt's model matches this pattern."""
     attempt: int | None = Field(default=None, ge=1)
-    """The attempt has this number, or a higher one."""
+    """The attempt has at least this number."""
     meanwhile: "Behaviour"
     then: "Behaviour"
 
@@ -195,13 +195,13 @@ for _shape in (Until, FaultBehaviour, Http, BreakStream, Hang, Malformed, Mute):
 
 
 # ---- replies ---------------------------------------------------------------------------------------------------------
-# What the simulated model answers: a message, and what happens to it on its way. HTTP is not known here.
+# Answers of the simulated model: a message, and faults during its transfer. Independent of HTTP.
 
 
 FaultKey = tuple[str, str, int, int]
-"""Identifies an injected fault: run, subtask (or planner), index of the behaviour, depth within it."""
+"""Identifies an injected fault: run, subtask (or planner), index of the behavior, depth within it."""
 TimesStruck = Callable[[FaultKey], int]
-"""How often a fault has struck so far."""
+"""Returns how often a fault has occurred."""
 WireFault = Http | BreakStream | Hang
 
 
@@ -216,12 +216,12 @@ class ToolUse:
     name: str
     input: dict[str, JsonValue]
     broken: str | None = None
-    """JSON text that is streamed instead of the input."""
+    """JSON text to stream instead of the input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """Thinking, as a summary or without its text."""
+    """Thinking with a summary, or without text."""
 
     text: str
     signature: str
@@ -229,7 +229,7 @@ class Thinking:
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """Thinking that the service shows no one."""
+    """Thinking that the service does not show."""
 
     data: str
 
@@ -247,36 +247,36 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One answer, and the fault that strikes with it."""
+    """An answer and its fault."""
 
     message: Message
     pace: Pace | None = None
     fault: FaultKey | None = None
     wire_fault: WireFault | None = None
-    """What happens to the message on its way."""
+    """The fault during the transfer of the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidCall:
-    """A tool, and inputs that it must refuse."""
+    """A tool, and inputs that it must reject."""
 
     tool: str
     broken: str
     """Broken JSON."""
     misfit: dict[str, JsonValue]
-    """Against its schema."""
+    """Input that violates the schema."""
 
 
 def call(step: str, number: int, name: str, arguments: dict[str, JsonValue]) -> ToolUse:
-    """A tool call whose id names its step, and which of these it is: the simulated model has no other memory."""
+    """Return a tool call whose id contains its step and number, because the simulated model is stateless."""
     return ToolUse(f"toolu_simulated_{step}_{number}", name, arguments)
 
 
 def strike(
     fault: Fault, key: FaultKey, intended: Message, invalid: InvalidCall, *, pace: Pace | None, times_struck: int
 ) -> Turn:
-    """The turn in which a fault strikes an intended answer."""
-    id_ = f"toolu_simulated_malformed-{times_struck}"  # names no step, so the call does not count as one
+    """Return the turn in which a fault affects an intended answer."""
+    id_ = f"toolu_simulated_malformed-{times_struck}"  # without a step, so that the call is not counted
     match fault:
         case Http() | BreakStream() | Hang():
             return Turn(intended, pace, key, fault)

@@ -1,4 +1,4 @@
-"""An answer in the format of the Messages API: one JSON document, or the events of a stream. Pure."""
+"""Encodes answers in the format of the Messages API: a JSON document, or the events of a stream. Pure."""
 
 import json
 from collections.abc import Iterator
@@ -11,18 +11,18 @@ from agents.simulated.prompt import CHARACTERS_PER_TOKEN, PromptTokens, tokens
 from agents.simulated.rules import sign, signed_id
 
 # ---- thought ---------------------------------------------------------------------------------------------------------
-# What surrounds an answer of the newest models: thinking, unique ids of its calls, its end at `max_tokens`.
+# Features of answers from the newest models: thinking, unique call ids, truncation at `max_tokens`.
 
 
 EFFORT = {"low": 0.5, "medium": 1.0, "high": 2.0, "xhigh": 4.0, "max": 8.0}
-"""How much longer a model thinks."""
+"""Factors for the length of thinking."""
 REDACTED_ONE_IN = 16  # answers
 SILENT = "I think about what to do next."
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A message as it is sent, and the tokens it takes."""
+    """A message to send, and its tokens."""
 
     message: Message
     thinking_tokens: int
@@ -30,8 +30,8 @@ class Answer:
 
 
 def answer_with(message: Message, request: Admitted, thinking_tokens: int) -> Answer:
-    """The message after its thinking, no longer than the request allows."""
-    if request.body.max_tokens == 0:  # it only reads and writes the cache
+    """Add thinking to the message, and limit its length."""
+    if request.body.max_tokens == 0:  # the request only reads and writes the cache
         return Answer(Message((), "max_tokens"), 0, 0)
     message = replace(message, blocks=tuple(_with_unique_ids(message, request)))
     thought = 0
@@ -43,14 +43,14 @@ def answer_with(message: Message, request: Admitted, thinking_tokens: int) -> An
 
 
 def _with_unique_ids(message: Message, request: Admitted) -> Iterator[Block]:
-    """No two calls of a conversation have the same id, whatever step they belong to."""
+    """Yield blocks with ids that are unique in the conversation."""
     for index, block in enumerate(message.blocks):
         tag = f"{request.binding.prefix[:8]}{index}"
         yield replace(block, id=f"{block.id}_{tag}") if isinstance(block, ToolUse) else block
 
 
 def _after_thinking(message: Message, request: Admitted) -> tuple[Message, str]:
-    """The message after its thinking, and the thinking's summary. Between tool calls a model says nothing aloud."""
+    """Return the message after its thinking, and the summary. Between tool calls, models don't write texts."""
     texts = [block.text for block in message.blocks if isinstance(block, Text)]
     acts = any(isinstance(block, ToolUse) for block in message.blocks)
     summary = "\n".join(texts) if acts and texts else SILENT
@@ -65,7 +65,7 @@ def _after_thinking(message: Message, request: Admitted) -> tuple[Message, str]:
 
 
 def _within(message: Message, most: int, thought: int) -> Answer:
-    """The message, cut off where it and its thinking reach the limit."""
+    """Truncate the message where it and its thinking reach the limit."""
     left, kept = (most - thought) * CHARACTERS_PER_TOKEN, list[Block]()
     written = 0
     for block in message.blocks:
@@ -86,7 +86,7 @@ def _within(message: Message, most: int, thought: int) -> Answer:
 
 
 def written_of(block: Block) -> str:
-    """What a block takes of the output, besides thinking."""
+    """Return the part of a block that counts as output, without thinking."""
     match block:
         case Text(text=text):
             return text
@@ -101,7 +101,7 @@ def written_of(block: Block) -> str:
 # ---- encoding --------------------------------------------------------------------------------------------------------
 
 
-PIECE = 400  # characters of an answer one event carries
+PIECE = 400  # characters of an answer per event
 
 ERROR_TYPES = {
     400: "invalid_request_error",
@@ -124,18 +124,18 @@ class Envelope:
     model: str
     prompt: PromptTokens
     extra: dict[str, Any] = field(default_factory=dict)
-    """What the request asked to have reported: diagnostics, and what was dropped of it."""
+    """Reports that the request asked for: diagnostics, and dropped parts."""
 
 
 def error_body(status: int, message: str, request_id: str | None = None) -> dict[str, Any]:
-    """An error in the service's format."""
-    fallback = "api_error" if status >= 500 else "invalid_request_error"  # noqa: PLR2004 - where server errors begin
+    """Return an error in the service's format."""
+    fallback = "api_error" if status >= 500 else "invalid_request_error"  # noqa: PLR2004 - server errors
     error = {"type": ERROR_TYPES.get(status, fallback), "message": message}
     return {"type": "error", "error": error, "request_id": request_id}
 
 
 def message_body(answer: Answer, envelope: Envelope) -> dict[str, Any]:
-    """The whole answer as one document."""
+    """Return the answer as one document."""
     body = _start(envelope)
     content = [_full(block) for block in answer.message.blocks]
     usage = usage_of(answer, envelope.prompt)
@@ -143,13 +143,13 @@ def message_body(answer: Answer, envelope: Envelope) -> dict[str, Any]:
 
 
 def halves(body: dict[str, Any]) -> list[bytes]:
-    """A document in two pieces, so that it can break in the middle as a stream can."""
+    """Split a document into two parts, so that it can break off in the middle, like a stream."""
     document = json.dumps(body).encode()
     return [document[: len(document) // 2], document[len(document) // 2 :]]
 
 
 def events(answer: Answer, envelope: Envelope) -> Iterator[bytes]:
-    """The answer as server-sent events, one at a time."""
+    """Yield the answer as server-sent events."""
     yield event("message_start", {"message": _start(envelope)})
     yield event("ping", {})
     for index, block in enumerate(answer.message.blocks):
@@ -167,7 +167,7 @@ def event(name: str, data: dict[str, Any]) -> bytes:
 
 
 def usage_of(answer: Answer, prompt: PromptTokens) -> dict[str, Any]:
-    """What an answer used, as it is billed."""
+    """Return the billed usage of an answer."""
     return _read(prompt) | _written(answer)
 
 
@@ -221,7 +221,7 @@ _EMPTY: dict[type[Block], dict[str, Any]] = {
     Thinking: {"thinking": "", "signature": ""},
     Redacted: {},
 }
-"""What of a block is streamed after its start."""
+"""The fields of a block that are streamed after its start."""
 
 
 def _deltas(block: Block) -> Iterator[dict[str, str]]:

@@ -1,6 +1,7 @@
-"""A simulated planner's next turn, from the script and the `<state>` alone: the revision of all steps that fit.
+"""The next turn of a simulated planner, derived from the script and the `<state>`: a revision of all matching steps.
 
-It always makes progress: an unscripted failure is retried with its evidence; once everything has landed, it says so.
+It always makes progress: unscripted failures are retried with their evidence, and the plan is finished once everything
+has landed.
 """
 
 import json
@@ -16,7 +17,7 @@ from agents.simulated.behaviours import InvalidCall, Message, Text, TimesStruck,
 from agents.simulated.prompt import Request
 from agents.simulated.script import PlannerScript, Script, Step
 
-QUOTED = 700  # characters of evidence that guidance quotes
+QUOTED = 700  # characters of evidence in guidance
 SUBMIT = "submit_revision"
 CLOSED = frozenset({"merged", "dropped"})
 UNDECIDED = frozenset({"failed", "blocked"})
@@ -29,7 +30,7 @@ _INTERRUPTED = Message((call("submit", 0, SUBMIT, {"assessment": "The answer tha
 
 @dataclass(frozen=True, slots=True)
 class SubtaskView:
-    """One subtask in the state."""
+    """A subtask in the state."""
 
     id: str
     title: str
@@ -39,7 +40,7 @@ class SubtaskView:
     evidence: str
     asked: bool
     pending: bool
-    """A question about it is open."""
+    """Whether a question about it is open."""
     answer: str
 
     @property
@@ -50,7 +51,7 @@ class SubtaskView:
 
 
 def play_planner(script: Script, request: Request, times_struck: TimesStruck) -> Turn:
-    """What the planner does next: meets a fault, explores, or submits a revision."""
+    """Return the next turn of the planner: a fault, exploration, or a revision."""
     part = script.planner
     subtasks = read_subtasks(request.state)
     faults = list(part.faults)
@@ -76,7 +77,7 @@ def play_planner(script: Script, request: Request, times_struck: TimesStruck) ->
 def revise(
     part: PlannerScript, subtasks: tuple[SubtaskView, ...], *, area: str = "", rejected: str = "", closed: int = 0
 ) -> dict[str, JsonValue]:
-    """The revision for a state: all steps that fit, merged; then every failure that no step handles."""
+    """Return the revision for a state: all matching steps, then all failures that no step handles."""
     by_id = {each.id: each for each in subtasks}
     operations: dict[str, list[Any]] = {}
     assessments: list[str] = []
@@ -102,7 +103,7 @@ def revise(
 
 
 def _unscripted(subtask: SubtaskView) -> tuple[str, dict[str, JsonValue]]:
-    """The operation for a subtask that no step of the script handles."""
+    """Return the operation for a subtask that no step of the script handles."""
     quoted = subtask.evidence[-QUOTED:]
     if subtask.status == "blocked" and not subtask.asked:
         question = f"The worker of {subtask.id!r} stopped because information is missing: {quoted or subtask.title}"
@@ -127,7 +128,7 @@ def _nothing_to_change(
 def _fitting(
     step: Step, subtasks: tuple[SubtaskView, ...], area: str, rejected: str, closed: int
 ) -> Iterator[dict[str, Any]]:
-    """The step's revision, once for each subtask it is about; nothing if it does not fit the state."""
+    """Yield the step's revision once per matching subtask."""
     when = step.when
     statuses = {each.id: each.status for each in subtasks}
     fits = (
@@ -141,7 +142,7 @@ def _fitting(
         return
     document = step.revision.model_dump(mode="json", exclude_unset=True)
     if any(new.id in statuses for new in step.revision.add):
-        document.pop("add", None)  # already added; some of it may have left the state since
+        document.pop("add", None)  # already added; parts may no longer be in the state
     if when.failed is not None or when.answered is not None:
         for each in subtasks:
             if _is_about(step, each):
@@ -165,7 +166,7 @@ def _is_about(step: Step, subtask: SubtaskView) -> bool:
 
 
 def _filled(document: dict[str, Any], **values: str) -> dict[str, Any]:
-    """Fill in the placeholders, in the JSON text, so that quotation marks in the evidence are escaped."""
+    """Fill in the placeholders in the JSON text, with quotation marks escaped."""
     text = json.dumps(document)
     for name, value in values.items():
         text = text.replace("{" + name + "}", json.dumps(value)[1:-1])
@@ -176,7 +177,7 @@ def _filled(document: dict[str, Any], **values: str) -> dict[str, Any]:
 def _applies(
     name: str, item: Mapping[str, Any], by_id: Mapping[str, SubtaskView], already: Mapping[str, list[Any]]
 ) -> bool:
-    """Whether an operation still makes sense: this lets every step fire once, without a memory."""
+    """Whether an operation still applies. Each step therefore fires only once, although the planner is stateless."""
     key = "about" if name == "ask" else "id"
     about = item.get(key)
     if any(other.get(key) == about for other in already.get(name, ())):
@@ -192,7 +193,7 @@ def _applies(
 
 
 def read_closed(state: Mapping[str, Any]) -> int:
-    """The number of closed subtasks that the state only counts."""
+    """Return the number of closed subtasks that the state only counts."""
     closed = state.get("closed")
     count = closed.get("count") if isinstance(closed, Mapping) else 0
     return count if isinstance(count, int) else 0
@@ -221,7 +222,7 @@ def _subtask(item: Mapping[str, Any], questions: list[Mapping[str, Any]]) -> Sub
 
 
 def _rejection(state: Mapping[str, Any]) -> str:
-    """Why a person rejected the current version of the plan; empty if no one did."""
+    """Return why a person rejected the current version of the plan, or an empty string."""
     asked = f"Approve version {state.get('plan_version')} of the plan?"
     questions = [each for each in _tables(state.get("questions")) if str(each.get("question", "")).startswith(asked)]
     answer = str(questions[-1].get("answer") or "") if questions else ""

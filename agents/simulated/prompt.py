@@ -1,4 +1,4 @@
-"""A prompt as the service sees it: its blocks in the order in which they are cached, without their marks."""
+"""The blocks of a prompt in the order in which they are cached, without cache marks."""
 
 import json
 import re
@@ -16,15 +16,15 @@ THINKING = frozenset({"thinking", "redacted_thinking"})
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One block of a prompt."""
+    """A block of a prompt."""
 
     path: str
-    """Where it is in the request, as errors name it."""
+    """The path in the request, for errors."""
     role: str
-    """`tools`, or the role of its message; the system prompt's is `system`."""
+    """`tools`, `system` for the system prompt, or the role of its message."""
     type: str
     text: str
-    """The same for the same content: without its cache mark, with its keys in order."""
+    """The normalized content: without cache mark, with sorted keys."""
     mark: Lifetime | None
     block: dict[str, Any]
 
@@ -34,12 +34,12 @@ class Piece:
 
 
 def as_blocks(content: Any) -> list[dict[str, Any]]:
-    """A text is short for one block of text."""
+    """Return content as blocks. A string is short for one text block."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
 
 
 def pieces_of(data: dict[str, Any]) -> list[Piece]:
-    """All blocks: tools, system prompt, messages. A mark of the whole request counts as one on its last block."""
+    """Return all blocks: tools, system prompt, messages. A cache mark of the request belongs to its last block."""
     pieces = [_piece(f"tools.{index}", "tools", block) for index, block in enumerate(data.get("tools") or ())]
     system = as_blocks(data.get("system")) if data.get("system") else []
     pieces += [_piece(f"system.{index}", "system", block) for index, block in enumerate(system)]
@@ -61,34 +61,34 @@ def _piece(path: str, role: str, block: dict[str, Any]) -> Piece:
 
 
 def marked(pieces: list[Piece]) -> Iterator[tuple[int, Lifetime]]:
-    """The blocks that end in a mark, by their index."""
+    """Yield the indexes of blocks with a cache mark."""
     for index, piece in enumerate(pieces):
         if piece.mark is not None:
             yield index, piece.mark
 
 
 # ---- refusal ---------------------------------------------------------------------------------------------------------
-# A request that the service refuses.
+# Requests that the service rejects.
 
 
 class RequestError(Exception):
-    """The request is refused: 400, unless another status is named."""
+    """A rejected request, with status 400 by default."""
 
     def __init__(self, message: str, status: int = 400, *, retry_after: float | None = None, family: str = "") -> None:
         super().__init__(message)
         self.status = status
         self.family = family
-        """The family of models whose limits the response names."""
+        """The family of models whose limits are in the response."""
         self.retry_after = retry_after
 
 
 # ---- body ------------------------------------------------------------------------------------------------------------
-# What the simulated model reads of a request that keeps the rules.
+# The fields of a valid request that the simulated model uses.
 
 
 @dataclass(frozen=True, slots=True)
 class InputMessage:
-    """One message of the conversation."""
+    """A message of the conversation."""
 
     role: str
     blocks: list[dict[str, Any]]
@@ -114,13 +114,13 @@ def read_body(data: dict[str, Any]) -> Body:
 
 
 # ---- request ---------------------------------------------------------------------------------------------------------
-# What a simulated model understands of a request: its role, its subtask, the state and what it did so far.
+# A parsed request: the role, the subtask, the state and earlier turns.
 
 
 Role = Literal["planner", "worker", "reviewer", "other"]
 
 SESSION_ENDING = "StructuredOutput"
-"""The tool with which a session of Claude Code reports."""
+"""The tool with which Claude Code submits its report."""
 _ENDINGS: dict[str, Role] = {
     "submit_revision": "planner",
     "report": "worker",
@@ -132,7 +132,7 @@ _STEP = re.compile(r"toolu_simulated_([a-z]+)_([0-9]+)_[0-9a-f]+")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one of our tool calls."""
+    """The result of a tool call."""
 
     text: str
     is_error: bool
@@ -140,11 +140,11 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class PastTurn:
-    """One of our own answers that called tools, with the results."""
+    """An earlier answer with tool calls and their results."""
 
     step: str
     number: int
-    """Which of its kind, from 0: earlier ones may have been left out of a long conversation."""
+    """The number among turns of its kind, from 0. Earlier ones may be missing in a long conversation."""
     results: tuple[Result, ...]
 
 
@@ -156,7 +156,7 @@ class Request:
     role: Role
     tools: frozenset[str]
     turns: tuple[PastTurn, ...]
-    """Our turns so far whose tool calls were valid, oldest first."""
+    """Earlier turns with valid tool calls, oldest first."""
     run: str
     subtask: Mapping[str, Any]
     attempt: int
@@ -164,12 +164,12 @@ class Request:
     state: Mapping[str, Any]
     review: Mapping[str, Any] = field(default_factory=dict)
     change: str = ""
-    """The change under review, as the tool returned it."""
+    """The change under review, as returned by the tool."""
     ours: str = ""
-    """What the client says in its own words, the system prompt included."""
+    """The client's texts, including the system prompt."""
 
     def done(self, step: str) -> int:
-        """How many turns of this step there were, also where a shortened conversation no longer has them all."""
+        """Return the number of turns of this step, including those that a compacted conversation no longer contains."""
         return max((turn.number + 1 for turn in self.turns if turn.step == step), default=0)
 
 
@@ -199,7 +199,7 @@ def read_request(body: Body) -> Request:
 
 
 def _tool_results(body: Body) -> str:
-    """What tools returned, all together."""
+    """Return the results of all tools."""
     blocks = (block for message in body.messages for block in message.blocks)
     return "\n".join(_text(block.get("content")) for block in blocks if block.get("type") == "tool_result")
 
@@ -221,7 +221,7 @@ def _turns(body: Body) -> list[PastTurn]:
 
 
 def _text(content: object) -> str:
-    """The texts of a message or of a tool's result."""
+    """Return the texts of a message or a tool result."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -230,7 +230,7 @@ def _text(content: object) -> str:
 
 
 def _block(text: str, name: str, *, last: bool = False) -> Mapping[str, Any]:
-    """The JSON object in `<name>…</name>`: the first one, or the last."""
+    """Return the JSON object in the first or last `<name>…</name>`."""
     blocks = re.findall(rf"<{name}>(.*?)</{name}>", text, re.DOTALL)
     if not blocks:
         return {}
@@ -242,30 +242,30 @@ def _block(text: str, name: str, *, last: bool = False) -> Mapping[str, Any]:
 
 
 # ---- cache -----------------------------------------------------------------------------------------------------------
-# Prompt caching: which marks are allowed, and how many tokens of a prompt are read, written and new.
+# Prompt caching: checks marks, and counts the tokens of a prompt that are read, written and uncached.
 #
-# A prefix that ends at a mark is written once an answer to it begins, for five minutes or an hour from the start of
-# its request; reading it starts that time again. Short prefixes are not cached, and a mark looks back over a few
-# blocks only. Tokens are estimated at four characters each.
+# A prefix that ends at a mark is written when its answer starts, for five minutes or an hour from the start of its
+# request. Reading it restarts that time. Short prefixes are not cached, and only a few blocks before a mark are
+# searched for earlier prefixes. Tokens are estimated at four characters each.
 
 
 CHARACTERS_PER_TOKEN = 4
 REMEMBERED = 100_000  # prefixes; 16 bytes each
 LIFETIME_S: dict[Lifetime, float] = {"5m": 300.0, "1h": 3600.0}
 MOST_MARKS = 4
-LOOKBACK = 20  # blocks before a mark in which an earlier prefix is looked for
+LOOKBACK = 20  # blocks before a mark that are searched for an earlier prefix
 
 
 @dataclass(frozen=True, slots=True)
 class PromptTokens:
-    """The tokens of a prompt: new, written to the cache (of those, for an hour), read from it."""
+    """The tokens of a prompt: uncached, written to the cache (of those, for an hour), read from the cache."""
 
     input: int
     cache_write: int
     cache_read: int
     cache_write_1h: int = 0
     begun: Callable[[], None] = lambda: None
-    """To be called when the answer begins: what it writes can be read from then on."""
+    """Called when the answer starts. From then on, written prefixes can be read."""
 
     @property
     def total(self) -> int:
@@ -281,7 +281,7 @@ class _Entry:
 
 
 def check_marks(pieces: Sequence[Piece]) -> None:
-    """Raises `RequestError` for marks that are too many, out of order, or on what can't be cached."""
+    """Check cache marks. Raises `RequestError` if there are too many, or for wrong order or blocks."""
     marks = list(marked(list(pieces)))
     if len(marks) > MOST_MARKS:
         raise RequestError(f"A maximum of {MOST_MARKS} blocks with cache_control may be provided. Found {len(marks)}.")
@@ -307,7 +307,7 @@ class PromptCache:
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
 
     def count(self, reader: str, pieces: Sequence[Piece], minimum_tokens: int) -> PromptTokens:
-        """Count the tokens of a prompt whose request starts now. `reader` is the model with its effort."""
+        """Count the tokens of a prompt whose request starts now. `reader` is the model and its effort."""
         start = self._now()
         digests, lengths = _prefixes(reader, pieces)
         marks = [(at, time) for at, time in marked(list(pieces)) if tokens(lengths[at]) >= minimum_tokens]
@@ -342,7 +342,7 @@ class PromptCache:
 
     def _remember(self, prefix: bytes, lifetime_s: float, until: float) -> None:
         known = self._entries.get(prefix)
-        if known is not None:  # another request may have used it meanwhile
+        if known is not None:  # another request may have used it in the meantime
             lifetime_s, until = max(lifetime_s, known.lifetime_s), max(until, known.until)
         self._entries[prefix] = _Entry(lifetime_s, until)
         self._entries.move_to_end(prefix)
@@ -351,7 +351,7 @@ class PromptCache:
 
 
 def _prefixes(reader: str, pieces: Sequence[Piece]) -> tuple[list[bytes], list[int]]:
-    """The digests and the lengths of all prefixes of the blocks."""
+    """Return the digests and lengths of all prefixes of the blocks."""
     digest = blake2b(reader.encode(), digest_size=16)
     digests, lengths, length = [], [], 0
     for piece in pieces:
@@ -363,5 +363,5 @@ def _prefixes(reader: str, pieces: Sequence[Piece]) -> tuple[list[bytes], list[i
 
 
 def tokens(characters: int) -> int:
-    """An estimate, rounded up."""
+    """Estimate the number of tokens, rounded up."""
     return -(-characters // CHARACTERS_PER_TOKEN)

@@ -1,7 +1,7 @@
-"""The shape of a request, from the SDK's own types: unknown parameters, missing ones and wrong types are refused.
+"""Validates requests with the SDK's types: unknown or missing parameters and wrong types are rejected.
 
-The types are `TypedDict`s, of which pydantic would accept unknown keys. So each becomes, once, a pydantic model that
-allows none; unions of content blocks and tools are distinguished by their `type`.
+The types are `TypedDict`s, for which pydantic accepts unknown keys. They are converted to strict pydantic models, with
+unions of content blocks and tools distinguished by `type`.
 """
 
 import json
@@ -25,21 +25,21 @@ from fleet.core.base.usage import Capability
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _UNIONS = {Union, types.UnionType}
 _CUSTOM = "custom"
-"""The type of a tool whose declaration names none."""
+"""The type of a tool without a `type`."""
 _SAMPLING = ("temperature", "top_p", "top_k")
-"""Older models take them; newer ones refuse them by name."""
+"""Parameters of older models, which newer models reject by name."""
 _KEY = re.compile(r"(?!(?:str|int|float|bool|none)$)[a-z]\w*")
-"""A key of a request, as opposed to the name of a type in pydantic's paths."""
+"""A key of a request, as opposed to a type name in pydantic's paths."""
 
 
 class _Closed(BaseModel):
-    """A part of a request. Unknown keys are errors."""
+    """A part of a request. Unknown keys are rejected."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
 
 def check_shape(data: object, *, betas: frozenset[str], counting: bool = False) -> None:
-    """Refuse a request that the SDK's types don't allow. Raises `RequestError` with the path of the first problem."""
+    """Validate a request with the SDK's types. Raises `RequestError` with the path of the first problem."""
     if not isinstance(data, dict):
         raise RequestError("The request body is not a JSON object")
     data = _without_beta_controls(data, betas)
@@ -52,7 +52,7 @@ def check_shape(data: object, *, betas: frozenset[str], counting: bool = False) 
 
 
 def _without_beta_controls(data: dict[str, Any], betas: frozenset[str]) -> dict[str, Any]:
-    """The request without what only the header of a beta allows."""
+    """Return the request without fields that require a beta header."""
     thinking = data.get("thinking")
     if BINDING_BETA not in betas or not isinstance(thinking, dict) or "block_binding" not in thinking:
         return data
@@ -73,7 +73,7 @@ def _plain(problem: Mapping[str, Any]) -> str:
 # ---- models from the SDK's types ------------------------------------------------------------------------------------
 
 _MADE = "fleet-"
-"""How the tags of unions begin, which are no part of a path."""
+"""Prefix of union tags, which are removed from paths."""
 
 
 @cache
@@ -82,7 +82,7 @@ def _request(*, counting: bool) -> TypeAdapter[Any]:
     from anthropic.types.message_create_params import MessageCreateParamsNonStreaming  # noqa: PLC0415
 
     made = _model(MessageCountTokensParams if counting else MessageCreateParamsNonStreaming)
-    if not counting:  # what this type leaves to another one, and what the SDK sends as headers or older models take
+    if not counting:  # fields of the other type, and those that the SDK sends as headers or older models support
         extra: dict[str, Any] = {
             "stream_": (bool, Field(default=False, alias="stream")),
             **{f"{name}_": (Any, Field(default=None, alias=name)) for name in _SAMPLING},
@@ -93,7 +93,7 @@ def _request(*, counting: bool) -> TypeAdapter[Any]:
 
 @cache
 def _model(shape: Any) -> type[BaseModel]:
-    """A pydantic model of a `TypedDict`."""
+    """Convert a `TypedDict` to a pydantic model."""
     fields: dict[str, Any] = {}
     for name, hint in get_type_hints(shape, include_extras=True).items():
         required = get_origin(hint) is Required or name in getattr(shape, "__required_keys__", ())
@@ -108,7 +108,7 @@ def _is_shape(hint: Any) -> bool:
 
 
 def _is_answer(hint: Any) -> bool:
-    """Whether a type is one of the SDK's objects for answers; they stand beside the types of what is sent."""
+    """Whether a type is one of the SDK's response types, which appear in unions with request types."""
     if isinstance(hint, type):
         return issubclass(hint, BaseModel)
     if get_origin(hint) is Annotated:
@@ -134,7 +134,7 @@ def _converted(hint: Any) -> Any:
 
 
 def _union(hints: tuple[Any, ...]) -> Any:
-    """A union, distinguished by tags where it has several shapes."""
+    """Convert a union, with tags if it has several `TypedDict`s."""
     args = [arg for arg in hints if not _is_answer(arg)]
     shapes = {tag: arg for arg in args if _is_shape(arg) for tag in _tags(arg)}
     if len(shapes) < 2 or len(shapes) < sum(map(_is_shape, args)):  # noqa: PLR2004 - nothing to distinguish, or no tags
@@ -146,7 +146,7 @@ def _union(hints: tuple[Any, ...]) -> Any:
 
 
 def _tags(shape: Any) -> list[str]:
-    """The values of `type` or `role` that distinguish a shape from others; a tool need not name its own."""
+    """Return the values of `type` or `role` of a `TypedDict`. Tools don't have to set `type`."""
     hints = get_type_hints(shape)
     for name in ("type", "role"):
         hint = hints.get(name)
@@ -169,14 +169,14 @@ def _tag(value: Any) -> str:
 
 
 # ---- turns -----------------------------------------------------------------------------------------------------------
-# The order of a conversation: who speaks when, and that every tool call has its result.
+# The order of messages: roles, and a result for every tool call.
 
 
 MOST_MESSAGES = 100_000
 
 
 def check_turns(messages: Sequence[Mapping[str, Any]]) -> None:
-    """Raises `RequestError` for a conversation out of order."""
+    """Check the order of messages. Raises `RequestError`."""
     if not messages:
         raise RequestError("messages: at least one message is required")
     if len(messages) > MOST_MESSAGES:
@@ -232,7 +232,7 @@ def _check_content(index: int, role: str, blocks: Sequence[Mapping[str, Any]], *
 
 
 def _check_results(index: int, blocks: Sequence[Mapping[str, Any]], calls: Sequence[str]) -> None:
-    """The results of the calls before come first, one for each and in their order."""
+    """Check that results come first, one for each earlier call and in their order."""
     results = [str(block["tool_use_id"]) for block in blocks if block["type"] == "tool_result"]
     if missing := [call for call in calls if call not in results]:
         raise RequestError(_unanswered(index - 1, missing))
@@ -254,7 +254,7 @@ def _unanswered(index: int, calls: Sequence[str]) -> str:
 
 
 # ---- lacking ---------------------------------------------------------------------------------------------------------
-# What a simulated service lacks: it refuses what asks for it, as a gateway does that knows an older API.
+# Capabilities that a simulated service lacks: it rejects requests that use them, like a gateway with an older API.
 
 
 _PARAMETERS: Mapping[str, Capability] = {
@@ -265,18 +265,18 @@ _PARAMETERS: Mapping[str, Capability] = {
 }
 _UNKNOWN = "Extra inputs are not permitted"
 TERSE = "The request could not be processed"
-"""What a service says that does not name what it refuses."""
+"""The error of a service that does not name the rejected field."""
 
 
 def check_lacking(data: Mapping[str, Any], lacks: Collection[Capability], *, terse: bool) -> None:
-    """Raises `RequestError` for the first thing that a request asks for and the service lacks."""
+    """Check for missing capabilities. Raises `RequestError` for the first one that a request uses."""
     for capability, message in _asked_for(data):
         if capability in lacks:
             raise RequestError(TERSE if terse else message)
 
 
 def _asked_for(data: Mapping[str, Any]) -> Iterator[tuple[Capability, str]]:
-    """What a request asks for, and how it is refused."""
+    """Yield the capabilities that a request uses, with the error messages."""
     if data.get("max_tokens") == 0:
         yield "keep_alive", "max_tokens: must be greater than or equal to 1"
     for parameter, capability in _PARAMETERS.items():
@@ -297,7 +297,7 @@ def _asked_for(data: Mapping[str, Any]) -> Iterator[tuple[Capability, str]]:
 
 
 def _blocks(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every block that may have a cache mark, with its path."""
+    """Yield every block that may have a cache mark, with its path."""
     groups = {"system": as_blocks(data.get("system")), "tools": data.get("tools") or ()}
     for number, message in enumerate(data.get("messages") or ()):
         groups[f"messages.{number}.content"] = as_blocks(message.get("content"))
@@ -307,7 +307,7 @@ def _blocks(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 # ---- diagnostics -----------------------------------------------------------------------------------------------------
-# Why a prompt could not be read from the cache: the first thing that differs from the request before it.
+# Cache diagnostics: the first difference between a prompt and that of the previous request.
 
 
 REMEMBERED = 20_000  # answers
@@ -315,19 +315,19 @@ REMEMBERED = 20_000  # answers
 
 @dataclass(frozen=True, slots=True)
 class _Fingerprint:
-    """A prompt, as far as it is compared."""
+    """The compared parts of a prompt."""
 
     model: str
     system: bytes
     tools: bytes
     messages: bytes
     length: int
-    """How many blocks its messages have."""
+    """The number of blocks in its messages."""
     tokens: int
 
 
 class Fingerprints:
-    """The prompts of the latest answers, by the ids of these answers."""
+    """The prompts of the latest answers, by answer id."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, _Fingerprint] = OrderedDict()
@@ -338,7 +338,7 @@ class Fingerprints:
             self._known.popitem(last=False)
 
     def compare(self, asked: object, model: str, pieces: Sequence[Piece]) -> dict[str, Any] | None:
-        """The `diagnostics` of an answer; None if the request did not ask for them, or only grew."""
+        """Return the `diagnostics` of an answer; None if they were not requested or the prompt only grew."""
         previous = asked.get("previous_message_id") if isinstance(asked, dict) else None
         if previous is None:
             return None
@@ -354,7 +354,7 @@ class Fingerprints:
 
 
 def _fingerprint(model: str, pieces: Sequence[Piece], tokens: int, *, first: int | None = None) -> _Fingerprint:
-    """Of the messages only the `first` blocks count."""
+    """Return the fingerprint of a prompt with the `first` blocks of its messages."""
     top = {role: [piece for piece in pieces if piece.path.startswith(f"{role}.")] for role in ("system", "tools")}
     messages = [piece for piece in pieces if piece.path.startswith("messages.")]
     counted = messages if first is None else messages[:first]
@@ -369,11 +369,10 @@ def _digest(pieces: Sequence[Piece]) -> bytes:
 
 
 # ---- thinking --------------------------------------------------------------------------------------------------------
-# Preserved thinking: each block of thinking is signed over everything before it, and checked when it comes back.
+# Preserved thinking: each thinking block is signed with everything before it, and checked when it is sent back.
 #
-# Two checks: the model may read the block, else it is dropped in silence; and nothing before it has changed, nor is
-# any thinking between other thinking missing. A signature holds all that these checks need, so the service remembers
-# nothing.
+# Two checks: a block that the model can't read is dropped silently, and everything before a block, including other
+# thinking blocks, must be unchanged. The signature contains all data for these checks, so the service is stateless.
 
 
 Reason = Literal["model_binding_mismatch", "prefix_binding_mismatch"]
@@ -383,7 +382,7 @@ _DIGEST = 12  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A block of thinking that the model does not see."""
+    """A thinking block that the model does not see."""
 
     path: str
     reason: Reason
@@ -394,18 +393,18 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What the thinking of the next answer is bound to."""
+    """The data to which the thinking of the next answer is bound."""
 
     prefix: str
-    """A digest of everything before it but thinking."""
+    """A digest of everything before it, without thinking."""
     previous: str
-    """The signature of the thinking before it; empty: none."""
+    """The signature of the previous thinking block, or empty."""
     dropped: tuple[Dropped, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Claims:
-    """What a signature says of its block."""
+    """The content of a signature."""
 
     model: str
     prefix: str
@@ -415,7 +414,7 @@ class _Claims:
 
 
 def check_thinking(pieces: Sequence[Piece], reader: str, *, drop: bool) -> Binding:
-    """Check all thinking that comes back. Raises `RequestError` where it is bound elsewhere and not to be dropped."""
+    """Check all thinking blocks. Raises `RequestError` if one is bound elsewhere and may not be dropped."""
     running, last, dropped = blake2b(digest_size=_DIGEST), "", list[Dropped]()
     for piece in pieces:
         if not piece.is_thinking:
@@ -438,7 +437,7 @@ def check_thinking(pieces: Sequence[Piece], reader: str, *, drop: bool) -> Bindi
 
 
 def sign(model: str, binding: Binding, content: str) -> str:
-    """The signature of a block of thinking with this content."""
+    """Return the signature of a thinking block with this content."""
     claims = {
         "model": model,
         "prefix": binding.prefix,
@@ -449,12 +448,12 @@ def sign(model: str, binding: Binding, content: str) -> str:
 
 
 def signed_id(signature: str) -> str:
-    """What a later block of thinking names as the one before it."""
+    """Return the id by which a later thinking block refers to this one."""
     return _seal(parse_json(b64decode(signature))[0])
 
 
 def _claims(piece: Piece) -> _Claims:
-    """Raises `RequestError` for a block that the service did not make, or not like this."""
+    """Parse the signature of a block. Raises `RequestError` if the block is not from the service or was changed."""
     redacted = piece.type == "redacted_thinking"
     signature = piece.block["data"] if redacted else piece.block["signature"]
     try:
@@ -479,10 +478,9 @@ def _seal(claims: dict[str, Any]) -> str:
 
 
 # ---- catalogue -------------------------------------------------------------------------------------------------------
-# The models that exist: what they accept, what they can do, and what they cost.
+# The available models: their parameters, capabilities and prices.
 #
-# The figures are the service's own, apart from the product's table, so that a mistake in the one shows in a test of
-# both.
+# The figures are independent of fleet's price table, so that tests reveal a mistake in either.
 
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
@@ -491,22 +489,22 @@ _RELEASED = "2026-10-01T00:00:00Z"
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Dollars per million tokens. What is written to the cache costs a multiple of the input price."""
+    """Dollars per million tokens. Cache writes cost a multiple of the input price."""
 
     input: float
     output: float
     read: float
     written: float = 1.25
-    """For five minutes."""
+    """The factor for cache writes for five minutes."""
     written_for_an_hour: float = 2.0
     band_tokens: int | None = None
-    """A prompt above this many tokens costs `band_factor` times as much, answer included."""
+    """A call with a longer prompt costs `band_factor` times as much, including its answer."""
     band_factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRules:
-    """One model."""
+    """The rules of a model."""
 
     id: str
     name: str
@@ -516,11 +514,11 @@ class ModelRules:
     output_tokens: int = 128_000
     cache_minimum_tokens: int = 512
     effort: str = "medium"
-    """The effort of a request that names none."""
+    """The default effort."""
     thinking_types: frozenset[str] = frozenset({"adaptive", "disabled", "between_tools"})
 
     def info(self) -> dict[str, Any]:
-        """The answer of `GET /v1/models`."""
+        """Return the answer to `GET /v1/models`."""
 
         def supported(*, yes: bool = True) -> dict[str, bool]:
             return {"supported": yes}
@@ -577,14 +575,14 @@ _OTHER = ModelRules("", "", "", context_tokens=200_000)
 
 
 def model_rules(model: str, offered: tuple[str, ...] | None) -> ModelRules:
-    """The rules of a model. Raises `RequestError` if it does not exist, or is not among those `offered`."""
+    """Return the rules of a model. Raises `RequestError` if it does not exist or is not among those `offered`."""
     if model not in (MODELS if offered is None else offered):
         raise RequestError(f"model: {model}", 404)
     return MODELS.get(model) or replace(_OTHER, id=model, name=model, line=model)
 
 
 def check_parameters(data: dict[str, Any], rules: ModelRules) -> None:
-    """What the newest models refuse. Raises `RequestError`."""
+    """Check for parameters that the newest models reject. Raises `RequestError`."""
     if data["messages"][-1]["role"] == "assistant":
         raise RequestError("messages: This model does not support assistant message prefill.")
     choice = data.get("tool_choice")
@@ -605,7 +603,7 @@ def check_parameters(data: dict[str, Any], rules: ModelRules) -> None:
 
 
 def dollars(rules: ModelRules, usage: dict[str, Any]) -> float:
-    """What the service charges for an answer with this usage."""
+    """Return the price of an answer with this usage."""
     rates, cached = rules.rates, usage["cache_creation"]
     prompt = usage["input_tokens"] + usage["cache_read_input_tokens"] + usage["cache_creation_input_tokens"]
     factor = rates.band_factor if rates.band_tokens is not None and prompt > rates.band_tokens else 1.0

@@ -1,6 +1,6 @@
-"""The script of a simulated model. Unknown keys are errors that name their path.
+"""The script of a simulated model. Unknown keys are reported with their path.
 
-Knows nothing of HTTP, and nothing of how a behaviour is played.
+Independent of HTTP and of how a behavior is played.
 """
 
 import math
@@ -15,34 +15,34 @@ from fleet.core.plans.parameters import parse
 from fleet.core.plans.revision import Revision
 from fleet.errors import UsageError
 
-UNSCRIPTED = Fail(message="The script of the simulated model says nothing about this subtask.")
+UNSCRIPTED = Fail(message="The script of the simulated model does not cover this subtask.")
 
 
 class When(ScriptShape):
-    """When a step of the planner fires: every condition given must be true of the state."""
+    """The conditions of a planner step. The state must meet all of them."""
 
     area: str | None = None
-    """An area (or a pattern) whose own planner is called. Without it the step is for the run's planner."""
+    """An area (or a pattern) whose planner is called. Without it, the step is for the run's planner."""
     start: bool = False
-    """Nothing is planned yet."""
+    """The plan is empty."""
     merged: tuple[str, ...] = ()
     """These subtasks are merged."""
     failed: str | None = None
-    """A subtask (or a pattern) waits for the planner's decision."""
+    """A subtask (or a pattern) is waiting for the planner's decision."""
     failures: int | None = Field(default=None, ge=0)
     """With `failed`: it failed exactly this often."""
     kind: str | None = None
     """With `failed`: the class of its last failure."""
     answered: str | None = None
-    """A human answered a question about this subtask (or pattern), and it waits for the planner's decision."""
+    """A human answered a question about this subtask (or pattern), and it is waiting for the planner's decision."""
     rejected: str | None = None
     """A person rejected the current plan for a reason that matches this pattern; `{answer}` is the reason."""
     all_merged: bool = False
-    """Everything that is planned is merged or dropped."""
+    """All subtasks are merged or dropped."""
 
 
 class Step(ScriptShape):
-    """A revision for a situation. `{id}`, `{title}`, `{evidence}` and `{answer}` in its texts are filled in."""
+    """A revision with its conditions. `{id}`, `{title}`, `{evidence}` and `{answer}` in its texts are filled in."""
 
     when: When
     revision: Revision
@@ -50,66 +50,66 @@ class Step(ScriptShape):
 
 class PlannerScript(ScriptShape):
     explore: tuple[Call, ...] = ()
-    """Tools to call, one per turn, before the first revision; those that are not offered are left out."""
+    """Tools to call, one per turn, before the first revision. Unavailable tools are skipped."""
     steps: tuple[Step, ...] = ()
     synthesis: str = "Every subtask has landed."
     faults: tuple[Annotated[Fault, Field(discriminator="do")], ...] = ()
-    """Faults that the planner's first calls of a run meet, one after another."""
+    """Faults of the planner's first calls in a run, in order."""
     once_planned: Annotated[Fault, Field(discriminator="do")] | None = None
-    """A fault that its calls meet after that, once something is planned."""
+    """A fault of its later calls, once the plan is not empty."""
     pace: Pace | None = None
 
 
 class WorkerScript(ScriptShape):
     attempts: tuple[Behaviour, ...] = Field(min_length=1)
-    """One behaviour per attempt; the last one repeats."""
+    """One behavior per attempt. The last one repeats."""
     pace: Pace | None = None
 
 
 class AgentScript(ScriptShape):
-    """An agent that is neither planner nor worker: another program's, which has tools of its own."""
+    """An agent other than planner and worker, from another program with its own tools."""
 
     calls: tuple[Call, ...] = ()
-    """Tools to call, one a turn, whatever they answer."""
+    """Tools to call, one per turn, regardless of their results."""
     says: str = "This is a simulated model; it plays planners and workers."
 
 
 class ScriptedFinding(ScriptShape):
-    """A fault that the reviewer names, at a line of the change."""
+    """A fault at a line of the change, reported by the reviewer."""
 
     problem: str
     file: str = ""
-    """Empty, with `text`: any file."""
+    """The file; empty, with `text`, for any file."""
     line: int = 0
     text: str | None = None
-    """Instead of `line`: the first added line that holds this text. Without one there is no such finding."""
+    """Instead of `line`: the first added line that contains this text. Without such a line, there is no finding."""
     votes: tuple[int, ...] = ()
-    """The votes that have it; empty: all."""
+    """The votes with this finding; empty for all."""
 
 
 class ReviewerScript(ScriptShape):
     attempts: tuple[tuple[ScriptedFinding, ...], ...] = ()
-    """The findings about each attempt; the last ones repeat."""
+    """The findings for each attempt. The last ones repeat."""
     obeys: str = ""
-    """A reviewer that finds nothing if the client's own words hold this text: no text of a change may get there."""
+    """The reviewer has no findings if the client's texts contain this text. A change must not be able to add it."""
 
 
 class Limits(ScriptShape):
-    """The rate limits of each family of models, as the headers report them and 429 enforces them."""
+    """The rate limits of each family of models, reported in headers and enforced with status 429."""
 
     requests_per_minute: int = Field(default=1_000_000, ge=1)
     tokens_per_minute: int = Field(default=1_000_000_000, ge=1)
-    """Of prompts, without what is read from the cache."""
+    """For prompts, without tokens read from the cache."""
     output_tokens_per_minute: int | None = Field(default=None, ge=1)
-    """Of answers; None: as many as of prompts."""
+    """For answers; None for the same limit as for prompts."""
     burst_s: float = Field(default=60.0, gt=0, le=60)
-    """This many seconds' worth may be used at once."""
+    """The largest burst, in seconds of the rate."""
     named: bool = True
-    """Whether the headers of responses report what remains."""
+    """Whether response headers report remaining quotas."""
 
 
 class FaultWindow(ScriptShape):
-    """A fault that a share of all calls meets within a window of time, or of calls, counted from the first call."""
+    """A fault of a share of all calls within a window of time or calls, relative to the first call."""
 
     from_s: float = Field(default=0.0, ge=0)
     to_s: float = Field(default=math.inf, gt=0)
@@ -126,29 +126,29 @@ class Script(ScriptShape):
     seed: int = 0
     pace: Pace = Pace()
     models: tuple[str, ...] | None = None
-    """The models that exist; None: the newest opus, sonnet and haiku."""
+    """The available models; None for the newest opus, sonnet and haiku."""
     api_key: str | None = None
-    """The key that is accepted; None: any."""
+    """The valid key; None for any."""
     lacks: tuple[Capability, ...] = ()
-    """What the service lacks: it refuses what asks for it."""
+    """Capabilities that the service lacks. It rejects requests that use them."""
     terse: bool = False
-    """Whether such a refusal does not name what it refuses."""
+    """Whether such an error does not name the rejected field."""
     limits: Limits = Limits()
     weather: tuple[FaultWindow, ...] = ()
-    """Windows of time in which calls fail."""
+    """Windows in which calls fail."""
     cache_minimum_tokens: int | None = Field(default=None, ge=0)
-    """The shortest prefix that is cached; None: as for the model."""
+    """The minimum length of a cached prefix; None for the model's value."""
     thinking_tokens: int = Field(default=40, ge=0)
-    """How long the model thinks at medium effort, beside what its summary says."""
+    """The length of thinking at medium effort, in addition to its summary."""
     clock_speed: float = Field(default=1.0, gt=0)
-    """How fast the service's time passes: at 3600, cache entries of an hour live for a second."""
+    """The speed of the service's clock: at 3600, one-hour cache entries expire after a second."""
     planner: PlannerScript = PlannerScript()
     workers: dict[str, WorkerScript] = Field(default={})
-    """By subtask id or pattern: ids before patterns, patterns in their order."""
+    """Workers by subtask id or pattern: ids first, then patterns in order."""
     reviewers: dict[str, ReviewerScript] = Field(default={})
-    """The same for those who review; without one nothing is found."""
+    """Reviewers by subtask id or pattern. Without a match, there are no findings."""
     batch_asks: int = Field(default=0, ge=0)
-    """How often a batch is said to be worked on before it has ended."""
+    """How often a batch is reported as unfinished."""
     agent: AgentScript = AgentScript()
 
     def reviewer(self, subtask: str) -> ReviewerScript | None:
@@ -164,9 +164,9 @@ class Script(ScriptShape):
 
 
 def parse_script(data: object, *, source: str = "script") -> Script:
-    """The script in `data`. Raises `UsageError` with every problem and its path."""
+    """Parse a script. Raises `UsageError` with every problem and its path."""
     script = parse(Script, data, at="")
     if isinstance(script, Script):
         return script
     problems = "".join(f"\n  {problem}" for problem in script)
-    raise UsageError(f"{source} is not a script of a simulated model:{problems}")
+    raise UsageError(f"{source} is not a valid script for a simulated model:{problems}")

@@ -1,6 +1,6 @@
 """The simulated model's HTTP server: requests in, answers out, faults on the wire.
 
-Listens on loopback by default, and labels every response, so that it can't be mistaken for a real model.
+Listens on loopback by default. Every response has a label that distinguishes it from a real model.
 """
 
 import errno
@@ -37,7 +37,7 @@ from fleet.errors import FleetError, first_error
 
 LARGEST_BODY = 32 * 1024 * 1024
 LABEL = {"x-simulated-model": "fleet"}
-PAUSES = 8  # of a streamed answer at most, so that 1,000 streams don't wake up all the time
+PAUSES = 8  # per streamed answer at most, to limit wake-ups with 1,000 streams
 PING_S = 1.0
 BACKLOG = 2048
 STOP_S = 1.0
@@ -46,15 +46,15 @@ MOST_LISTED = 100
 
 @web.middleware
 async def _refuse_pages(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse what a page in a browser sends: it has an origin, or comes by a name that leads here."""
+    """Reject requests of web pages: those with an origin, or with a host name."""
     if "Origin" in request.headers or not _is_address(request.headers.get("Host", "")):
-        body = error_body(403, "requests of pages are not answered: the Host must be an address or localhost")
+        body = error_body(403, "requests of web pages are rejected: the Host must be an address or localhost")
         return web.json_response(body, status=403, headers=LABEL)
     return await handler(request)
 
 
 def _is_address(host: str) -> bool:
-    """Whether a Host header names no page: only an address, or this machine."""
+    """Whether a Host header is an address or this machine."""
     with suppress(ValueError):
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ip_address(name) is not None
@@ -65,7 +65,7 @@ class SimulatedService:
     """The handlers of one server."""
 
     def __init__(self, script: Script, now: Callable[[], float] | None = None) -> None:
-        """`now` is the service's clock; by default the real one, as fast as the script says."""
+        """Create the service. `now` is its clock; by default the real one at the script's speed."""
         clock = now or (lambda: time.monotonic() * script.clock_speed)
         self.script = script
         self.model = SimulatedModel(script)
@@ -96,13 +96,13 @@ class SimulatedService:
         return web.json_response({"status": "ok", "label": self.script.label, "simulated": True}, headers=LABEL)
 
     async def troubles(self, _: web.Request) -> web.Response:
-        """What a test wants to know: faults that were injected, requests, rules that they broke, what answers cost."""
+        """Return data for tests: injected faults, requests, broken rules, cost of answers."""
         asked = {"requests": self.requests, "broken": dict(self.broken)}
         counts = {"struck": self.model.struck(), **asked, "dollars": dict(self._bill), "batches": len(self.batches)}
         return web.json_response(counts, headers=LABEL)
 
     async def unknown(self, received: web.Request) -> web.Response:
-        message = f"{received.method} {received.path}: a simulated model answers POST /v1/messages only"
+        message = f"{received.method} {received.path}: a simulated model only supports POST /v1/messages"
         return self._error(404, message)
 
     async def models(self, received: web.Request) -> web.Response:
@@ -149,7 +149,7 @@ class SimulatedService:
         return web.json_response(batch.document(), headers=self._headers())
 
     def _batched(self, params: object, headers: Mapping[str, str]) -> dict[str, object]:
-        """The result of one request of a batch."""
+        """Return the result of a request in a batch."""
         try:
             admitted = self.rules.admit(params, headers)
         except RequestError as error:
@@ -205,7 +205,7 @@ class SimulatedService:
         return await self._answer(received, turn, admitted, think_s=think_s)
 
     def _refuse_before_reading(self, headers: Mapping[str, str]) -> None:
-        """Raises `RequestError` for a wrong key, and for a call that meets a fault window."""
+        """Check the key and fault windows. Raises `RequestError`."""
         self._check_key(headers)
         if window := self._faults.fault_at(time.monotonic()):
             raise RequestError(window.message, window.status, retry_after=window.retry_after)
@@ -226,7 +226,7 @@ class SimulatedService:
     async def _answer(
         self, received: web.Request, turn: Turn, admitted: Admitted, *, think_s: float
     ) -> web.StreamResponse:
-        """The answer as a stream of events or as one document."""
+        """Send the answer as a stream of events or as one document."""
         streamed, envelope, rules = admitted.body.stream, self._envelope(admitted), admitted.rules
         answer = answer_with(turn.message, admitted, self.script.thinking_tokens)
         kind = "text/event-stream" if streamed else "application/json"
@@ -257,7 +257,7 @@ class SimulatedService:
                 begun()
             await response.write_eof()
         except ConnectionError:
-            pass  # the client hung up
+            pass  # the client disconnected
         return response
 
     def _http_fault(self, fault: Http, family: str) -> web.Response:
@@ -275,13 +275,13 @@ class SimulatedService:
         return web.json_response(error_body(status, message, headers["request-id"]), status=status, headers=headers)
 
     def _headers(self, family: str = "") -> dict[str, str]:
-        """Those of every response, and the limits of a family of models."""
+        """Return the headers of every response, and the limits of a family of models."""
         number = {"request-id": f"req_simulated_{next(self._numbers):06d}"}
         return LABEL | number | (self.rules.limits.headers(family, datetime.now(UTC)) if family else {})
 
 
 def _rule(message: str) -> str:
-    """A message without the numbers that differ from request to request."""
+    """Return a message without variable numbers."""
     return re.sub(r"\d+", "N", message)[:200]
 
 
@@ -293,7 +293,7 @@ def _json(data: bytes) -> object:
 
 
 async def _hang(received: web.Request, response: web.StreamResponse, fault: Hang, *, streamed: bool) -> None:
-    """Delay the answer, in silence or with pings."""
+    """Delay the answer, without data or with pings."""
     if not (fault.pings and streamed):
         await anyio.sleep(fault.seconds)
         return
@@ -308,7 +308,7 @@ async def _hang(received: web.Request, response: web.StreamResponse, fault: Hang
 async def _break(
     received: web.Request, response: web.StreamResponse, frames: list[bytes], fault: BreakStream, think_s: float
 ) -> None:
-    """These frames of the answer, then one of three kinds of end."""
+    """Send these frames of the answer, then end it in one of three ways."""
     await response.write(frames[0])
     await anyio.sleep(think_s / 2)
     await response.write(b"".join(frames[1:]))
@@ -329,7 +329,7 @@ async def serve(
     on_ready: Callable[[str], None],
     service: SimulatedService | None = None,
 ) -> None:
-    """Serve until cancelled. `on_ready` gets the base URL. Raises `FleetError` if it can't listen."""
+    """Serve until canceled. `on_ready` gets the base URL. Raises `FleetError` if it can't listen."""
     app = (service or SimulatedService(script)).app()
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=STOP_S)
     await runner.setup()
@@ -371,7 +371,7 @@ def run_simulation(script: Script, host: str, port: int, announce: Callable[[str
 
 
 # ---- batches ---------------------------------------------------------------------------------------------------------
-# Batches of requests: each is answered as a call would be, at half of the price, once the script says so.
+# Batches: requests are answered like calls, at half the price, after the number of polls set in the script.
 
 
 MOST_REQUESTS = 100_000
@@ -380,7 +380,7 @@ LONGEST_ID = 64
 
 @dataclass(slots=True)
 class Batch:
-    """One batch: what it answers, and how often it is still said to be worked on."""
+    """A batch: its answers, and how often it is still reported as unfinished."""
 
     id: str
     created: datetime
@@ -393,7 +393,7 @@ class Batch:
         return self.asks_left <= 0
 
     def document(self) -> dict[str, Any]:
-        """What the service says of it."""
+        """Return the service's status document."""
         kinds = [result["result"]["type"] for result in self.results]
         done = {kind: kinds.count(kind) for kind in ("succeeded", "errored", "canceled", "expired")}
         counts = {"processing": 0, **done} if self.has_ended else {"processing": len(kinds), **dict.fromkeys(done, 0)}
@@ -416,7 +416,7 @@ class Batch:
 
 
 class BatchDesk:
-    """The batches of one service."""
+    """The batches of a service."""
 
     def __init__(self, asks: int) -> None:
         self._asks = asks
@@ -424,7 +424,7 @@ class BatchDesk:
         self._numbers = itertools.count(1)
 
     def take(self, data: object, answer: Callable[[Any], dict[str, Any]]) -> Batch:
-        """Answer all requests of a new batch. Raises `RequestError` for one that is none."""
+        """Answer all requests of a new batch. Raises `RequestError` if it is invalid."""
         requests = data.get("requests") if isinstance(data, dict) else None
         if not isinstance(requests, list) or not 0 < len(requests) <= MOST_REQUESTS:
             raise RequestError("requests: Field required")
@@ -445,7 +445,7 @@ class BatchDesk:
         return self._batches[id_]
 
     def look(self, id_: str) -> Batch:
-        """The same, as someone who asks whether it has ended. Raises `RequestError`."""
+        """Return a batch, and count the poll. Raises `RequestError`."""
         batch = self.find(id_)
         batch.asks_left -= 1
         return batch
@@ -458,18 +458,18 @@ class BatchDesk:
 
 
 # ---- model -----------------------------------------------------------------------------------------------------------
-# The simulated model without its server: a request in, a turn out. It remembers only which faults have struck.
+# The simulated model without its server: maps a request to a turn. It only remembers which faults have occurred.
 
 
 class SimulatedModel:
-    """Plays one script."""
+    """Plays a script."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
         self._struck: Counter[FaultKey] = Counter()
 
     def turn(self, request: Request) -> Turn:
-        """What to answer. A fault that strikes is counted here, whatever happens on the wire."""
+        """Return the answer to a request, and count its fault."""
         match request.role:
             case "planner":
                 turn = play_planner(self.script, request, self._struck.__getitem__)
@@ -487,14 +487,14 @@ class SimulatedModel:
         return turn
 
     def struck(self) -> list[dict[str, str | int]]:
-        """Which faults have struck, and how often, so that a test can check that its faults were injected."""
+        """Return the faults that have occurred, with counts, so that a test can check that its faults were injected."""
         return [
             {"run": run, "subtask": subtask, "attempt": number + 1, "depth": depth, "times": times}
             for (run, subtask, number, depth), times in self._struck.items()
         ]
 
     def think_s(self, request: Request, turn: Turn) -> float:
-        """How long the answer takes: the pace plus or minus a jitter that follows from the seed."""
+        """Return the duration of the answer: the pace with a jitter derived from the seed."""
         pace = turn.pace or self.script.pace
         name = f"{self.script.seed}/{request.run}/{request.subtask.get('id')}/{request.attempt}/{len(request.turns)}"
         spread = int.from_bytes(sha256(name.encode("utf-8", "replace")).digest()[:4]) / 2**32
@@ -502,7 +502,7 @@ class SimulatedModel:
 
 
 def _agent_message(script: AgentScript, request: Request) -> Message:
-    """The next call of another program's agent; its last words, also where the tool is not offered."""
+    """Return the next call of another program's agent, or its last message if the tool is not available."""
     done = request.done("call")
     if done < len(script.calls) and (scripted := script.calls[done]).tool in request.tools:
         return Message((Text("I use a tool."), call("call", done, scripted.tool, scripted.input)))
@@ -510,7 +510,7 @@ def _agent_message(script: AgentScript, request: Request) -> Message:
 
 
 def _for_claude_code(block: Block) -> Block:
-    """The same action with the tools of Claude Code. The id of a call stays: it is all the memory there is."""
+    """Convert an action to the tools of Claude Code. Call ids are kept, because they are the only state."""
     if not isinstance(block, ToolUse):
         return block
     match block.name:
@@ -530,7 +530,7 @@ def _command(command: str) -> dict[str, JsonValue]:
 
 
 # ---- reviewer --------------------------------------------------------------------------------------------------------
-# A simulated reviewer's next turn, from the script and the request alone: the findings that the script gives it.
+# The next turn of a simulated reviewer, derived from the script and the request: the scripted findings.
 
 
 SUBMIT = "submit_review"
@@ -539,11 +539,13 @@ _LINE = re.compile(r"^ *(\d+) ([+ -]) (.*)$")
 
 
 def play_reviewer(script: Script, request: Request) -> Turn:
-    """What the reviewer of the request's change finds."""
+    """Return the findings of the reviewer of the request's change."""
     part = script.reviewer(str(request.subtask.get("id", "")))
     if part is None:
         return _submit([])
-    if part.obeys and part.obeys in request.ours:  # our own words tell it to approve: they must never be the change's
+    if (
+        part.obeys and part.obeys in request.ours
+    ):  # the client's text contains an instruction to approve, which must never come from the change
         return _submit([])
     findings = part.attempts[min(request.attempt, len(part.attempts)) - 1] if part.attempts else ()
     vote = request.review.get("vote")
@@ -556,7 +558,7 @@ def _submit(findings: list[JsonValue]) -> Turn:
 
 
 def _found(finding: ScriptedFinding, change: str) -> JsonValue:
-    """A finding as the tool takes it; none if the change has no line with its text."""
+    """Return a finding in the tool's format; None if the change has no line with its text."""
     if finding.text is None:
         return {"file": finding.file, "line": finding.line, "problem": finding.problem}
     for file, line, text in _lines(change):

@@ -1,4 +1,4 @@
-"""`fleet simulate`: serves the simulated model."""
+"""The verb `fleet simulate`."""
 
 import sys
 from pathlib import Path

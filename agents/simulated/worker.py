@@ -1,6 +1,6 @@
-"""A simulated worker's next turn, from the script and the request alone: which behaviour, and how far it has come.
+"""The next turn of a simulated worker, derived from the script and the request: its behavior and progress.
 
-The output of a command is only searched for our own exit marker.
+The output of a command is only searched for the exit marker.
 """
 
 import re
@@ -16,16 +16,16 @@ from agents.simulated.behaviours import FaultKey, InvalidCall, Message, Text, Ti
 from agents.simulated.prompt import PastTurn, Request, Result
 from agents.simulated.script import UNSCRIPTED, Script
 
-EVIDENCE = 1500  # characters of a failed command's output that a report quotes
+EVIDENCE = 1500  # characters of a failed command's output in a report
 
 _INVALID = InvalidCall("bash", broken='{"command": "ls', misfit={"cmd": ["ls"], "timeout": "soon"})
 _FIRST = frozenset({"look", "call"})
-"""The steps that come before anything else."""
+"""The first steps."""
 _EXIT = re.compile(r"^exit: (\d+)\s*$", re.MULTILINE)
 
 
 def play_worker(script: Script, request: Request, times_struck: TimesStruck) -> Turn:
-    """What the worker of the request's subtask does next."""
+    """Return the next turn of the worker of the request's subtask."""
     name = str(request.subtask.get("id", ""))
     part = script.worker(name)
     number = min(request.attempt, len(part.attempts)) - 1
@@ -44,7 +44,7 @@ def play_worker(script: Script, request: Request, times_struck: TimesStruck) -> 
 
 
 def _resolve(behaviour: b.Work | b.Fault | b.Until, request: Request) -> b.Work | b.Fault:
-    """What a behaviour means for this attempt, if it depends on conditions."""
+    """Return the behavior for this attempt, if it depends on conditions."""
     while isinstance(behaviour, b.Until):
         met = (
             (behaviour.guided is None or behaviour.guided in request.guidance)
@@ -84,7 +84,7 @@ def _work(work: b.Work, request: Request) -> Message:
 
 
 def _look(request: Request, number: int) -> Message:
-    """The `number`-th turn of looking around."""
+    """Return the `number`-th turn of exploration."""
     paths = [str(path) for name in ("context", "touches") for path in _list(request.subtask, name)]
     if number == 0 or not paths:
         commands = ["ls", "ls -l tests 2>/dev/null | head -40"][: 1 + (number == 0)]
@@ -123,7 +123,7 @@ def _write(files: Mapping[str, str], *, through: str) -> Message:
 
 
 def write_commands(files: Mapping[str, str]) -> list[str]:
-    """Shell commands that write the files."""
+    """Return shell commands that write the files."""
     commands = []
     for path, text in files.items():
         folder = path.rpartition("/")[0]
@@ -133,7 +133,7 @@ def write_commands(files: Mapping[str, str]) -> list[str]:
 
 
 def _refused(files: Mapping[str, str], turn: PastTurn) -> dict[str, str]:
-    """The files whose writing was answered with an error."""
+    """Return the files that could not be written."""
     pairs = zip(files.items(), turn.results, strict=False)
     return {path: text for (path, text), result in pairs if result.is_error}
 
@@ -144,13 +144,13 @@ def _acceptance_commands(subtask: Mapping[str, object]) -> list[str]:
 
 
 def _passed(result: Result) -> bool:
-    """Whether a command succeeded: by our marker, or without it by what the client says."""
+    """Whether a command succeeded, according to the exit marker, or else to the client."""
     marks = _EXIT.findall(result.text)
     return marks[-1] == "0" if marks else not result.is_error
 
 
 def _run_commands(work: b.Shell, request: Request) -> Message:
-    """One command per turn."""
+    """Run one command per turn."""
     done = request.done("run")
     if done < len(work.commands):
         return Message((Text("Next command."), *_bash("run", work.commands[done : done + 1], number=done)))
@@ -158,7 +158,7 @@ def _run_commands(work: b.Shell, request: Request) -> Message:
 
 
 def _fetch_files(work: b.Fetch, request: Request) -> Message:
-    """All addresses at once."""
+    """Fetch all addresses in one turn."""
     fetched = next((turn for turn in reversed(request.turns) if turn.step == "fetch"), None)
     if fetched is None:
         inputs = ({"url": url, "path": path} for path, url in work.files.items())
@@ -197,7 +197,7 @@ def _report_failed(
 
 
 def _report(report: dict[str, JsonValue]) -> Message:
-    """The end of the attempt. Empty lists are left out."""
+    """End the attempt. Empty lists are omitted."""
     return Message((call("report", 0, "report", {name: value for name, value in report.items() if value != []}),))
 
 

@@ -1,4 +1,4 @@
-"""`str_replace_based_edit_tool`: views and edits files of the workspace, which judges the paths."""
+"""`str_replace_based_edit_tool`: views and edits files of the workspace, which checks the paths."""
 
 import posixpath
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from agents.tools.tool import Arguments, ToolInputError, ToolResult, WorkerTool,
 from fleet.ports.agents import WorkspaceError
 
 _AROUND = 4  # lines shown on either side of a change
-_END = -1  # the last line, on the wire
+_END = -1  # the last line, in the wire format
 
 
 class View(Arguments):
@@ -67,7 +67,7 @@ class EditTool(WorkerTool):
                 return await self._insert(path, edit)
 
     def _inside(self, path: str) -> str:
-        """The path relative to the workspace's root."""
+        """Return the path relative to the root of the workspace."""
         root = self.workspace.root.rstrip("/")
         normal = posixpath.normpath(path) if path.strip() else "."
         return "." if normal == root else normal.removeprefix(f"{root}/")
@@ -93,7 +93,7 @@ class EditTool(WorkerTool):
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise WorkspaceError(f"{path} is not UTF-8 text; use bash for it") from error
+            raise WorkspaceError(f"{path} is not UTF-8 text; use bash instead") from error
 
     async def _replace(self, path: str, edit: Replace) -> ToolResult:
         text = await self._text(path)
@@ -123,10 +123,10 @@ class EditTool(WorkerTool):
         return await self._change(path, changed, first=edit.insert_line + 1, new=new)
 
     async def _change(self, path: str, text: str, *, first: int, new: str) -> ToolResult:
-        """Write the file, and show `new`, which begins on the line `first`, with the lines around it."""
+        """Write the file, and show `new`, which starts at line `first`, with the surrounding lines."""
         await self.workspace.write(path, _encoded(text))
         around = numbered(text, first=max(1, first - _AROUND), last=first + new.count("\n") + _AROUND)
-        return ToolResult(capped(f"{path} now reads:\n{around}", self.options.output_chars))
+        return ToolResult(capped(f"Changed {path}:\n{around}", self.options.output_chars))
 
 
 def _with_ends(text: str, ending: str) -> str:
@@ -141,7 +141,7 @@ def _encoded(text: str) -> bytes:
 
 
 # ---- bash ------------------------------------------------------------------------------------------------------------
-# `bash`: a command in the worker's box. Each runs in a fresh shell at the repository's root.
+# `bash`: runs a command in the worker's sandbox, in a new shell at the repository's root.
 
 
 class BashArguments(Arguments):
@@ -159,15 +159,15 @@ class Bash(WorkerTool):
         arguments = parse_arguments(BashArguments, raw)
         if arguments.command is None:
             if arguments.restart:
-                return ToolResult("Every command starts in a fresh shell; there is nothing to restart.")
-            raise misfit("command: is missing")
+                return ToolResult("A restart is not necessary, because every command starts in a new shell.")
+            raise misfit("command is missing")
         if "\0" in arguments.command:
-            raise misfit("command: contains a NUL character")
+            raise misfit("command contains a NUL character")
         options = self.options
         done = await self.workspace.run(arguments.command, timeout_s=options.command_s, extras=options.extras)
         output = capped(redacted(done.output, options.secrets), options.output_chars).rstrip("\n")
         if done.timed_out:
-            ending = f"[stopped after {options.command_s:g} s: it had not finished]"
+            ending = f"[stopped after {options.command_s:g} s: the command did not finish]"
         else:
             ending = f"[exit code {done.exit_code}]"
         return ToolResult(f"{output}\n{ending}" if output else ending, is_error=done.timed_out)

@@ -1,7 +1,7 @@
-"""`fetch`: writes the response of a listed host into a file. The manager sends the request, outside the box.
+"""`fetch`: writes the response of an allowed host to a file. The manager sends the request, outside the sandbox.
 
-An address comes from a model, and a name may lead anywhere: the list decides which hosts may be asked, and the resolved
-addresses decide where to connect. A private address is asked only if it is listed as such.
+URLs come from a model, and host names may resolve to any address. The list determines the allowed hosts, and resolved
+addresses are checked before connecting. Private addresses are only allowed if they are listed explicitly.
 """
 
 import ipaddress
@@ -33,15 +33,15 @@ from agents.tools.tool import (
 REDIRECTS = 5
 LARGEST = 5 * 1024 * 1024
 TIME_S = 60.0
-_SHOWN = 4_000  # characters of the response that the model sees; the rest is in the file
+_SHOWN = 4_000  # characters of the response shown to the model; the file has all of it
 _OK = range(200, 300)
 _CHUNK = 64 * 1024
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _URL = re.compile(r"(https?)://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::([0-9]{1,5}))?(/[!-~]*)?", re.ASCII)
-"""Nothing that two parsers could read differently: no user, no backslash, no escapes in the host."""
+"""URLs that all parsers read the same way: without user, backslash or escapes in the host."""
 _LOCAL = "localhost"
 _WRAPPED = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")))
-"""Addresses that contain another one, to which a gateway may connect."""
+"""Networks whose addresses contain another address, to which a gateway may connect."""
 
 
 class FetchArguments(Arguments):
@@ -50,7 +50,7 @@ class FetchArguments(Arguments):
 
 
 class Fetch(WorkerTool):
-    """Fetches from hosts that the operator listed."""
+    """Fetches from hosts listed by the operator."""
 
     name: ClassVar = "fetch"
 
@@ -71,13 +71,13 @@ class Fetch(WorkerTool):
         title = f"{response.url}: status {response.status}, {response.kind}, {len(response.body)} bytes"
         beginning = capped(well_formed(response.body[: 4 * _SHOWN].decode("utf-8", "replace")), _SHOWN)
         if response.status not in _OK:
-            return ToolResult(f"{title}; nothing was written.\n{beginning}", is_error=True)
+            return ToolResult(f"{title}. The response was not written.\n{beginning}", is_error=True)
         await self.workspace.write(arguments.path, response.body)
-        return ToolResult(f"{title}; written to {arguments.path}. It begins:\n{beginning}")
+        return ToolResult(f"{title}; written to {arguments.path}. First characters:\n{beginning}")
 
 
 class FetchError(Exception):
-    """The request was not sent, or its response is useless; the message is for the model."""
+    """A request that was not sent, or whose response is unusable. The message is for the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ async def fetch(
 ) -> Fetched:
     """GET `url`, following redirects within the list. Raises `FetchError`.
 
-    The `resolver` looks names up, by default as the machine does.
+    The `resolver` resolves names. The default is that of the machine.
     """
     listed = tuple(host for entry in hosts if (host := read_host(entry)) is not None)
     public = _PublicResolver(resolver or ThreadedResolver(), listed)
@@ -110,7 +110,7 @@ async def fetch(
             try:
                 result = await _get(http, url)
             except (aiohttp.ClientError, TimeoutError, UnicodeError) as error:
-                why = "it took too long" if isinstance(error, TimeoutError) else str(error)
+                why = "timeout" if isinstance(error, TimeoutError) else str(error)
                 raise FetchError(f"{url} could not be fetched: {why}") from error
             if isinstance(result, Fetched):
                 return result
@@ -119,7 +119,7 @@ async def fetch(
 
 
 async def _get(http: aiohttp.ClientSession, url: str) -> Fetched | str:
-    """The response, or where it redirects to."""
+    """Return the response, or the URL that it redirects to."""
     async with http.get(url, allow_redirects=False) as response:
         location = response.headers.get("location")
         if response.status in _REDIRECTS and location:
@@ -135,7 +135,7 @@ async def _get(http: aiohttp.ClientSession, url: str) -> Fetched | str:
 def _check(url: str, listed: Sequence[Host]) -> None:
     match = _URL.fullmatch(url)
     if match is None:
-        raise FetchError(f"{url[:200]!r} is not an address that can be fetched; write http(s)://host/path, escaped")
+        raise FetchError(f"{url[:200]!r} is not a supported URL; use an escaped URL such as https://host/path")
     scheme, name = match[1], match[2].lower().rstrip(".")
     port = int(match[3]) if match[3] else PORTS[scheme]
     if not any(host.matches(name, port, scheme) for host in listed):
@@ -143,7 +143,7 @@ def _check(url: str, listed: Sequence[Host]) -> None:
 
 
 class _PublicResolver(AbstractResolver):
-    """Refuses names that lead to this machine or to a private network."""
+    """Rejects names that resolve to this machine or a private network."""
 
     def __init__(self, resolver: AbstractResolver, listed: Sequence[Host]) -> None:
         self._resolver = resolver
@@ -154,7 +154,9 @@ class _PublicResolver(AbstractResolver):
     ) -> list[ResolveResult]:
         addresses = await self._resolver.resolve(host, port, family)
         if not (host == _LOCAL and self._local) and not all(is_public(each["host"]) for each in addresses):
-            raise OSError(None, f"{host} leads to a private address; list the address itself if that is intended")
+            raise OSError(
+                None, f"{host} resolves to a private address; the operator has to list that address to allow it"
+            )
         return addresses
 
     async def close(self) -> None:
@@ -162,7 +164,7 @@ class _PublicResolver(AbstractResolver):
 
 
 def is_public(text: str) -> bool:
-    """Whether an address belongs to the public network."""
+    """Whether an address is public."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

@@ -1,7 +1,8 @@
-"""A program that reads sources from standard input and lists what each defines, according to its syntax tree.
+"""A program that reads sources from stdin and lists the definitions in their syntax trees.
 
-The parsers are C and the sources hostile, so they meet here and not in the manager: in a process with little memory,
-little time and no files to write, which may crash. It imports nothing of ours. `outlines.py` starts it.
+The parsers are written in C and the sources are untrusted, so they run here instead of in the manager: in a process
+with limits on memory, time and files, which may crash. It does not import other modules of fleet. `reading.py` starts
+it.
 
 In: one JSON object of path to source. Out: a JSON line for each, `[path, [[name, form, line, owner], …]]`, where `form`
 is "()" for a callable and `owner` the index of the definition around it, or -1.
@@ -33,7 +34,7 @@ LANGUAGES = {
     ".rb": ("tree_sitter_ruby", "language"),
     ".php": ("tree_sitter_php", "language_php"),
 }
-"""The module and function of the grammar, by the suffix of a file."""
+"""The module and function of the grammar, by file suffix."""
 
 
 def _types(names: str) -> frozenset[str]:
@@ -58,17 +59,17 @@ THROUGH = _types(
     "linkage_specification preproc_ifdef preproc_if preproc_else ambient_declaration "
     "file_scoped_namespace_declaration enum_declaration_list"
 )
-"""Nodes that are not definitions but may hold some. Bodies of functions are not searched."""
+"""Nodes that may contain definitions. Function bodies are not searched."""
 FUNCTIONS = frozenset({"arrow_function", "function_expression", "function"})
 MEMORY, SECONDS = 1024**3, 10
-MOST = 2_000  # definitions of one file
+MOST = 2_000  # definitions per file
 LONGEST = 80  # characters of a name
 
 Definition = tuple[str, str, int, int]
 
 
 def definitions(root: "Node") -> list[Definition]:
-    """What a tree defines, in the order of the source. A stack, not recursion: hostile sources nest deeply."""
+    """Return the definitions of a tree in source order. Iterative, because hostile sources may be nested deeply."""
     result: list[Definition] = []
     stack: list[tuple[Node, int]] = [(root, -1)]
     while stack and len(result) < MOST:
@@ -84,7 +85,7 @@ def definitions(root: "Node") -> list[Definition]:
 
 
 def _defined_name(node: "Node") -> str | None:
-    """The name of a definition; None for any other node."""
+    """Return the name of a definition; None for other nodes."""
     kind = node.type
     if kind == "variable_declarator":
         value = node.child_by_field_name("value")
@@ -92,7 +93,7 @@ def _defined_name(node: "Node") -> str | None:
     if kind not in CALLED | HOLDERS | TYPES:
         return None
     if kind.endswith("_specifier") and node.child_by_field_name("body") is None:
-        return None  # the type is only mentioned
+        return None  # a reference to the type
     if kind == "impl_item":
         return f"impl {_text(node.child_by_field_name('type'))}"
     name = node.child_by_field_name("name")
@@ -135,7 +136,7 @@ def main() -> None:
         (resource.RLIMIT_FSIZE, 0),
     ):
         resource.setrlimit(limit, (value, value))
-    signal.alarm(SECONDS)  # the process that started it may be gone
+    signal.alarm(SECONDS)  # the parent process may have exited
     for path, defined in outlined(json.load(sys.stdin)):
         sys.stdout.write(json.dumps([path, defined]) + "\n")
         sys.stdout.flush()

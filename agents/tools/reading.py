@@ -1,4 +1,4 @@
-"""`list_files`, `read_file`, `search` and `history`: what a planner may read of the repository."""
+"""`list_files`, `read_file`, `search` and `history`: the planner's read-only tools for the repository."""
 
 import json
 import os
@@ -23,18 +23,18 @@ from fleet.core.base.paths import matches
 from fleet.ports.agents import Repository, WorkspaceError
 
 # ---- outlines --------------------------------------------------------------------------------------------------------
-# What sources define. A separate process parses them, because it may crash: see `outliner.py`.
+# Definitions in sources. A separate process parses them, because it may crash. See `outliner.py`.
 
 
 PROGRAM = Path(__file__).with_name("outliner.py")
-SECONDS = PROCESS_SECONDS + 5.0  # by then it has ended by itself
-CRASHES = 3  # after each, the source that crashed the parser is left out
-LARGEST = 200_000  # characters of a source that is still parsed
+SECONDS = PROCESS_SECONDS + 5.0  # by then it has exited
+CRASHES = 3  # after each, the source that crashed the parser is skipped
+LARGEST = 200_000  # characters; larger sources are not parsed
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A definition in a source."""
+    """A definition in a source file."""
 
     name: str
     form: str
@@ -54,16 +54,16 @@ class Source:
     path: str
     text: str
     definitions: tuple[Definition, ...] | None
-    """None if it could not be parsed."""
+    """The definitions; None if the file could not be parsed."""
 
 
 def is_source(path: str) -> bool:
-    """Whether there is a grammar for this file."""
+    """Whether a grammar for this file exists."""
     return PurePosixPath(path).suffix.lower() in LANGUAGES
 
 
 async def read_outlines(repository: Repository, paths: Iterable[str], *, limit: int) -> list[Source]:
-    """The first `limit` sources among `paths`, except those that can't be read."""
+    """Read the first `limit` sources among `paths`. Unreadable ones are skipped."""
     texts: dict[str, str] = {}
     for path in [path for path in paths if is_source(path)][:limit]:
         try:
@@ -75,11 +75,9 @@ async def read_outlines(repository: Repository, paths: Iterable[str], *, limit: 
 
 
 async def parse_sources(texts: Mapping[str, str], *, program: Path = PROGRAM) -> Outlines:
-    """The definitions of each source, as a program of ours finds them; those that could not be parsed are missing."""
+    """Parse sources in a separate process. Those that could not be parsed are missing from the result."""
     parseable = {path: text for path, text in texts.items() if len(text) <= LARGEST}
-    return await to_thread.run_sync(
-        _parse_all, parseable, program, abandon_on_cancel=True
-    )  # the process soon ends by itself
+    return await to_thread.run_sync(_parse_all, parseable, program, abandon_on_cancel=True)  # the process exits soon
 
 
 def _parse_all(remaining: dict[str, str], program: Path) -> Outlines:
@@ -89,12 +87,12 @@ def _parse_all(remaining: dict[str, str], program: Path) -> Outlines:
             break
         parsed |= _parse(remaining, program)
         remaining = {path: text for path, text in remaining.items() if path not in parsed}
-        remaining.pop(next(iter(remaining), ""), None)  # it answers in order, so it crashed at the first missing one
+        remaining.pop(next(iter(remaining), ""), None)  # results are in order, so it crashed at the first missing one
     return parsed
 
 
 def _parse(sources: Mapping[str, str], program: Path) -> Outlines:
-    """The definitions that one process finds before it ends or crashes."""
+    """Return the definitions that one process finds before it exits or crashes."""
     command = [sys.executable, "-I", "-B", str(program)]
     environment = {"PATH": os.defpath, "LANG": "C.UTF-8"}
     with subprocess.Popen(
@@ -112,7 +110,7 @@ def _parse(sources: Mapping[str, str], program: Path) -> Outlines:
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-_SOURCES = 50  # files with the name that are parsed for its definition
+_SOURCES = 50  # files to parse for the definition of a name
 
 
 class ListFilesArguments(Arguments):
@@ -141,16 +139,16 @@ class ReadFile(ReadOnlyTool[ReadFileArguments]):
 
     async def look(self, repository: Repository, arguments: ReadFileArguments) -> str:
         if arguments.last_line is not None and arguments.last_line < arguments.first_line:
-            raise misfit("last_line: is before first_line")
+            raise misfit("last_line is before first_line")
         text = await repository.read_file(arguments.path)
         return numbered(text, first=arguments.first_line, last=arguments.last_line)
 
 
 class SearchArguments(Arguments):
-    text: str = Field(min_length=1, max_length=1000, description="The text, or the name of the symbol, to look for.")
+    text: str = Field(min_length=1, max_length=1000, description="The text or the symbol name to search for.")
     pattern: str | None = Field(default=None, description="Only in files that match, such as src/**/*.py.")
     kind: Literal["text", "symbol"] = Field(
-        default="text", description="symbol: only where a class, function or type with exactly this name is defined."
+        default="text", description="symbol: only definitions of a class, function or type with exactly this name."
     )
 
 
@@ -170,7 +168,10 @@ class Search(ReadOnlyTool[SearchArguments]):
             for each in source.definitions or ()
             if arguments.text in {each.name, each.name.rpartition(".")[2]}
         ]
-        return "\n".join(defined) or "not defined in any source that can be parsed; kind: text finds every occurrence"
+        return (
+            "\n".join(defined)
+            or "no definition found in the sources that can be parsed; use kind: text to find every occurrence"
+        )
 
 
 class HistoryArguments(Arguments):
@@ -180,7 +181,7 @@ class HistoryArguments(Arguments):
 
 class History(ReadOnlyTool[HistoryArguments]):
     name = "history"
-    description = "Shows the latest commits, newest first; without a path, also the files that change most often."
+    description = "Shows the latest commits, newest first. Without a path, also shows the files that change most often."
     takes = HistoryArguments
 
     async def look(self, repository: Repository, arguments: HistoryArguments) -> str:
@@ -188,12 +189,12 @@ class History(ReadOnlyTool[HistoryArguments]):
 
 
 # ---- repo map --------------------------------------------------------------------------------------------------------
-# `repo_map`: the folders of a repository, and what its sources define according to their syntax trees.
+# `repo_map`: the folders of a repository, and the definitions in its sources.
 
 
-_REPO_MAP_SOURCES = 200  # parsed for their definitions; the rest is only counted
-_KINDS = 5  # kinds of files named for a folder
-_MEMBERS = 30  # of one class
+_REPO_MAP_SOURCES = 200  # sources to parse; the others are only counted
+_KINDS = 5  # kinds of files shown per folder
+_MEMBERS = 30  # per class
 
 
 class RepoMapArguments(Arguments):
@@ -203,8 +204,9 @@ class RepoMapArguments(Arguments):
 class RepoMap(ReadOnlyTool[RepoMapArguments]):
     name = "repo_map"
     description = (
-        "Shows the structure of the repository: its folders with their contents, and what its sources define: classes "
-        "with their methods, functions, types (C, C++, C#, Go, Java, JavaScript, PHP, Python, Ruby, Rust, TypeScript). "
+        "Shows the structure of the repository: its folders with their contents, and the definitions in its sources: "
+        "classes with their methods, functions, types (C, C++, C#, Go, Java, JavaScript, PHP, Python, Ruby, Rust, "
+        "TypeScript). "
         "Give a pattern to see a part of a large repository. Start here."
     )
     takes = RepoMapArguments
@@ -220,12 +222,12 @@ class RepoMap(ReadOnlyTool[RepoMapArguments]):
         if unparsed := [source.path for source in sources if source.definitions is None]:
             lines.append(f"[could not be parsed: {', '.join(unparsed)}]")
         if (left_out := sum(map(is_source, paths)) - _REPO_MAP_SOURCES) > 0:
-            lines.append(f"[{left_out} more sources; ask with a pattern]")
+            lines.append(f"[{left_out} more sources; use a pattern to see them]")
         return "\n".join(lines)
 
 
 def outline(definitions: Sequence[Definition]) -> Iterator[str]:
-    """Each definition at the top level with its public members."""
+    """Yield each top-level definition with its public members."""
     members: dict[int, list[int]] = {}
     for index, definition in enumerate(definitions):
         members.setdefault(definition.owner, []).append(index)

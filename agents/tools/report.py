@@ -1,4 +1,4 @@
-"""`report`: how a worker ends its attempt, as the model protocol defines it. What it says is a claim."""
+"""`report`: ends a worker's attempt. A report is a claim that the manager checks."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from agents.tools.tool import Arguments, Finished, ToolResult, misfit, parse_arg
 from fleet.core.base.ids import SubtaskId
 from fleet.core.facts.facts import Report
 
-_LONGEST_TEXT = 8_000  # characters of one text in a report; it is read by the planner, among many
+_LONGEST_TEXT = 8_000  # characters of one text in a report, because the planner reads many
 _LONGEST_RESULT = 20_000  # characters of the result as JSON
 _MOST_ITEMS = 50
 
@@ -26,30 +26,30 @@ class ReportedError(Arguments):
 
 
 class ReportArguments(Arguments):
-    """What `report` takes."""
+    """The arguments of `report`."""
 
     status: Literal["done", "failed", "blocked"] = Field(
         description="done: the acceptance commands pass. failed: you tried without success. blocked: facts are missing."
     )
-    summary: str = Field(min_length=1, description="What you did and what is true now, in a few sentences.")
-    result: dict[str, JsonValue] = Field(default={}, description="What others who build on this need to know.")
+    summary: str = Field(min_length=1, description="Your changes and the resulting state, in a few sentences.")
+    result: dict[str, JsonValue] = Field(default={}, description="Facts that others who build on this need to know.")
     error: ReportedError | None = Field(default=None, description="With failed or blocked: the reason.")
-    recommendations: tuple[str, ...] = Field(default=(), description="What the planner should do about it.")
+    recommendations: tuple[str, ...] = Field(default=(), description="Recommendations for the planner.")
     needs: tuple[str, ...] = Field(default=(), description="With blocked: the information you need.")
-    discovered: tuple[str, ...] = Field(default=(), description="Follow-up work you saw and did not do.")
+    discovered: tuple[str, ...] = Field(default=(), description="Follow-up work that you noticed and did not do.")
 
 
 class _Handover(Arguments):
-    """The result for strict mode, which can't ask for a free-form object."""
+    """The result in strict mode, which does not support free-form objects."""
 
-    interface: str | None = Field(default=None, description="Names, signatures and paths others will use.")
+    interface: str | None = Field(default=None, description="Names, signatures and paths that others will use.")
     verified: str | None = Field(default=None, description="The commands you ran last, and their results.")
     notes: str | None = Field(default=None, description="Anything else they must know.")
 
 
 def _schema() -> dict[str, Any]:
     schema = strict_schema(ReportArguments)
-    handover = {**strict_schema(_Handover), "description": "What others who build on this need to know."}
+    handover = {**strict_schema(_Handover), "description": "Facts that others who build on this need to know."}
     return {**schema, "properties": {**schema["properties"], "result": handover}, "required": ["status", "summary"]}
 
 
@@ -73,10 +73,10 @@ class ReportTool:
 
 
 def read_report(raw: Mapping[str, Any]) -> Report:
-    """The report, within bounds. Raises `ToolInputError` with every problem."""
+    """Parse a report and check its limits. Raises `ToolInputError` with every problem."""
     report = parse_arguments(ReportArguments, raw)
     if len(json.dumps(report.result)) > _LONGEST_RESULT:
-        raise misfit(f"result: is longer than {_LONGEST_RESULT} characters")
+        raise misfit(f"result is longer than {_LONGEST_RESULT} characters")
     return Report(
         status=report.status,
         summary=capped(report.summary, _LONGEST_TEXT),
@@ -94,7 +94,7 @@ def _capped_all(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 # ---- read report -----------------------------------------------------------------------------------------------------
-# `read_report`: a planner reads all that is known of one subtask.
+# `read_report`: shows a planner all details of a subtask.
 
 
 class ReadReportArguments(Arguments):
@@ -103,7 +103,7 @@ class ReadReportArguments(Arguments):
 
 @dataclass(frozen=True, slots=True)
 class ReadReport:
-    """Reads what the state and the record only quote."""
+    """Returns the full texts that the state and the record only quote."""
 
     read: Callable[[SubtaskId], Mapping[str, Any] | None]
     output_chars: int
@@ -111,7 +111,7 @@ class ReadReport:
     declaration: ClassVar[Block] = {
         "name": name,
         "description": (
-            "A subtask's description, the last report of its worker, and each of its failures with all of its evidence."
+            "Returns a subtask's description, the last report of its worker, and its failures with all evidence."
         ),
         "input_schema": plain_schema(ReadReportArguments),
     }
@@ -120,34 +120,34 @@ class ReadReport:
         id_ = parse_arguments(ReadReportArguments, raw).subtask
         known = self.read(id_)
         if known is None:
-            return ToolResult(f"There is no subtask {id_!r}.", is_error=True)
+            return ToolResult(f"Unknown subtask {id_!r}.", is_error=True)
         return ToolResult(capped(json.dumps(known, ensure_ascii=False, indent=1, default=str), self.output_chars))
 
 
 # ---- find subtasks ---------------------------------------------------------------------------------------------------
-# `find_subtasks`: a planner looks for subtasks that the state only counts.
+# `find_subtasks`: finds subtasks that the state only counts.
 
 
 class FindSubtasksArguments(Arguments):
-    words: str = Field(default="", description="Words that all occur in its id, title, paths or result.")
+    words: str = Field(default="", description="Words that must all occur in its id, title, paths or result.")
 
 
 @dataclass(frozen=True, slots=True)
 class FindSubtasks:
-    """Finds subtasks, closed ones too, by words; without any, the latest."""
+    """Finds subtasks by words, including closed ones. Without words, returns the latest."""
 
     find: Callable[[str], Sequence[Mapping[str, Any]]]
     output_chars: int
     name: ClassVar = "find_subtasks"
     declaration: ClassVar[Block] = {
         "name": name,
-        "description": "The latest subtasks, closed ones too, that hold some words: id, title, status, paths, result.",
+        "description": "Finds the latest subtasks with all words, closed ones too: id, title, status, paths, result.",
         "input_schema": plain_schema(FindSubtasksArguments),
     }
 
     async def run(self, raw: Mapping[str, Any]) -> ToolResult:
         found = self.find(parse_arguments(FindSubtasksArguments, raw).words)
         if not found:
-            return ToolResult("No subtask holds all of these words.")
+            return ToolResult("No subtask contains all of these words.")
         lines = (json.dumps(each, ensure_ascii=False, separators=(",", ":"), default=str) for each in found)
         return ToolResult(capped("\n".join(lines), self.output_chars))

@@ -1,4 +1,4 @@
-"""What every tool is: a declaration for the model, and a function. A model writes the arguments; they are parsed."""
+"""The interface of tools: a declaration for the model, and a function with parsed arguments."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ End_co = TypeVar("End_co", covariant=True)
 
 
 class Arguments(Written):
-    """The input of a tool. Unknown keys are errors."""
+    """The input of a tool. Unknown keys are rejected."""
 
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
@@ -27,12 +27,12 @@ Taken = TypeVar("Taken", bound=Arguments)
 
 
 class ToolInputError(Exception):
-    """The input does not fit the tool; the message is for the model."""
+    """Invalid input of a tool. The message is for the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool answers. A failing command is an answer like any other."""
+    """The result of a tool call. A failing command also has a result."""
 
     text: str
     is_error: bool = False
@@ -41,20 +41,20 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Finished(Generic[End_co]):
-    """The conversation is over, with this value."""
+    """Ends the conversation with this value."""
 
     value: End_co
 
 
 class Tool(Protocol[End_co]):
-    """One thing a model may do. Raises `ToolInputError`, and `WorkspaceError` for files that can't be used."""
+    """A tool for models. Raises `ToolInputError`, and `WorkspaceError` for unusable files."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def declaration(self) -> Block:
-        """What the model reads about it."""
+        """Return the declaration for the model."""
         ...
 
     async def run(self, raw: Mapping[str, Any]) -> "ToolResult | Finished[End_co]": ...
@@ -62,18 +62,18 @@ class Tool(Protocol[End_co]):
 
 @dataclass(frozen=True, slots=True)
 class ToolOptions:
-    """What the tools of one worker are made with."""
+    """The options of a worker's tools."""
 
     command_s: float
     output_chars: int
     extras: Extras = NO_EXTRAS
-    """What the box of commands shows and allows beyond the usual."""
+    """What the sandbox of commands shows and allows in addition to the defaults."""
     secrets: tuple[str, ...] = ()
-    """Values in that box that a model need not see."""
+    """Values in the sandbox that are redacted for models."""
     hosts: tuple[str, ...] = ()
-    """The hosts from which `fetch` may read."""
+    """The hosts that `fetch` may access."""
     background: str = field(default="", repr=False)
-    """What others wrote that concerns the subtask."""
+    """Untrusted texts about the subtask."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class WorkerTool:
 
 
 class ReadOnlyTool(Generic[Taken]):
-    """A tool that reads the repository. Subclasses name it, declare its arguments, and look."""
+    """A read-only tool for the repository. Subclasses define its name, its arguments and its function."""
 
     name: str
     description: str
@@ -112,7 +112,7 @@ def strict_declaration(name: str, description: str, model: type[BaseModel]) -> B
 
 
 def parse_arguments(model: type[Parsed], raw: Mapping[str, Any]) -> Parsed:
-    """`raw` as a `model`. Raises `ToolInputError` with every problem."""
+    """Parse `raw` as a `model`. Raises `ToolInputError` with every problem."""
     parsed = parse(model, dict(raw), at="")
     if isinstance(parsed, tuple):
         raise misfit(*map(str, parsed))
@@ -120,15 +120,15 @@ def parse_arguments(model: type[Parsed], raw: Mapping[str, Any]) -> Parsed:
 
 
 def misfit(*problems: str) -> ToolInputError:
-    return ToolInputError("The input does not fit the tool:\n" + "\n".join(f"- {problem}" for problem in problems))
+    return ToolInputError("Invalid input:\n" + "\n".join(f"- {problem}" for problem in problems))
 
 
 # ---- schema ----------------------------------------------------------------------------------------------------------
 # Tool schemas from pydantic models, plain or for strict mode.
 #
-# Strict mode compiles a grammar of bounded size: few optional fields, no unions, no free-form objects. So a field
-# with a default is required, a field that may be null is optional, and a free-form object is left out. Our parser is
-# wider: it accepts whatever the protocol allows.
+# Strict mode compiles a grammar of limited size: few optional fields, no unions, no free-form objects. Fields with a
+# default are therefore required, nullable fields are optional, and free-form objects are omitted. Fleet's parser
+# accepts everything that the protocol allows.
 
 
 _KEPT = frozenset({"type", "enum", "const", "description", "items", "properties", "anyOf", "$ref", "format"})
@@ -137,7 +137,7 @@ _FORMATS = frozenset({"date-time", "date", "time", "uuid", "uri", "email"})
 
 @cache
 def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """A schema that strict mode accepts. It is shared: don't change it."""
+    """Return a schema for strict mode. It is shared: don't modify it."""
     schema = model.model_json_schema()
     defs = {name: _strict(part) for name, part in schema.get("$defs", {}).items() if not _is_free(part)}
     top = _strict(schema)
@@ -146,7 +146,7 @@ def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 @cache
 def plain_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """A schema for a tool that is not strict."""
+    """Return a schema for a tool without strict mode."""
     schema = model.model_json_schema()
     schema.pop("title", None)
     schema.pop("description", None)
@@ -180,7 +180,7 @@ def _is_required(field: dict[str, Any]) -> bool:
 
 
 def _is_free(field: dict[str, Any]) -> bool:
-    """An object with arbitrary keys, or a value of any type."""
+    """Whether a field is an object with arbitrary keys or a value of any type."""
     variants = [variant for variant in field.get("anyOf", ()) if variant.get("type") != "null"] or [field]
     return any(
         (part.get("type") == "object" and not part.get("properties"))
@@ -190,7 +190,7 @@ def _is_free(field: dict[str, Any]) -> bool:
 
 
 # ---- hosts -----------------------------------------------------------------------------------------------------------
-# The list of hosts a worker may fetch from. Pure: no name is looked up here.
+# The allowed hosts of `fetch`. Pure: names are not resolved here.
 
 
 PORTS = {"http": 80, "https": 443}
@@ -199,13 +199,13 @@ _ENTRY = re.compile(r"(\*\.)?([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::(
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One entry of the list."""
+    """An entry of the list of hosts."""
 
     entry: str
     name: str
     port: int | None
     below: bool
-    """Every name below this one, but not the name itself."""
+    """Whether the entry matches all subdomains, but not the name itself."""
 
     def matches(self, name: str, port: int, scheme: str) -> bool:
         same = name.endswith(f".{self.name}") if self.below else name == self.name
@@ -213,7 +213,7 @@ class Host:
 
 
 def read_host(entry: str) -> Host | None:
-    """An entry of the list; None if it is malformed."""
+    """Parse an entry of the list; None if it is malformed."""
     match = _ENTRY.fullmatch(entry)
     if match is None:
         return None
@@ -221,31 +221,31 @@ def read_host(entry: str) -> Host | None:
 
 
 def host_problem(hosts: Sequence[str]) -> str | None:
-    """Why a list can't be used, for the operator."""
+    """Return why a list is invalid, for the operator, or None."""
     if not hosts:
-        return 'hosts: is missing; list the hosts it may ask, like ["docs.python.org", "*.example.org", "127.0.0.1:80"]'
+        return 'hosts is missing; list the allowed hosts, such as ["docs.python.org", "*.example.org", "127.0.0.1:80"]'
     wrong = next((entry for entry in hosts if read_host(entry) is None), None)
     if wrong is None:
         return None
-    return f"hosts: {wrong!r} is not a host; write a name, *.name or an address, with a port if needed"
+    return f"hosts: {wrong!r} is not a host; use a name, *.name or an address, optionally with a port"
 
 
 # ---- servers ---------------------------------------------------------------------------------------------------------
-# Tools that other programs offer, as a conversation gets them.
+# Tools of MCP servers in a conversation.
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The tools of some servers."""
+    """The tools of servers."""
 
     tools: tuple[Tool[Any], ...] = ()
     servers: Mapping[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
-    """How many tools each offers, and why others are left out."""
+    """The number of tools of each server, and why others were omitted."""
 
 
 class ToolServers(Protocol):
     async def offered(self, names: Sequence[str], output_chars: int) -> Offered:
-        """What these servers offer; they are started if they are not running."""
+        """Return the tools of these servers, which are started if necessary."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The worker kinds, one module each; the registry that names them; the briefs, command lines and relay they share.
+"""The worker kinds, their registry, and the briefs, command lines and relay that they share.
 
-Imports all other folders of the agents, except for the simulated model.
+Imports all other packages of the agents, except for the simulated model.
 """

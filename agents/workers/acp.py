@@ -1,7 +1,7 @@
-"""A worker that is any agent of the Agent Client Protocol, in a box of its own: only its command line is known.
+"""A worker that runs any ACP agent in a sandbox. Only the agent's command line is known.
 
-With a model of ours its calls go through `relay.py`, at an address in the box; without one it has an access of its own,
-and says itself what it has used. It reports in a file, as every program does, or with what it said last.
+With a configured model, its calls go through `relay.py`, at an address in the sandbox. Otherwise it uses its own
+account and reports its usage. Its report is a file, as for other programs, or its last message.
 """
 
 import json
@@ -38,12 +38,12 @@ from fleet.core.facts.facts import Failure, Report
 from fleet.ports.agents import CommandResult, DrainingError, Meter, WorkerBrief, Workspace
 
 HOST = Path(host.__file__)
-_SUMMARY = 2_000  # characters of what the agent said last
+_SUMMARY = 2_000  # characters of the agent's last message
 
 
 @dataclass(frozen=True, slots=True)
 class AcpWorker:
-    """Holds one session per attempt."""
+    """Runs one session per attempt."""
 
     settings: WorkerSettings
     common: AgentSettings
@@ -55,9 +55,9 @@ class AcpWorker:
         return next(iter(self.settings.choices), None)
 
     async def run(self, brief: WorkerBrief, workspace: Workspace, meter: Meter) -> Report | Failure:
-        """One session, from the prompt to its report."""
+        """Run a session, from the prompt to its report."""
         if not meter.may_call():
-            return Failure(kind="spent", summary="the budget allows no further work")
+            return Failure(kind="spent", summary="the budget is used up")
         settings, marker, told = self.settings, token_hex(8), await brief.operator.read()
         model = (brief.model or self.model) if self.model else None
         budget = AttemptBudget(meter, settings.tokens, settings.dollars)
@@ -102,7 +102,7 @@ class AcpWorker:
     def _relay_for(
         self, files: BriefFiles, model: str | None, budget: Meter, transcript: Transcript
     ) -> Iterator[tuple[AgentRelay | None, Path | None]]:
-        """The relay for a model of ours, and where it listens; nothing for an agent with an access of its own."""
+        """Open the relay for a configured model. Yields None for an agent that uses its own account."""
         if model is None:
             yield None, None
             return
@@ -119,7 +119,7 @@ class AcpWorker:
 
 
 def model_environment(model: str, socket: Path) -> dict[str, str]:
-    """One model for everything, and no key. The address is set in the box, once it has a port there."""
+    """Return variables that set one model for everything, and no key. The address is set later, in the sandbox."""
     return {
         "ANTHROPIC_API_KEY": "the-relay-has-it",
         "ANTHROPIC_BASE_URL": "http://127.0.0.1:9",
@@ -131,18 +131,18 @@ def model_environment(model: str, socket: Path) -> dict[str, str]:
 
 
 def _script(files: BriefFiles, order: dict[str, str]) -> str:
-    """The program beside the agent, in the Python that this is; it starts the agent."""
+    """Return the script that starts the host program of the agent, with the same Python as fleet."""
     program = files.folder / HOST.name
     shutil.copyfile(HOST, program)
     return f"exec {shlex.join((os.path.realpath(sys.executable), '-I', '-S', str(program), json.dumps(order)))}"
 
 
 def _outcome(result: CommandResult, report: str, session: Session, relay: AgentRelay | None) -> Report | Failure:
-    """What the end of a session means: a report counts, unless a limit was met before the agent was done."""
+    """Convert the end of a session to a report, or to a failure if a limit was reached first."""
     evidence = capped("\n\n".join(filter(None, (result.output, session.text))), EVIDENCE)
     if result.timed_out:
         return Failure(
-            kind="budget", summary=f"the session had not finished after {result.seconds:.0f} s", evidence=evidence
+            kind="budget", summary=f"the session did not finish within {result.seconds:.0f} s", evidence=evidence
         )
     if session.is_over and report.strip():
         return outcome(replace(result, exit_code=0), report)
@@ -151,7 +151,7 @@ def _outcome(result: CommandResult, report: str, session: Session, relay: AgentR
     if session.failure is not None:
         return session.failure.model_copy(update={"evidence": evidence})
     if not session.is_over:
-        summary = f"the agent ended with exit code {result.exit_code} before it was done"
+        summary = f"the agent exited with code {result.exit_code} before it was done"
         return Failure(kind="tool", summary=summary, evidence=evidence)
     if not session.text.strip():
         return Failure(kind="protocol", summary="the agent ended its turn without a report", evidence=evidence)

@@ -1,7 +1,7 @@
-"""What an agent may ask of its client: permissions by the rules of the box, files and terminals of the worktree.
+"""The client of an ACP agent: answers permission requests, and serves files and terminals of the worktree.
 
-The agent is in the box already, so a permission lets it do nothing that the box would not: what is refused here is work
-that no attempt may keep.
+The agent runs in the sandbox, so permissions don't extend what it can do. Requests are rejected if their result could
+not be part of the attempt.
 """
 
 import json
@@ -22,25 +22,25 @@ from agents.workers.acp_host import ASK, HEADER, LINE, NEWS, REPLY
 from fleet.core.base.output import parse_json
 
 # ---- link ------------------------------------------------------------------------------------------------------------
-# The manager's end of an agent in its box: lines to it and from it, and requests to the program beside it.
+# The manager's connection to an agent in its sandbox: lines of the agent, and requests to its host program.
 #
-# Everything that arrives here was written in the box: frames have a length, and what is no frame ends the session.
+# All input comes from the sandbox and is untrusted: frames have a length, and invalid frames end the session.
 
 
-LONGEST_FRAME = 16 * 1024 * 1024  # bytes: a file of 2 MiB, each byte of it escaped
+LONGEST_FRAME = 16 * 1024 * 1024  # bytes: a file of 2 MiB with every byte escaped
 
 
 class LinkError(Exception):
-    """What came from the box is not what the program there sends."""
+    """Invalid data from the sandbox."""
 
 
 class ServingError(Exception):
-    """A file or a terminal was refused; the agent reads why."""
+    """A rejected file or terminal request. The agent sees the reason."""
 
 
 @dataclass(slots=True)
 class Link:
-    """One stream with the program in the box."""
+    """The stream to the host program in the sandbox."""
 
     stream: ByteStream
     _asked: int = 0
@@ -48,11 +48,11 @@ class Link:
     _sending: anyio.Lock = field(default_factory=anyio.Lock)
 
     async def send(self, line: bytes) -> None:
-        """Send the agent a line. Nothing is said when it is gone: the end is read, not written."""
+        """Send the agent a line. Errors are ignored, because the end of the agent is detected when reading."""
         await self._send(LINE, line)
 
     async def ask(self, do: str, **given: Any) -> Any:
-        """Have the program in the box do something for the agent. Raises `ServingError`."""
+        """Send a request of the agent to the host program. Raises `ServingError`."""
         self._asked += 1
         number, answered = self._asked, anyio.Event()
         replies: list[Mapping[str, Any]] = []
@@ -67,14 +67,14 @@ class Link:
         raise ServingError(str(replies[0].get("refused"))[:500])
 
     async def events(self) -> AsyncIterator[bytes | Mapping[str, Any]]:
-        """The lines of the agent, and news of it. Raises `LinkError`."""
+        """Yield the lines of the agent, and events about it. Raises `LinkError`."""
         buffer = bytearray()
         async for chunk in self.stream:
             buffer += chunk
             while len(buffer) >= HEADER.size:
                 kind, length = HEADER.unpack_from(buffer)
                 if length > LONGEST_FRAME or kind not in {LINE, REPLY, NEWS}:
-                    raise LinkError(f"a frame of {length} bytes of the kind {kind!r}")
+                    raise LinkError(f"invalid frame: kind {kind!r}, {length} bytes")
                 if len(buffer) < HEADER.size + length:
                     break
                 payload = bytes(buffer[HEADER.size : HEADER.size + length])
@@ -103,9 +103,9 @@ def _document(payload: bytes) -> Mapping[str, Any]:
     try:
         document = parse_json(payload)
     except ValueError as error:
-        raise LinkError(f"no JSON: {error}") from error
+        raise LinkError(f"invalid JSON: {error}") from error
     if not isinstance(document, dict):
-        raise LinkError("no JSON object")
+        raise LinkError("not a JSON object")
     return document
 
 
@@ -113,8 +113,8 @@ def _document(payload: bytes) -> Mapping[str, Any]:
 
 
 CHANGES = frozenset({"edit", "delete", "move"})
-MOST_NOTES = 2_000  # what the agent asked for and did, in the transcript; and
-MOST_CHARACTERS = 8 * 1024 * 1024  # of it
+MOST_NOTES = 2_000  # entries of the transcript
+MOST_CHARACTERS = 8 * 1024 * 1024  # in these entries
 LONGEST_PATH = 4096
 LONGEST_NOTE = 4_000  # characters of one text
 _SHORT = 300
@@ -125,7 +125,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(slots=True)
 class Notes:
-    """The transcript of an agent that may repeat itself for ever, and that knows secrets."""
+    """The transcript of an agent, with limits on its size and without secrets."""
 
     transcript: Transcript
     secrets: tuple[str, ...] = ()
@@ -133,30 +133,30 @@ class Notes:
     characters: int = MOST_CHARACTERS
 
     def write(self, event: str, **data: Any) -> None:
-        """What the agent asks for and does: so much of it, and no more."""
+        """Record an action of the agent, up to the limits."""
         if self.left < 0:
             return
         self.left -= 1
         self.characters -= sum(len(each) for each in data.values() if isinstance(each, str))
         if self.left < 0 or self.characters < 0:
             self.left = -1
-            self.transcript.write("cut", why="the agent did more than a transcript holds")
+            self.transcript.write("cut", why="the transcript has reached its size limit")
             return
         self.keep(event, **data)
 
     def keep(self, event: str, **data: Any) -> None:
-        """What is rare, and always written."""
+        """Record a rare event, regardless of the limits."""
         shown = {name: self.shown(each) if isinstance(each, str) else each for name, each in data.items()}
         self.transcript.write(event, **shown)
 
     def shown(self, text: str) -> str:
-        """A text of the agent as a transcript or a failure may hold it."""
+        """Return the agent's text for a transcript or a failure: redacted and shortened."""
         return well_formed(redacted(capped(text, LONGEST_NOTE), self.secrets))
 
 
 @dataclass(slots=True)
 class Client:
-    """Serves one session."""
+    """Serves one session of an agent."""
 
     link: Link
     notes: Notes
@@ -177,19 +177,19 @@ class Client:
         }
 
     async def answer(self, method: str, params: Json) -> Json:
-        """The result of a request. Raises `RefusalError`."""
+        """Return the result of a request. Raises `RefusalError`."""
         serve = self._served.get(method)
         if serve is None:
             self.notes.write("refused", method=method[:_SHORT], why="unknown")
-            raise RefusalError(f"there is no {method[:_SHORT]} here", UNKNOWN)
+            raise RefusalError(f"unsupported method {method[:_SHORT]}", UNKNOWN)
         if params.get("sessionId") != self.session or not self.session:
             self.notes.write("refused", method=method, why="session")
-            raise RefusalError("there is no such session")
+            raise RefusalError("unknown session")
         try:
             return await serve(params)
         except ValidationError as error:
             self.notes.write("refused", method=method, why="invalid")
-            raise RefusalError(f"invalid: {error.error_count()} problems") from error
+            raise RefusalError(f"invalid parameters: {error.error_count()} problems") from error
         except (RefusalError, ServingError) as error:
             self.notes.write("refused", method=method, why=str(error))
             raise RefusalError(str(error)) from error
@@ -209,9 +209,9 @@ class Client:
         return {"outcome": {"outcome": "selected", "optionId": option.option_id}}
 
     def _is_ours(self, path: str) -> bool:
-        """Whether a change of this path is in the worktree, or in a folder that disappears with the box."""
+        """Whether a path is in the worktree, or in a temporary folder of the sandbox."""
         absolute = posixpath.normpath(posixpath.join(self.root, path))
-        if absolute.startswith("/tmp/"):  # noqa: S108 - the box's own
+        if absolute.startswith("/tmp/"):  # noqa: S108 - inside the sandbox
             return True
         inside = absolute.removeprefix(self.root)
         return absolute.startswith(f"{self.root}/") and ".git" not in inside.lower().split("/")
@@ -233,7 +233,7 @@ class Client:
         environment = {each.name: each.value for each in asked.env or ()}
         words = (asked.command, *(asked.args or ()), *environment, *environment.values())
         if any("\0" in word for word in words) or any(not name or "=" in name for name in environment):
-            raise RefusalError("a command or a variable of it holds a character that it can't hold")
+            raise RefusalError("the command or one of its environment variables contains an invalid character")
         terminal = await self.link.ask(
             "create",
             command=asked.command,
@@ -271,28 +271,28 @@ def _parsed(model: type[Model], params: Json) -> Model:
 
 def _path(path: str) -> str:
     if not path.startswith("/") or "\0" in path or len(path) > LONGEST_PATH:
-        raise RefusalError("the path is not absolute, too long, or holds a NUL character")
+        raise RefusalError("the path is not absolute, is too long or contains a NUL character")
     return path
 
 
 # ---- rpc -------------------------------------------------------------------------------------------------------------
-# JSON-RPC with an agent that may send anything: what is no message is counted, and too much of anything is an end.
+# JSON-RPC with an untrusted agent: invalid lines are counted, and the session ends if a limit is exceeded.
 
 
-MOST_GARBAGE = 200  # lines that are no message: some agents print there what belongs into a log
+MOST_GARBAGE = 200  # invalid lines, because some agents print log messages to stdout
 MOST_MESSAGES = 200_000
-MOST_AT_ONCE = 64  # requests of the agent that wait for their answer
-MOST_BYTES = 512 * 1024 * 1024  # in one session
+MOST_AT_ONCE = 64  # pending requests of the agent
+MOST_BYTES = 512 * 1024 * 1024  # per session
 INVALID, UNKNOWN, BUSY = -32602, -32601, -32000
 _LONGEST_ID = 200
 
 
 class EndError(Exception):
-    """The session can't continue; the message says why."""
+    """The session can't continue for the reason in the message."""
 
 
 class RefusalError(Exception):
-    """A request of the agent is answered with an error."""
+    """An error response to a request of the agent."""
 
     def __init__(self, message: str, code: int = INVALID) -> None:
         super().__init__(message)
@@ -300,7 +300,7 @@ class RefusalError(Exception):
 
 
 class RpcError(Exception):
-    """The agent answered a request of ours with an error."""
+    """An error response of the agent."""
 
     def __init__(self, method: str, error: object) -> None:
         known = error if isinstance(error, dict) else {}
@@ -315,11 +315,11 @@ Notice = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 @dataclass(slots=True)
 class Rpc:
-    """One end of a connection."""
+    """One side of a JSON-RPC connection."""
 
     send_line: Callable[[bytes], Awaitable[None]]
     answer: Answer
-    """Raises `RefusalError`."""
+    """Answers requests. Raises `RefusalError`."""
     notice: Notice
     tasks: TaskGroup
     garbage: int = 0
@@ -333,7 +333,7 @@ class Rpc:
     async def call(
         self, method: str, params: Mapping[str, Any], *, sent: anyio.Event | None = None
     ) -> Mapping[str, Any]:
-        """Ask the agent something, and set the event once it is `sent`. Raises `RpcError`."""
+        """Send the agent a request, and set the event once it is `sent`. Raises `RpcError`."""
         self._asked += 1
         number, answered = self._asked, anyio.Event()
         replies: list[Mapping[str, Any]] = []
@@ -349,21 +349,21 @@ class Rpc:
             del self._waiting[number]
         result = replies[0].get("result")
         if "error" in replies[0] or not isinstance(result, dict):
-            raise RpcError(method, replies[0].get("error", "its answer is no object"))
+            raise RpcError(method, replies[0].get("error", "the answer is not an object"))
         return result
 
     def close(self) -> None:
-        """The agent has ended: what it was asked has no answer."""
+        """Fail pending requests, because the agent has exited."""
         self.closed = True
         for answered, replies in self._waiting.values():
-            replies.append({"error": {"message": "the agent has ended"}})
+            replies.append({"error": {"message": "the agent has exited"}})
             answered.set()
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         await self._send(method=method, params=params)
 
     async def take(self, line: bytes) -> None:
-        """One line of the agent. Raises `EndError` once there is too much of anything."""
+        """Process a line of the agent. Raises `EndError` if a limit is exceeded."""
         self.messages += 1
         self.received += len(line)
         if self.messages > MOST_MESSAGES or self.received > MOST_BYTES:
@@ -386,7 +386,7 @@ class Rpc:
 
     async def _begin(self, number: int | str, method: str, params: Mapping[str, Any]) -> None:
         if self.at_once >= MOST_AT_ONCE:
-            error = {"code": BUSY, "message": f"{MOST_AT_ONCE} requests are waiting for their answer"}
+            error = {"code": BUSY, "message": f"{MOST_AT_ONCE} requests are already pending"}
             await self._send(id=number, error=error)
             return
         self.at_once += 1
@@ -403,14 +403,14 @@ class Rpc:
     def _count_garbage(self) -> None:
         self.garbage += 1
         if self.garbage > MOST_GARBAGE:
-            raise EndError(f"the agent sent more than {MOST_GARBAGE} lines that are no messages")
+            raise EndError(f"the agent sent more than {MOST_GARBAGE} invalid lines")
 
     async def _send(self, **message: Any) -> None:
         await self.send_line(json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=True).encode())
 
 
 def _message(line: bytes) -> Mapping[str, Any]:
-    """What a line says; empty if it is no JSON object."""
+    """Parse a line; empty if it is not a JSON object."""
     try:
         message = parse_json(line)
     except ValueError:

@@ -1,10 +1,10 @@
-"""The program beside an agent in its box: passes its lines on, and serves its files and terminals.
+"""The host program of an agent in its sandbox: forwards lines, and serves files and terminals.
 
-One box at a time can have a worktree, so what the agent asks of its client is done in the box that it is in. What
-it says is trusted no more than the agent. It runs with the standard library alone, in the Python of the fleet.
+A worktree can only be in one sandbox at a time, so the agent's requests to its client are carried out in its sandbox.
+The host program is as untrusted as the agent. It only uses the standard library, with the same Python as fleet.
 """
 
-# Paths that an agent wrote are text until they are opened; and only the agent waits for this program.
+# Paths are untrusted text until they are opened, and blocking calls only delay the agent.
 # ruff: noqa: ASYNC230, ASYNC240, PTH103, PTH108, PTH118, PTH120, PTH123
 
 import asyncio
@@ -24,27 +24,27 @@ from typing import Any, NoReturn
 HEADER = struct.Struct("!cI")
 LINE, ASK, REPLY, NEWS = b"L", b"Q", b"R", b"N"
 LONGEST = 8 * 1024 * 1024  # bytes of a frame, and of a line of the agent
-MOST_BYTES = 2 * 1024 * 1024  # of a file that is read or written
-MOST_OUTPUT = 1024 * 1024  # bytes of a terminal's output that are kept: the last
+MOST_BYTES = 2 * 1024 * 1024  # per file that is read or written
+MOST_OUTPUT = 1024 * 1024  # last bytes kept of a terminal's output
 MOST_TERMINALS = 16
-ERRORS = 4_000  # bytes of the agent's standard error that are kept: the last
+ERRORS = 4_000  # last bytes kept of the agent's stderr
 CONTINUED = 0x80  # the upper two bits of a byte within a character
-GRACE_S = 2.0  # how long the agent may take to end once its input has ended
+GRACE_S = 2.0  # how long the agent may take to exit after the end of its input
 LONGEST_REPORT = 24_001
 Asked = Mapping[str, Any]
 
 
 class OverError(Exception):
-    """The manager wants nothing more."""
+    """The manager has closed the connection."""
 
 
 class RefusedError(Exception):
-    """Why something is not done; the agent reads it."""
+    """A rejected request. The agent sees the reason."""
 
 
 @dataclass
 class Terminal:
-    """One command of the agent, and the end of its output."""
+    """A command of the agent, and the end of its output."""
 
     process: asyncio.subprocess.Process
     limit: int
@@ -71,7 +71,7 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What is kept, from the first whole character on."""
+        """Return the kept output, from the first complete character."""
         kept = bytes(self.output)
         start = next((at for at, byte in enumerate(kept[:4]) if byte & 0xC0 != CONTINUED), 0) if self.truncated else 0
         return kept[start:].decode("utf-8", "replace")
@@ -83,7 +83,7 @@ class Terminal:
 
 @dataclass
 class Host:
-    """Serves one agent until its manager says no more."""
+    """Serves one agent until the manager closes the connection."""
 
     root: str
     report: str
@@ -97,7 +97,7 @@ class Host:
         await self.writer.drain()
 
     async def serve(self, asked: Asked) -> None:
-        """Answer one request."""
+        """Answer a request."""
         serve = SERVED[asked["do"]]
         try:
             reply = {"result": await serve(self, asked)}
@@ -109,7 +109,7 @@ class Host:
     # ---- files ----
 
     def inside(self, path: str, *, links: bool) -> str:
-        """A path in the worktree, or of the report. Links may lead to another place in the worktree, or not at all."""
+        """Check that a path is in the worktree or that of the report. `links`: whether links within it are allowed."""
         if path == self.report:
             return path
         real = os.path.realpath(path)
@@ -118,7 +118,7 @@ class Host:
         if ".git" in real[len(self.root) :].lower().split("/"):
             raise RefusedError(f"{path} belongs to git")
         if not links and os.path.normpath(path) != real:
-            raise RefusedError(f"{path} leads through a link")
+            raise RefusedError(f"{path} contains a symbolic link")
         return real
 
     async def read(self, asked: Asked) -> str:
@@ -137,13 +137,13 @@ class Host:
                         break
                     content += line if number >= first else b""
         if len(content) > MOST_BYTES:
-            raise RefusedError(f"{asked['path']} has more than {MOST_BYTES} bytes; read fewer lines of it")
+            raise RefusedError(f"{asked['path']} has more than {MOST_BYTES} bytes; read fewer lines")
         return content.decode("utf-8", "replace")
 
     async def write(self, asked: Asked) -> None:
         path, content = self.inside(asked["path"], links=False), asked["content"].encode("utf-8", "replace")
         if len(content) > MOST_BYTES:
-            raise RefusedError(f"{asked['path']} would have {len(content)} bytes; {MOST_BYTES} are allowed")
+            raise RefusedError(f"{asked['path']} would have {len(content)} bytes (limit: {MOST_BYTES})")
         os.makedirs(os.path.dirname(path), exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(path, flags, 0o644), "wb") as file:
@@ -156,7 +156,7 @@ class Host:
 
     async def create(self, asked: Asked) -> str:
         if len(self.terminals) >= MOST_TERMINALS:
-            raise RefusedError(f"there are {MOST_TERMINALS} terminals; release one first")
+            raise RefusedError(f"the limit of {MOST_TERMINALS} terminals is reached; release one first")
         cwd = self.inside(asked.get("cwd") or self.root, links=True)
         shell = "bash" if shutil.which("bash") else "sh"
         words = [asked["command"], *asked["args"]] if asked["args"] else [shell, "-c", asked["command"]]
@@ -179,7 +179,7 @@ class Host:
 
     def terminal(self, asked: Asked) -> Terminal:
         if asked["terminal"] not in self.terminals:
-            raise RefusedError("there is no such terminal")
+            raise RefusedError("unknown terminal")
         return self.terminals[asked["terminal"]]
 
     async def output(self, asked: Asked) -> dict[str, Any]:
@@ -216,7 +216,7 @@ SERVED: dict[str, Callable[[Host, Asked], Awaitable[object]]] = {
 
 
 async def lines(reader: asyncio.StreamReader, host: Host) -> None:
-    """Pass on what the agent writes, line by line. A line that is too long is left out."""
+    """Forward the agent's output line by line. Lines that are too long are dropped."""
     rest, skipped = b"", 0
     while chunk := await reader.read(65_536):
         *whole, rest = (rest + chunk).split(b"\n")
@@ -237,7 +237,7 @@ async def tail(reader: asyncio.StreamReader, kept: bytearray) -> None:
 
 
 async def frames(reader: asyncio.StreamReader, host: Host, agent: asyncio.StreamWriter) -> None:
-    """Do what the manager says, until it says no more."""
+    """Process requests of the manager until it closes the connection."""
     with suppress(asyncio.IncompleteReadError, ConnectionError):
         while True:
             kind, length = HEADER.unpack(await reader.readexactly(HEADER.size))
@@ -251,7 +251,7 @@ async def frames(reader: asyncio.StreamReader, host: Host, agent: asyncio.Stream
 
 
 async def bridge(path: str) -> int:
-    """A port in the box that leads to the relay's socket, for agents that know an address and no socket."""
+    """Open a port in the sandbox for the relay's socket, for agents that need an address."""
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
@@ -277,15 +277,17 @@ async def bridge(path: str) -> int:
 
 
 async def serve(order: Asked) -> tuple[int, bytes, str]:
-    """Run the agent of this order. Returns its exit code, the end of its errors, and the path of its report."""
+    """Run the agent of this order. Return its exit code, the end of its stderr, and the path of its report."""
     report = os.path.join(os.environ.get("TMPDIR") or "/tmp", "fleet-report.json")  # noqa: S108 - the box's own
     with suppress(FileNotFoundError):
         os.unlink(report)
     environment = {**os.environ, "FLEET_REPORT": report}
-    if order["bridge"] and all(name == "lo" for _, name in socket.if_nameindex()):  # else others could call it
+    if order["bridge"] and all(
+        name == "lo" for _, name in socket.if_nameindex()
+    ):  # otherwise other machines could connect
         environment["ANTHROPIC_BASE_URL"] = f"http://127.0.0.1:{await bridge(order['bridge'])}"
     reader, writer = await asyncio.open_unix_connection(sock=socket.socket(fileno=os.dup(0)))
-    ours, theirs = socket.socketpair()  # which no other process in the box can open, as it could a pipe
+    ours, theirs = socket.socketpair()  # unlike a pipe, other processes in the sandbox can't open it
     agent = await asyncio.create_subprocess_exec(
         *("sh", "-c", f"exec {order['line']}"),
         stdin=theirs.fileno(),
@@ -316,7 +318,7 @@ async def serve(order: Asked) -> tuple[int, bytes, str]:
 
 
 async def end(to_agent: asyncio.StreamWriter, agent: asyncio.subprocess.Process) -> NoReturn:
-    """Let the agent see the end of its input, wait for its own, and end all tasks."""
+    """Close the agent's input, wait for it to exit, and end all tasks."""
     to_agent.close()
     with suppress(TimeoutError):
         await asyncio.wait_for(agent.wait(), GRACE_S)
@@ -324,7 +326,7 @@ async def end(to_agent: asyncio.StreamWriter, agent: asyncio.subprocess.Process)
 
 
 async def listen(reader: asyncio.StreamReader, host: Host, agent: asyncio.subprocess.Process) -> None:
-    """Pass on what the agent writes, and how it ended."""
+    """Forward the agent's output and its exit."""
     with suppress(ConnectionError):
         await lines(reader, host)
         await host.send(NEWS, json.dumps({"ended": await agent.wait()}).encode())
@@ -342,4 +344,4 @@ if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
     exit_code, agent_errors, report_path = asyncio.run(serve(asked))
     print_ending(agent_errors, asked["marker"], report_path)
-    os._exit(exit_code)  # a terminal that is left would complain of its closed loop, below the report
+    os._exit(exit_code)  # avoids warnings of remaining terminals about the closed loop, which would follow the report

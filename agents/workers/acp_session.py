@@ -1,6 +1,6 @@
-"""A session with an agent while it works: its prompt, what the operator says meanwhile, and how it ends.
+"""A running session with an ACP agent: its prompt, the operator's instructions, and its end.
 
-An instruction becomes a prompt of its own once the turn under way has ended; one that interrupts ends that turn.
+An instruction becomes a separate prompt after the current turn. An interrupting instruction ends that turn.
 """
 
 import json
@@ -26,24 +26,24 @@ from fleet.core.facts.facts import Failure, FailureKind
 from fleet.ports.agents import ModelUse
 from fleet.ports.operator import Operator
 
-START_S = 120.0  # how long an agent may take to be ready for its prompt
-CANCEL_S = 30.0  # and to end a turn that was cancelled
-LONGEST_TEXT = 24_000  # characters of what the agent said last
+START_S = 120.0  # how long an agent may take to start
+CANCEL_S = 30.0  # and to end a turn after a cancel request
+LONGEST_TEXT = 24_000  # characters of the agent's last message
 LOGIN = -32000  # the protocol's code for a session that needs a login
 _ENDINGS: dict[str, tuple[FailureKind, str]] = {
     "max_tokens": ("budget", "the agent's answer was too long for its model"),
-    "max_turn_requests": ("budget", "the agent made as many calls as it allows itself"),
+    "max_turn_requests": ("budget", "the agent reached its own limit of requests"),
     "refusal": ("refusal", "the agent's model refused"),
-    "cancelled": ("tool", "the agent ended its turn as if it had been cancelled"),
+    "cancelled": ("tool", "the agent ended its turn as canceled, without a request"),
 }
 Json = Mapping[str, Any]
 Charge = Callable[[float | None, str, schema.PromptResponse | None], Awaitable[Failure | None]]
-"""Takes what the agent says that it has cost in all, and how a turn ended. A failure: it may go no further."""
+"""Records the total cost reported by the agent, or the end of a turn. Returns a failure if it has to stop."""
 
 
 @dataclass(slots=True)
 class Session:
-    """Satisfies `Dialogue` with `hold`."""
+    """Implements `Dialogue` with `hold`."""
 
     prompt: str
     root: str
@@ -51,17 +51,17 @@ class Session:
     notes: Notes
     charge: Charge
     text: str = ""
-    """What the agent said last."""
+    """The agent's last message."""
     failure: Failure | None = None
     is_over: bool = False
-    """Whether it ended its last turn by itself."""
+    """Whether the agent ended its last turn on its own."""
     _client: Client | None = None
     _ready: anyio.Event = field(default_factory=anyio.Event)
     _report: str = ""
     _name: str = ""
 
     async def hold(self, stream: ByteStream) -> None:
-        """Speak with the agent until it is done, has ended, or may go no further."""
+        """Run the session until the agent is done, has exited or has to stop."""
         link = Link(stream)
         async with anyio.create_task_group() as tasks:
             client = self._client = Client(link, self.notes, self.root)
@@ -75,7 +75,7 @@ class Session:
             self.failure = Failure(kind=kind, summary=self.notes.shown(why))
 
     async def _listen(self, link: Link, rpc: Rpc) -> None:
-        """Take what the agent sends, until it has ended or has sent too much."""
+        """Process the agent's messages until it exits or exceeds a limit."""
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             try:
                 async for event in link.events():
@@ -102,9 +102,9 @@ class Session:
             if not await self._open(rpc, client):
                 return
         if start.cancelled_caught:
-            self._fail(f"the agent was not ready for its prompt after {START_S:g} s")
+            self._fail(f"the agent was not ready within {START_S:g} s")
             return
-        blocks = [self.prompt, f"The file for your report is {self._report}"]
+        blocks = [self.prompt, f"Write your report to {self._report}"]
         while blocks and self.failure is None:
             self.is_over, self.text = False, ""
             stop = await self._turn(rpc, client.session, blocks)
@@ -119,7 +119,7 @@ class Session:
                 self.is_over = stop == "end_turn"
 
     async def _open(self, rpc: Rpc, client: Client) -> bool:
-        """Agree on a version, and begin a session."""
+        """Negotiate a version and start a session."""
         files = schema.FileSystemCapabilities(read_text_file=True, write_text_file=True)
         hello = schema.InitializeRequest(
             protocol_version=PROTOCOL_VERSION,
@@ -129,7 +129,7 @@ class Session:
         try:
             agent = schema.InitializeResponse.model_validate(await rpc.call("initialize", _sent(hello)))
             if agent.protocol_version != PROTOCOL_VERSION:
-                why = f"the agent speaks version {agent.protocol_version} of the protocol, not {PROTOCOL_VERSION}"
+                why = f"the agent uses version {agent.protocol_version} of the protocol, not {PROTOCOL_VERSION}"
                 self._fail(why, "configuration")
                 return False
             self._name = agent.agent_info.name[:100] if agent.agent_info else ""
@@ -137,18 +137,18 @@ class Session:
             session = schema.NewSessionResponse.model_validate(await rpc.call("session/new", _sent(request)))
         except RpcError as error:
             needs_login = error.code == LOGIN
-            hint = "; give it its key with pass_environment, or a model of ours with `model`" if needs_login else ""
+            hint = "; pass its key with pass_environment, or set `model`" if needs_login else ""
             self._fail(f"{error}{hint}", "configuration" if needs_login else "tool")
             return False
         except ValidationError as error:
-            self._fail(f"the agent began with an invalid answer: {error.error_count()} problems", "protocol")
+            self._fail(f"the agent's first answer is invalid: {error.error_count()} problems", "protocol")
             return False
         client.session = session.session_id
         self.notes.keep("session", agent=self._name, session=client.session[:200])
         return True
 
     async def _turn(self, rpc: Rpc, session: str, blocks: list[str]) -> str:
-        """One turn, from a prompt to the reason for its end."""
+        """Run a turn. Return the reason for its end."""
         content = [schema.TextContentBlock(type="text", text=each) for each in blocks]
         request = schema.PromptRequest(session_id=session, prompt=content)
         reply: schema.PromptResponse | None = None
@@ -172,16 +172,16 @@ class Session:
         return stop
 
     async def _watch_interrupt(self, rpc: Rpc, session: str, sent: anyio.Event, scope: anyio.CancelScope) -> None:
-        """Cancel the turn under way, once it has begun, for an instruction that interrupts."""
+        """Cancel the current turn, once it has started, for an interrupting instruction."""
         await sent.wait()
         await self.operator.wait_interrupt()
         await rpc.notify("session/cancel", _sent(schema.CancelNotification(session_id=session)))
         await anyio.sleep(CANCEL_S)
-        self._fail(f"the agent did not end its turn within {CANCEL_S:g} s after it was cancelled")
+        self._fail(f"the agent did not end its turn within {CANCEL_S:g} s after a cancel request")
         scope.cancel()
 
     async def _notice(self, method: str, params: Json) -> None:
-        """An update of the session. What is unknown or invalid is left out: nothing rests on it."""
+        """Process an update of the session. Unknown or invalid updates are ignored, because they are not essential."""
         update, client = params.get("update"), self._client
         if method != "session/update" or not isinstance(update, dict) or client is None:
             return
@@ -222,19 +222,19 @@ def _sent(message: Any) -> Json:
 
 
 # ---- usage -----------------------------------------------------------------------------------------------------------
-# What an agent with an access of its own says that it has used: no one else knows, so it is believed within reason.
+# The usage reported by an agent that uses its own account. It can't be verified, only checked for plausibility.
 
 
-MOST_DOLLARS = 10_000.0  # in one attempt: no agent costs as much, and a sum must stay a sum
+MOST_DOLLARS = 10_000.0  # per attempt: a plausible upper bound
 MOST_TOKENS = 10_000_000_000
 NOTHING = Usage()
 STEP, SHARE = 0.01, 0.01
-"""A cost is recorded once it has grown by so many dollars and by such a part: an agent may report it without end."""
+"""A cost is recorded once it has grown by this amount and this share, because an agent may report it often."""
 
 
 @dataclass(slots=True)
 class Claims:
-    """Charges an attempt for what its agent says, and never less than it said before."""
+    """Charges an attempt for the usage that its agent reports. The total never decreases."""
 
     budget: AttemptBudget
     model: str | None
@@ -245,7 +245,7 @@ class Claims:
     _since: float = field(default_factory=anyio.current_time)
 
     async def charge(self, dollars: float | None, agent: str, turn: PromptResponse | None) -> Failure | None:
-        """Take the cost of the session so far, or the end of a turn. A failure if there is no budget for more."""
+        """Record the cost of the session so far, or the end of a turn. Return a failure if the budget is used up."""
         if dollars is not None and isfinite(dollars):
             self.claimed = max(self.claimed, min(dollars, MOST_DOLLARS))
         usage = NOTHING
@@ -258,11 +258,11 @@ class Claims:
         if self.budget.exhausted is not None:
             return Failure(kind="budget", summary=self.budget.exhausted)
         if not self.budget.may_call():
-            return Failure(kind="spent", summary="the budget allows no further work")
+            return Failure(kind="spent", summary="the budget is used up")
         return None
 
     async def settle(self, usage: Usage = NOTHING) -> None:
-        """Charge what is due, and these tokens. Their cost is unknown if the agent never says what it costs."""
+        """Charge the remaining cost and these tokens. Their cost is unknown if the agent does not report it."""
         if not usage.total and not self._due:
             return
         now = anyio.current_time()
@@ -278,7 +278,7 @@ class Claims:
 
 
 def _usage(turn: PromptResponse) -> Usage:
-    """The tokens of a turn, where the agent counts them."""
+    """Return the tokens of a turn, if the agent counts them."""
     said = turn.usage
     if said is None:
         return NOTHING

@@ -1,4 +1,4 @@
-"""A worker that calls a model: one conversation per attempt, in one workspace, from the brief to a report."""
+"""A worker that calls a model: one conversation per attempt, from the brief to a report."""
 
 from dataclasses import dataclass, replace
 
@@ -14,30 +14,30 @@ from agents.workers.briefs import background, first_message, shared_blocks
 from fleet.core.facts.facts import Failure, Report
 from fleet.ports.agents import Meter, WorkerBrief, Workspace
 
-_UNKNOWN_MODEL = 404  # as opposed to a rejected key, which is not the plan's choice
+_UNKNOWN_MODEL = 404  # as opposed to a rejected key, for which the plan is not responsible
 
 
 @dataclass(frozen=True, slots=True)
 class ApiWorker:
-    """Works with a model. Stateless: everything it knows is in the brief."""
+    """Works with a model. Stateless: all input is in the brief."""
 
     prompt: str
     tools: tuple[str, ...]
     offline: bool
-    """Its commands never reach the network, whatever its box allows."""
+    """Whether its commands have no network access, regardless of the sandbox settings."""
     settings: WorkerSettings
     common: AgentSettings
     caller: Calls
     transcripts: Transcripts
     servers: ToolServers | None = None
-    """None: the run has none."""
+    """The MCP servers; None if the run has none."""
 
     @property
     def model(self) -> str:
         return next(iter(self.settings.choices), self.common.models.worker)
 
     async def run(self, brief: WorkerBrief, workspace: Workspace, meter: Meter) -> Report | Failure:
-        """Do the subtask in this workspace."""
+        """Work on the subtask in this workspace."""
         settings, model = self.settings, brief.model or self.model
         accepts = await self.caller.limits(model)
         offered = Offered()
@@ -74,14 +74,14 @@ class ApiWorker:
 
 
 def system_prompt(name: str, settings: WorkerSettings) -> str:
-    """The prompt of the kind, followed by the worker's own."""
+    """Return the prompt of the kind, followed by the worker's additional prompt."""
     prompt = render(name, reporting=render("reporting"), hosts=", ".join(settings.hosts))
     addition = settings.prompt.strip()
     return f"{prompt}\n# Additional instructions\n\n{addition}\n" if addition else prompt
 
 
 def _blame_choice(failure: Failure, chosen: str | None) -> Failure:
-    """If the plan chose a model that the service does not know, the fault is the plan's, not the configuration's."""
+    """Attribute an unknown model to the plan, instead of the configuration, if the plan chose it."""
     if chosen is None or failure.kind != "configuration" or failure.status != _UNKNOWN_MODEL:
         return failure
     summary = f"the model chosen for this subtask, {chosen!r}, can't be used: {failure.summary}"

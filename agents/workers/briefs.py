@@ -1,6 +1,6 @@
-"""A worker's brief as the blocks of a first message, as what it may read beside that, or as files for a program.
+"""A worker's brief as blocks of the first message, as background to read, or as files for a program.
 
-Texts that others wrote are data: the message quotes them in a few words, and the whole of them is the result of a tool.
+Untrusted texts are data: the message only quotes the start of them, and a tool returns the full texts.
 """
 
 import json
@@ -17,24 +17,24 @@ from fleet.core.facts.facts import Report
 from fleet.ports.agents import WorkerBrief
 
 _EVIDENCE = 6_000  # characters of evidence of one earlier failure
-_QUOTED = 400  # characters of a text of others in the message itself
-_NOTES = 20_000  # characters of the repository's own notes
+_QUOTED = 400  # characters of an untrusted text in the message
+_NOTES = 20_000  # characters of the repository's notes
 
 
 @dataclass(frozen=True, slots=True)
 class BriefFiles:
-    """The files that a program is given, in a folder of their own."""
+    """The files for a program, in a separate folder."""
 
     folder: Path
     subtask: Path
     prompt: Path
     background: Path
-    """What others wrote, if they wrote anything."""
+    """Untrusted texts about the subtask; missing if there are none."""
 
 
 @contextmanager
 def brief_files(brief: WorkerBrief, told: Sequence[Instruction], *, ending: str) -> Iterator[BriefFiles]:
-    """The brief and what the operator told as files, for as long as the block lasts. `ending` ends the prompt."""
+    """Write the brief and the operator's instructions to files during the block. `ending` ends the prompt."""
     with TemporaryDirectory(prefix="fleet-") as name:
         folder = Path(name)
         files = BriefFiles(folder, folder / "subtask.json", folder / "prompt.md", folder / "background.json")
@@ -50,7 +50,7 @@ def brief_files(brief: WorkerBrief, told: Sequence[Instruction], *, ending: str)
 
 
 def first_message(brief: WorkerBrief) -> list[str]:
-    """The blocks of a worker's first message; what all workers share comes first."""
+    """Return the blocks of a worker's first message, starting with those that all workers share."""
     document = as_document(brief)
     attempt = document["attempt"]
     quoted = [{**failure, "evidence": _end(failure["evidence"])} for failure in attempt["failures"]]
@@ -64,7 +64,7 @@ def first_message(brief: WorkerBrief) -> list[str]:
 
 
 def background(brief: WorkerBrief) -> str:
-    """What others wrote that concerns the subtask, as JSON; empty if they wrote nothing."""
+    """Return untrusted texts about the subtask as JSON, or an empty string."""
     document = as_document(brief)
     parts: dict[str, Any] = {name: document[name] for name in ("notes", "results") if name in document}
     if brief.failures:
@@ -73,7 +73,7 @@ def background(brief: WorkerBrief) -> str:
 
 
 def as_document(brief: WorkerBrief) -> dict[str, Any]:
-    """Everything a worker is given. Empty parts are left out."""
+    """Return the full brief as a document, without empty parts."""
     document: dict[str, Any] = {"layout": brief.layout} if brief.layout else {}
     if brief.notes.strip():
         document["notes"] = capped(brief.notes, _NOTES)
@@ -84,12 +84,12 @@ def as_document(brief: WorkerBrief) -> dict[str, Any]:
 
 
 def shared_blocks(brief: WorkerBrief) -> int:
-    """How many blocks at the front are the same for all workers, which then share them in the prompt cache."""
+    """Return the number of leading blocks that all workers share in the prompt cache."""
     return int(bool(brief.layout))
 
 
 def _end(text: str) -> str:
-    """The end of a text, where the reason for a failure usually is."""
+    """Return the end of a text, which usually contains the reason for a failure."""
     return text if len(text) <= _QUOTED else f"…{text[-_QUOTED:]}"
 
 

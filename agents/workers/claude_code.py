@@ -1,7 +1,7 @@
-"""A worker that is Claude Code: `claude -p` in a box of its own, without a key and with no way out but our relay.
+"""A worker that runs Claude Code: `claude -p` in a sandbox, without a key. Its only connection is the relay.
 
-Its calls to the model go through `relay.py`, where they are counted and bounded. `session.py` speaks with it: the last
-line says how it ended, and its report is its structured output, shaped like our own `report`.
+Its model calls go through `relay.py`, which counts and limits them. The last line of its output has the result, and its
+report is its structured output, in the format of the tool `report`.
 """
 
 import json
@@ -31,13 +31,13 @@ from fleet.core.plans.plan import Effort
 from fleet.ports.agents import CommandResult, DrainingError, Meter, WorkerBrief, Workspace
 from fleet.ports.operator import Operator
 
-_LINE = 60_000  # characters of the last line that are shown
+_LINE = 60_000  # characters of the last line to show
 _ENDINGS: dict[str, FailureKind] = {
     "error_max_turns": "budget",
     "error_max_budget_usd": "budget",
     "error_max_structured_output_retries": "protocol",
 }
-"""What an end without a report means; any other is a failure of the tool."""
+"""The failure kinds of endings without a report. Other endings are failures of the tool."""
 _PERMISSIONS = ("--permission-mode", "--dangerously-skip-permissions", "--restricted")
 
 
@@ -55,7 +55,7 @@ class ClaudeCodeWorker:
         return next(iter(self.settings.choices), self.common.models.worker)
 
     async def run(self, brief: WorkerBrief, workspace: Workspace, meter: Meter) -> Report | Failure:
-        """One session, from the prompt to its structured output."""
+        """Run a session, from the prompt to its structured output."""
         settings, program, model = self.settings, program_of(self.settings), brief.model or self.model
         if program is None:
             missing = f"the program {program_name(settings)!r} of this worker is not installed on this machine"
@@ -95,7 +95,7 @@ class ClaudeCodeWorker:
         words += ["--bare", "--setting-sources", "", "--strict-mcp-config", "--no-session-persistence"]
         words += ["--max-turns", str(settings.turns), "--json-schema", json.dumps(plain_schema(ReportArguments))]
         if not any(word.split("=")[0] in _PERMISSIONS for word in configured):
-            words.append("--dangerously-skip-permissions")  # the box confines it
+            words.append("--dangerously-skip-permissions")  # the sandbox restricts it
         if effort is not None:
             words += ["--effort", effort]
         if settings.dollars is not None:
@@ -107,7 +107,7 @@ class ClaudeCodeWorker:
         return [*words, *configured]
 
     def _environment(self, model: str, socket: Path) -> dict[str, str]:
-        """One model for everything, no traffic of its own, and no key."""
+        """Return variables that set one model for everything, disable other traffic and omit the key."""
         command_ms, session_ms = str(int(self.common.command_s * 1000)), str(int(self.settings.time_s * 1000))
         return {
             "ANTHROPIC_API_KEY": "the-relay-has-it",
@@ -116,7 +116,7 @@ class ClaudeCodeWorker:
             **dict.fromkeys(MODEL_VARIABLES, model),
             "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(self.common.models.max_tokens),
             "CLAUDE_CODE_MAX_RETRIES": str(self.common.retry.retries),
-            "API_TIMEOUT_MS": session_ms,  # a call may wait for the service as long as the session lasts
+            "API_TIMEOUT_MS": session_ms,  # a call may wait for the service during the full session
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
             "BASH_DEFAULT_TIMEOUT_MS": command_ms,
@@ -125,7 +125,7 @@ class ClaudeCodeWorker:
 
 
 def _script(words: list[str]) -> str:
-    """The session, with which we speak through its standard input, then the end of its errors."""
+    """Return a script that runs the session and prints the end of its stderr."""
     return (
         'errors="${TMPDIR:-/tmp}/claude-code.err"\n'
         f'{shlex.join(words)} >&0 2>"$errors"\n'
@@ -135,7 +135,7 @@ def _script(words: list[str]) -> str:
 
 
 def outcome(result: CommandResult, ending: Mapping[str, Any], relay: AgentRelay) -> Report | Failure:
-    """What the end of a session means."""
+    """Convert the end of a session to a report or a failure."""
     evidence = capped(result.output, EVIDENCE)
     subtype, report = str(ending.get("subtype") or ""), ending.get("structured_output")
     if isinstance(report, dict) and subtype == "success" and not result.timed_out:
@@ -145,7 +145,7 @@ def outcome(result: CommandResult, ending: Mapping[str, Any], relay: AgentRelay)
             why = f"{error}\n\n{evidence}"
             return Failure(kind="protocol", summary="the session's report is invalid", evidence=why)
     if result.timed_out:
-        summary = f"the session had not finished after {result.seconds:.0f} s"
+        summary = f"the session did not finish within {result.seconds:.0f} s"
         return Failure(kind="budget", summary=summary, evidence=evidence)
     if relay.refused is not None:
         return relay.refused.model_copy(update={"evidence": evidence})
@@ -158,11 +158,10 @@ def outcome(result: CommandResult, ending: Mapping[str, Any], relay: AgentRelay)
 
 
 # ---- session ---------------------------------------------------------------------------------------------------------
-# A session of Claude Code while it runs: its prompt, what the operator says meanwhile, and the line that it ends
-# with.
+# A running session of Claude Code: its prompt, the operator's instructions, and its last line.
 #
-# It speaks stream-json through the session's standard streams, which are one socket: no other process in the box can
-# write there, so what it passes on is the operator's, and what it reads is the session's.
+# It uses stream-json over the standard streams of the session, which are one socket. Other processes in the sandbox
+# can't write to it, so that input is always from the operator and output from the session.
 
 
 LONGEST_LINE = 1024 * 1024  # bytes; a longer line is skipped
@@ -172,34 +171,34 @@ _TOO_LONG = b"a line that is too long: "
 
 @dataclass(slots=True)
 class Session:
-    """Satisfies `Dialogue` with `hold`."""
+    """Implements `Dialogue` with `hold`."""
 
     prompt: str
     operator: Operator
     transcript: Transcript
     turns: int
-    """How often it may call the model."""
+    """The maximum number of model calls."""
     passed_on: int = 0
-    """How many of the operator's instructions it was given; those of its prompt are the first."""
+    """The number of instructions that were sent, including those in the prompt."""
     ending: str = ""
-    """The line that says how the session ended, or its latest turn."""
+    """The line with the result of the session, or of its latest turn."""
     _calls: int = 0
     _unread: list[str] = field(default_factory=list)
-    """What was sent, and has not been in a request to the model."""
+    """Instructions that were sent and have not been part of a request to the model."""
 
     async def hold(self, stream: ByteStream) -> None:
-        """Send the prompt, pass on what the operator says, and listen until the session has ended."""
+        """Send the prompt, forward the operator's instructions, and process output until the session ends."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._speak, stream)
             await self._listen(stream)
             tasks.cancel_scope.cancel()
 
     def listening_to(self, relay: AgentRelay) -> "OverheardRelay":
-        """The relay for its calls, which tells the session of each."""
+        """Return a relay that reports each call to the session."""
         return OverheardRelay(relay, self)
 
     async def note_request(self, body: Mapping[str, Any]) -> None:
-        """Put on record which instructions this request to the model holds."""
+        """Record the instructions that are part of this request to the model."""
         self._calls += 1
         texts = list(_texts(body.get("messages"))) if self._unread else []
         held = next((at for at, each in enumerate(self._unread) if not _is_in(each, texts)), len(self._unread))
@@ -209,7 +208,7 @@ class Session:
             await self.operator.mark_read(self.passed_on - len(self._unread))
 
     async def _speak(self, stream: ByteStream) -> None:
-        """Send the prompt, and what the operator says, until the session takes no more."""
+        """Send the prompt and the operator's instructions until the session's input is closed."""
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await stream.send(_user(self.prompt))
             while True:
@@ -224,7 +223,7 @@ class Session:
                     await stream.send(_user(text))
 
     async def _listen(self, stream: ByteStream) -> None:
-        """Read until the end. After a turn the session's input ends, unless it still has to read what was sent."""
+        """Read output until the end. After a turn, close the input, unless instructions are still unread."""
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             async for line in _lines(stream):
                 text = line.decode("utf-8", "replace")
@@ -234,7 +233,7 @@ class Session:
                 if not self._has_unread:
                     await stream.send_eof()
                 elif self._calls >= self.turns:
-                    return  # another turn could only fail, and take this result away
+                    return  # another turn would fail and replace this result
 
     @property
     def _has_unread(self) -> bool:
@@ -243,7 +242,7 @@ class Session:
 
 @dataclass(slots=True)
 class OverheardRelay:
-    """Satisfies `AgentRelay`: a session knows of each of its requests before the relay does."""
+    """Implements `AgentRelay`. Reports each request to the session before the relay handles it."""
 
     relay: AgentRelay
     session: Session
@@ -270,7 +269,7 @@ class OverheardRelay:
 
 
 async def _lines(stream: ByteStream) -> AsyncIterator[bytes]:
-    """The lines of a stream. Of one that is too long only a part comes, which is no JSON."""
+    """Yield the lines of a stream. Lines that are too long are truncated and therefore not valid JSON."""
     rest = b""
     async for chunk in stream:
         *lines, rest = (rest + chunk).split(b"\n")
@@ -285,7 +284,7 @@ def _is_in(text: str, texts: Sequence[str]) -> bool:
 
 
 def _texts(messages: object) -> Iterator[str]:
-    """What the session itself says in a request: neither the model's words nor results of tools."""
+    """Yield the texts of the session in a request, without model output and tool results."""
     for message in messages if isinstance(messages, list) else ():
         if isinstance(message, dict) and message.get("role") in {"user", "system"}:
             content = message.get("content")

@@ -1,6 +1,6 @@
-"""A worker that is a program: another agent, a script, a step of a deployment. It reports in a file or by its end.
+"""A worker that runs a program: another agent, a script, a deployment step. It reports in a file or by its exit code.
 
-It runs in the box like every command; its brief lies in a folder beside the worktree, which the box shows.
+It runs in the sandbox, like every command. Its brief is in a separate folder that the sandbox shows.
 """
 
 import json
@@ -25,14 +25,14 @@ from fleet.core.base.output import parse_json
 from fleet.core.facts.facts import Failure, Report
 from fleet.ports.agents import CommandResult, Dialogue, Meter, WorkerBrief, Workspace, WorkspaceError
 
-LONGEST_REPORT = 24_000  # bytes of a report file; it has to fit into the part of an output that is never cut
+LONGEST_REPORT = 24_000  # bytes of a report file, which has to fit into the part of the output that is never cut
 _SUMMARY = 600  # characters of an output
-_CAN_NOT_START = frozenset({126, 127})  # a shell's exit codes
+_CAN_NOT_START = frozenset({126, 127})  # exit codes of a shell
 
 
 @dataclass(frozen=True, slots=True)
 class CommandWorker:
-    """Runs one command line per attempt."""
+    """Runs a command line per attempt."""
 
     settings: WorkerSettings
     transcripts: Transcripts
@@ -42,9 +42,9 @@ class CommandWorker:
         return next(iter(self.settings.choices), None)
 
     async def run(self, brief: WorkerBrief, workspace: Workspace, meter: Meter) -> Report | Failure:
-        """Run it, and read its report."""
+        """Run the program and read its report."""
         if not meter.may_call():
-            return Failure(kind="spent", summary="the budget allows no further work")
+            return Failure(kind="spent", summary="the budget is used up")
         settings, marker = self.settings, token_hex(8)
         told = await brief.operator.read()
         with brief_files(brief, told, ending=f"{settings.prompt.strip()}\n\n{render('command')}") as files:
@@ -73,7 +73,7 @@ class CommandWorker:
 
 
 def _script(line: str, marker: str) -> str:
-    """The command, then its report. `/tmp` belongs to the box and disappears with it."""
+    """Return a script that runs the command and prints its report. `/tmp` only exists in the sandbox."""
     return (
         'FLEET_REPORT="${TMPDIR:-/tmp}/fleet-report.json"; export FLEET_REPORT; rm -f -- "$FLEET_REPORT"\n'
         f"{line}\n"
@@ -84,105 +84,105 @@ def _script(line: str, marker: str) -> str:
 
 
 def outcome(result: CommandResult, report: str) -> Report | Failure:
-    """The program's report if it wrote one; otherwise its exit code and the end of its output."""
+    """Return the program's report, or a result from its exit code and the end of its output."""
     evidence = capped(result.output, EVIDENCE)
     if result.timed_out:
-        summary = f"the command had not finished after {result.seconds:.0f} s"
+        summary = f"the command did not finish within {result.seconds:.0f} s"
         return Failure(kind="budget", summary=summary, evidence=evidence)
     if report.strip():
         return _read(report, result.exit_code, evidence)
-    last = result.output[-_SUMMARY:].strip() or "it printed nothing"
+    last = result.output[-_SUMMARY:].strip() or "no output"
     if result.exit_code == 0:
         return Report(status="done", summary=last)
     return Report(
         status="failed",
-        summary=f"the command ended with exit code {result.exit_code}",
+        summary=f"the command failed with exit code {result.exit_code}",
         error_kind="environment" if result.exit_code in _CAN_NOT_START else "other",
         error_message=evidence or last,
     )
 
 
 def _read(text: str, exit_code: int, evidence: str) -> Report | Failure:
-    """The report that the program wrote, unless its exit code contradicts it."""
+    """Parse the program's report. It is invalid if the exit code contradicts it."""
     try:
         report = read_report(_parsed(text))
     except (ValueError, ToolInputError) as error:
         why = f"{error}\n\n{capped(text, EVIDENCE)}"
         return Failure(kind="protocol", summary="the command's report is invalid", evidence=why)
     if exit_code != 0 and report.status == "done":
-        summary = f"the command reported done but ended with exit code {exit_code}"
+        summary = f"the command reported done but failed with exit code {exit_code}"
         return Failure(kind="tool", summary=summary, evidence=f"{report.summary}\n\n{evidence}")
     return report
 
 
 def _parsed(text: str) -> Mapping[str, Any]:
     if len(text.encode("utf-8", "replace")) > LONGEST_REPORT:
-        raise ToolInputError(f"it is longer than {LONGEST_REPORT} bytes")
+        raise ToolInputError(f"the report is longer than {LONGEST_REPORT} bytes")
     document = parse_json(text)
     if not isinstance(document, dict):
-        raise ToolInputError("it is not a JSON object")
+        raise ToolInputError("the report is not a JSON object")
     return document
 
 
 # ---- command line ----------------------------------------------------------------------------------------------------
-# A command line with placeholders. It is split into words before they are filled in, so no value leaves its word.
+# A command line with placeholders. It is split into words before they are filled in, so that a value can't add words.
 #
-# Text that a model wrote (a goal, a title) always stays one argument of the program that the operator named.
+# Text from a model (a goal, a title) is always a single argument of the program that the operator configured.
 
 
 PARAMETER = "parameters."
 OURS = frozenset({"id", "run", "attempt", "subtask", "prompt", "report"})
-"""Values that no model wrote: slugs, numbers and our own paths."""
+"""Trusted values: slugs, numbers and fleet's paths."""
 THEIRS = frozenset({"title", "goal", "guidance", "model"})
 REPORT = '"$FLEET_REPORT"'
-LONGEST = 100_000  # bytes; the kernel takes 128 KiB in one argument, and the shell gets all of it as one
+LONGEST = 100_000  # bytes; the kernel's limit for one argument is 128 KiB, and the shell gets the full line as one
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.-]*)\}")
 _SCRIPT = re.compile(r"-\w*[ce]|--eval|--command")
 _INTERPRETERS = re.compile(r"(?:ba|da|z|k|fi)?sh|python[\d.]*|node|perl|ruby|eval")
 
 
 class MissingValueError(Exception):
-    """The subtask has no usable value for a placeholder; the message is for the planner."""
+    """A missing or unusable value for a placeholder. The message is for the planner."""
 
 
 def line_problem(words: tuple[str, ...]) -> str | None:
-    """Why a command line can't be used, for the operator."""
+    """Return why a command line is invalid, for the operator, or None."""
     if not words:
-        return 'command: is missing; write it like "tool --flag {goal}"'
+        return 'command is missing; set it to a command line such as "tool --flag {goal}"'
     for name in (name for word in words for name in _PLACEHOLDER.findall(word)):
         if name not in OURS | THEIRS and not name.startswith(PARAMETER):
-            hint = did_you_mean(name, OURS | THEIRS) or f"; there are {', '.join(sorted(OURS | THEIRS))}"
-            literal = f"write {{ {name} }} for the text itself"
-            return f"command: there is no placeholder {{{name}}}{hint} and {PARAMETER}NAME; {literal}"
+            known = f"; available placeholders: {', '.join(sorted(OURS | THEIRS))} and {PARAMETER}NAME."
+            hint = did_you_mean(name, OURS | THEIRS) or known
+            return f"command: unknown placeholder {{{name}}}{hint} For literal text, write {{ {name} }}"
     if _PLACEHOLDER.search(words[0]):
         return "command: the program itself can't be a placeholder"
     script = next(_scripts(words), None)
     if script is not None and any(name not in OURS for name in _PLACEHOLDER.findall(script)):
         return (
-            "command: a placeholder inside a script would be run as a part of it; pass it as an argument: "
+            "command: a placeholder inside a script would be executed; pass it as an argument: "
             "sh -c 'tool \"$1\"' sh {goal}"
         )
     return None
 
 
 def _scripts(words: tuple[str, ...]) -> Iterator[str]:
-    """The words that an interpreter runs as a program."""
+    """Yield the words that an interpreter would execute as a script."""
     for at, word in enumerate(words[1:-1], start=1):
         if _SCRIPT.fullmatch(word) and any(_INTERPRETERS.fullmatch(PurePosixPath(each).name) for each in words[:at]):
             yield words[at + 1]
 
 
 def parameters_of(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The parameters that a command line needs from each subtask."""
+    """Return the parameters that each subtask has to set for a command line."""
     names = (name for word in words for name in _PLACEHOLDER.findall(word) if name.startswith(PARAMETER))
     return tuple(dict.fromkeys(name.removeprefix(PARAMETER) for name in names))
 
 
 def shell_line(words: tuple[str, ...], values: Mapping[str, str]) -> str:
-    """The words with their values, each quoted as one word. Raises `MissingValueError`."""
+    """Fill in the values, and quote each word. Raises `MissingValueError`."""
     line = " ".join(_filled(word, values) for word in words)
     if len(line.encode("utf-8", "replace")) > LONGEST:
-        raise MissingValueError("the values for the worker's command are too long for a command line; shorten the goal")
+        raise MissingValueError("the values for the worker's command are too long; shorten the goal")
     if "\0" in line:
         raise MissingValueError("a value for the worker's command contains a NUL character")
     return line
@@ -199,12 +199,12 @@ def _filled(word: str, values: Mapping[str, str]) -> str:
             parts.append(shlex.quote(values[part]))
         else:
             names = ", ".join(sorted(name for name in values if name.startswith(PARAMETER))) or "none"
-            raise MissingValueError(f"the worker's command needs {part}; this subtask sets {names}")
+            raise MissingValueError(f"the worker's command requires {part}; this subtask sets {names}")
     return "".join(parts) or "''"
 
 
 def values_of(brief: WorkerBrief, *, model: str | None, subtask: str, prompt: str) -> dict[str, str]:
-    """The values of the placeholders. `subtask` and `prompt` are paths of files."""
+    """Return the values of the placeholders. `subtask` and `prompt` are file paths."""
     spec = brief.subtask
     parameters = {f"{PARAMETER}{name}": _text(value) for name, value in spec.parameters.items()}
     values = {
@@ -225,21 +225,21 @@ def _text(value: object) -> str:
 
 
 # ---- program ---------------------------------------------------------------------------------------------------------
-# What workers that run a program share: where it is, one run of it in the box, its output without secrets.
+# Shared by workers that run a program: its path, its execution in the sandbox, its redacted output.
 
 
-EVIDENCE = 4_000  # characters of an output that go into a failure
+EVIDENCE = 4_000  # characters of an output in a failure
 MODEL_VARIABLES = ("ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
-"""Where an agent may look for another model than the one it is given."""
+"""Variables with which agents select additional models."""
 
 
 def program_name(settings: WorkerSettings) -> str:
-    """The program of a claude-code worker."""
+    """Return the program of a claude-code worker."""
     return next(iter(settings.words), "claude")
 
 
 def program_of(settings: WorkerSettings) -> Path | None:
-    """The program on this machine, links followed; None if it is not installed."""
+    """Return the resolved path of the program on this machine; None if it is not installed."""
     path = shutil.which(program_name(settings))
     return Path(path).resolve() if path else None
 
@@ -253,7 +253,7 @@ async def run_program(
     environment: Mapping[str, str],
     dialogue: Dialogue | None = None,
 ) -> CommandResult | Failure:
-    """Run a script in the worker's box, which shows `read_only` and sets `environment` beyond the usual."""
+    """Run a script in the worker's sandbox, with additional `read_only` paths and `environment` variables."""
     extras = settings.extras
     extras = replace(
         extras,
@@ -268,7 +268,7 @@ async def run_program(
 
 
 # ---- acp extra -------------------------------------------------------------------------------------------------------
-# Whether the extra `acp` is installed, without an import of it.
+# Detects the extra `acp` without importing it.
 
 
 ACP_EXTRA = "pip install 'worktree-fleet[acp]'"

@@ -1,4 +1,4 @@
-"""The worker kinds by name: a new one is a file and a row here. A kind's module is imported once it is used."""
+"""The registry of worker kinds. A new kind needs a module and a row here. Modules are imported on first use."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ from fleet.ports.agents import Worker
 _ALL = frozenset({"kind", "description", "prompt", "time_s", "labels"})
 _MODEL = frozenset({"model", "models", "rungs", "first_rung", "turns", "tokens", "dollars"})
 _OURS = _MODEL | {"mcp"}
-"""Of conversations of ours, whose tools the manager runs."""
+"""Settings of API workers, whose tools the manager runs."""
 _COMMANDS = frozenset({"read_only", "path", "network", "environment", "pass_environment"})
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """What all workers are made with."""
+    """The shared dependencies of all workers."""
 
     settings: AgentSettings
     caller: Calls
     transcripts: Transcripts
     open_relay: OpenRelay
     servers: ToolServers | None = None
-    """None: the run has none."""
+    """The MCP servers; None if the run has none."""
 
 
 Make = Callable[[WorkerSettings, WorkerContext], Worker]
@@ -38,14 +38,14 @@ Make = Callable[[WorkerSettings, WorkerContext], Worker]
 
 @dataclass(frozen=True, slots=True)
 class WorkerKind:
-    """A kind as the planner knows it, and how a worker of it is made."""
+    """A worker kind: its description for the planner, and its factory."""
 
     purpose: str
     make: Make
     takes: frozenset[str]
-    """The settings that mean something to it, besides those that every kind takes."""
+    """The supported settings, in addition to those of all kinds."""
     problem: Callable[[WorkerSettings], str | None] = lambda _worker: None
-    """Why a worker with these settings can't work, if it can't."""
+    """Returns why the settings of a worker are invalid, or None."""
 
 
 def _api_worker(prompt: str, *tools: str, offline: bool = False) -> Make:
@@ -73,7 +73,7 @@ def _acp_worker(worker: WorkerSettings, context: WorkerContext) -> Worker:
 
 def _acp_problem(worker: WorkerSettings) -> str | None:
     if not has_acp():
-        return f"the kind 'acp' needs a package: {ACP_EXTRA}"
+        return f"the kind 'acp' requires a package that is not installed; run `{ACP_EXTRA}`"
     return line_problem(worker.words)
 
 
@@ -100,7 +100,7 @@ WORKERS: dict[str, WorkerKind] = {
         takes=_OURS | _COMMANDS,
     ),
     "retriever": WorkerKind(
-        purpose="Fetches from its allowed hosts ({hosts}) and writes what it finds to files. Runs no commands.",
+        purpose="Fetches from its allowed hosts ({hosts}) and writes the results to files. Can't run commands.",
         make=_api_worker("retriever", "fetch", "str_replace_based_edit_tool", "report"),
         takes=_OURS | {"hosts"},
         problem=lambda worker: host_problem(worker.hosts),
@@ -126,7 +126,7 @@ WORKERS: dict[str, WorkerKind] = {
 
 
 def make_workers(context: WorkerContext) -> dict[str, Worker]:
-    """A worker for each name in the settings. Raises `UsageError` with everything that is wrong with them."""
+    """Create a worker for each name in the settings. Raises `UsageError` that lists every mistake."""
     workers = context.settings.workers
     problems = [problem for name, worker in workers.items() for problem in problems_of(name, worker)]
     if problems:
@@ -135,7 +135,7 @@ def make_workers(context: WorkerContext) -> dict[str, Worker]:
 
 
 def make_worker(name: str, context: WorkerContext) -> Worker:
-    """One of the workers. Raises `UsageError` with everything that is wrong with its settings."""
+    """Create a worker. Raises `UsageError` that lists every mistake in its settings."""
     worker = context.settings.workers[name]
     if problems := list(problems_of(name, worker)):
         raise UsageError("\n".join(problems))
@@ -143,33 +143,33 @@ def make_worker(name: str, context: WorkerContext) -> Worker:
 
 
 def describe(workers: Mapping[str, WorkerSettings]) -> dict[str, str]:
-    """What each worker is for, and what a plan has to give it."""
+    """Describe the purpose of each worker, and what a plan has to specify for it."""
     return {name: _description(worker) for name, worker in workers.items()}
 
 
 def _description(worker: WorkerSettings) -> str:
     text = worker.description or WORKERS[worker.kind].purpose.replace("{hosts}", ", ".join(worker.hosts))
     if parameters := parameters_of(worker.words):
-        text += f" Its subtasks must give it these `parameters`: {', '.join(parameters)}."
+        text += f" Its subtasks must set these `parameters`: {', '.join(parameters)}."
     if len(worker.rungs) > 1:
-        text += f" Its rungs are {', '.join(worker.rungs)}: the fleet chooses one, and the next after a failed attempt."
+        text += f" Its rungs are {', '.join(worker.rungs)}. fleet chooses one, and the next after a failure."
     elif len(worker.choices) > 1:
         later = ", ".join(worker.choices[1:])
-        text += f" Begins with {worker.choices[0]}; after a failed attempt it continues with {later}."
+        text += f" Starts with {worker.choices[0]}. After a failed attempt it continues with {later}."
     return text
 
 
 def problems_of(name: str, worker: WorkerSettings) -> Iterator[str]:
-    """Why a worker with these settings can't be made, each reason with its key."""
+    """Yield the mistakes in a worker's settings, each with its key."""
     kind = WORKERS.get(worker.kind)
     if kind is None:
-        hint = did_you_mean(worker.kind, WORKERS) or f"; the kinds are {', '.join(sorted(WORKERS))}"
-        yield f"workers.{name}.kind: there is no worker kind {worker.kind!r}{hint}"
+        hint = did_you_mean(worker.kind, WORKERS) or f"; available kinds: {', '.join(sorted(WORKERS))}"
+        yield f"workers.{name}.kind: unknown worker kind {worker.kind!r}{hint}"
         return
     for key in sorted(worker.changed - kind.takes - _ALL):
         yield f"workers.{name}: the kind {worker.kind!r} does not use {key}; remove it"
     for tool in worker.tools if worker.kind == "coder" else ():
         if tool not in WORKER_TOOLS:
-            yield f"workers.{name}.tools: there is no tool {tool!r}{did_you_mean(tool, WORKER_TOOLS)}"
+            yield f"workers.{name}.tools: unknown tool {tool!r}{did_you_mean(tool, WORKER_TOOLS)}"
     if problem := kind.problem(worker):
         yield f"workers.{name}: {problem}"

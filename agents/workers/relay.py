@@ -1,8 +1,8 @@
-"""The only way out of the box: what an agent inside asks of the Messages API, and nothing else.
+"""The only connection out of the sandbox: the requests of an agent to the Messages API.
 
-Every request is checked, counted and recorded here, outside the box, and only here does it get the key. An agent built
-by others is held to the same limits as our own workers, whatever it tries. How its requests get here is not known here:
-over a socket (`relay_server.py`), or from a node, whose conversations ask here, too.
+Every request is checked, counted and recorded here, outside the sandbox. The key is only added here. Third-party agents
+have the same limits as API workers. Requests arrive over a socket (`relay_server.py`) or from a node, including those
+of API workers on nodes.
 """
 
 import json
@@ -29,24 +29,24 @@ FORWARDED = ("anthropic-version", "anthropic-beta", "content-type", "user-agent"
 RETURNED = ("content-type", "request-id", "retry-after", "retry-after-ms", "x-should-retry")
 CALL, COUNT = "/v1/messages", "/v1/messages/count_tokens"
 _ERROR_TYPES = {400: "invalid_request_error", 403: "permission_error", 404: "not_found_error", 502: "api_error"}
-_SHORT = 64 * 1024  # bytes of a response that is not an answer
+_SHORT = 64 * 1024  # bytes of a response other than an answer
 _OK = 200
-_POLL_S = 0.2  # how often we check whether an agent is still connected
+_POLL_S = 0.2  # how often the relay checks whether an agent is still connected
 WAITED = "fleet-waited-s"
-"""The header that says how long a call waited until it could be made."""
+"""The header with the time that a call waited for its permit."""
 
 
 class AttemptEndedError(Exception):
-    """The attempt ended while a call was under way that had no answer yet."""
+    """The attempt ended during a call without an answer."""
 
 
 class AgentGoneError(Exception):
-    """The agent hung up before it had its answer."""
+    """The agent disconnected before the end of its answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelayRequest:
-    """What an agent sent."""
+    """A request of an agent."""
 
     method: str
     target: str
@@ -60,11 +60,11 @@ class RelayRequest:
 
 
 class RelayReply(Protocol):
-    """The way back to the agent."""
+    """Sends a response to the agent."""
 
     @property
     def is_gone(self) -> bool:
-        """Whether the agent has hung up."""
+        """Whether the agent has disconnected."""
         ...
 
     async def begin(self, status: int, headers: Mapping[str, str]) -> None:
@@ -78,21 +78,21 @@ class RelayReply(Protocol):
     async def finish(self) -> None: ...
 
     def abort(self) -> None:
-        """Let the agent see that its answer was cut off."""
+        """Signal the agent that its answer was interrupted."""
         ...
 
 
 class AgentRelay(Protocol):
-    """What a session needs: the relay itself, or a node's way to it."""
+    """The relay as used by a session: directly, or through a node's connection."""
 
     @property
     def refused(self) -> Failure | None:
-        """The limit that the agent ran into."""
+        """Return the limit that the agent reached, or None."""
         ...
 
     @property
     def failure(self) -> Failure | None:
-        """Why the last call had no answer."""
+        """Return why the last call had no answer, or None."""
         ...
 
     @property
@@ -104,12 +104,12 @@ class AgentRelay(Protocol):
 
 
 OpenRelay = Callable[[Meter, Transcript, str, int], AgentRelay]
-"""A relay for one attempt: its budget, its transcript, its model, and how often it may ask."""
+"""Opens the relay of an attempt with its budget, transcript, model and maximum number of calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShortReply:
-    """A response that is no answer of a model."""
+    """A response other than a model's answer."""
 
     status: int
     body: bytes
@@ -118,7 +118,7 @@ class ShortReply:
 
 @dataclass(slots=True)
 class Relay:
-    """Satisfies `AgentRelay`: forwards the calls of one attempt, and keeps the reason if one fails."""
+    """Implements `AgentRelay`: forwards the calls of one attempt, and keeps the reason of a failure."""
 
     settings: AgentSettings
     caller: Caller
@@ -126,29 +126,29 @@ class Relay:
     meter: Meter
     transcript: Transcript
     model: str
-    """The only model that the agent may ask."""
+    """The only model that the agent may call."""
     turns: int
-    """How often it may ask."""
+    """The maximum number of calls."""
     warmup: CacheWarmup | None = None
-    """For a conversation of ours: it keeps its own record, and shares prompts with others. None for an agent."""
+    """For API workers, which have their own transcript and share prompts. None for other agents."""
     calls: int = 0
-    """Of a conversation, those that were answered."""
+    """The number of calls; for API workers, only answered ones."""
     refused: Failure | None = None
     """The limit that the agent ran into."""
     failure: Failure | None = None
     """Why the last call had no answer."""
     drained: bool = False
-    """Whether a call was not made because the run is draining and it would have had to wait."""
+    """Whether a call was skipped because it would have had to wait and the run is draining."""
     _turn: anyio.Lock = field(default_factory=anyio.Lock)
     _current: "RelayedCall | None" = None
 
     async def handle(self, request: RelayRequest, reply: RelayReply) -> None:
-        """One request."""
+        """Handle a request."""
         short: ShortReply | None
         body = json_object(request.body)
         if (request.method, request.path) == ("POST", CALL) and body.get("model") in self._models:
-            async with self._turn:  # one at a time: a budget is never exceeded by more than one call
-                data = request.body if self.warmup is None else json.dumps(body).encode()  # only what was checked
+            async with self._turn:  # one at a time, so that a budget is exceeded by at most one call
+                data = request.body if self.warmup is None else json.dumps(body).encode()  # only checked fields
                 short = await self._call(RelayedCall(self, request, reply, body, data))
         else:
             short = await self._short(request, body)
@@ -159,26 +159,26 @@ class Relay:
 
     @property
     def _models(self) -> tuple[str, ...]:
-        """What it may ask for: its model, or what a conversation of ours may have begun with instead."""
+        """Return the allowed models: the model of the attempt, or for API workers also its fallbacks."""
         return (self.model,) if self.warmup is None else self.caller.line_of(self.model)
 
     async def _short(self, request: RelayRequest, body: Mapping[str, Any]) -> ShortReply:
-        """The response to what is no call."""
+        """Return the response to a request other than a call."""
         if request.method != "POST" or request.path not in {CALL, COUNT}:
             return _error(404, f"{request.method} {request.path} is not forwarded")
         if not body:
             return _error(400, "the body is not a JSON object")
         if request.path == CALL or body.get("model") != self.model:
-            return _error(400, f"this attempt works with {self.model} and no other model")
+            return _error(400, f"this attempt may only use the model {self.model}")
         return await self._count(request)
 
     async def _call(self, call: "RelayedCall") -> ShortReply | None:
-        """Make a call in line with all others of the fleet: it waits for a permit, is retried, paid and counted.
+        """Make a call in the shared queue: wait for a permit, retry, pay and count.
 
-        None if an answer of a model was passed on.
+        Returns None if an answer was forwarded.
         """
         if self.warmup is not None:
-            self.refused = self.failure = None  # what it tells a conversation is about this call
+            self.refused = self.failure = None  # these are only about the current call
         if self.calls >= self.turns:
             return self._refuse(Failure(kind="budget", summary=f"no report after {self.turns} turns"))
         turn = self.calls + (not call.warms)
@@ -201,15 +201,15 @@ class Relay:
             self._current = None
         match result:
             case None:
-                return _error(403, "the attempt is over")
+                return _error(403, "the attempt has ended")
             case Failure():
                 return self._refuse(result)
         self._note(result, call, turn)
-        message = result.message if isinstance(result, CallFault) else "the answer never began"
+        message = result.message if isinstance(result, CallFault) else "the answer did not start"
         return None if call.begun else call.refusal or _error(502, message)
 
     def _note(self, result: Answer | CallFault, call: "RelayedCall", turn: int) -> None:
-        """Keep what became of a call. A conversation of ours has its answers on record itself."""
+        """Record the result of a call. API workers record their answers themselves."""
         model, is_ours = str(call.body["model"]), self.warmup is not None
         if not is_ours or isinstance(result, Answer):
             self.calls = turn
@@ -222,7 +222,7 @@ class Relay:
             self.caller.lost(model)
         if is_ours:
             self.client.learn(result, self.client.lacking(model), warm=call.warms)
-        if self.calls and result.kind == "configuration":  # of the conversation's own making, and no setting of ours
+        if self.calls and result.kind == "configuration":  # caused by the conversation, not by the configuration
             result = replace(result, kind="conversation")
         self.failure = as_failure(result, model)
 
@@ -231,7 +231,7 @@ class Relay:
         return _error(403, limit.summary)
 
     async def _count(self, request: RelayRequest) -> ShortReply:
-        """Counting tokens is free, and not a call to a model."""
+        """Count tokens, which is free and not a model call."""
         if self.client.lacks(self.model, "count_tokens"):
             return _error(404, "this service does not count tokens")
         try:
@@ -241,7 +241,7 @@ class Relay:
             return _error(502, self.client.redact(error.fault.message))
 
     async def pass_on(self, answer: Response) -> ShortReply:
-        """A short response without the key: some services repeat the key they were given."""
+        """Return a short response with the key redacted, because some services repeat it."""
         data = b""
         async for chunk in answer.chunks:
             data += chunk
@@ -251,43 +251,43 @@ class Relay:
         return ShortReply(answer.status, text.encode(), only(RETURNED, answer.headers))
 
     def close(self) -> None:
-        """Interrupt the call under way: its agent is gone."""
+        """Interrupt the current call, because its agent is gone."""
         if self._current is not None:
             self._current.stop()
 
 
 @dataclass(slots=True)
 class RelayedCall:
-    """One call on its way to the service, and its answer on the way back. Even half an answer is accounted for."""
+    """A forwarded call and its answer. Incomplete answers are also accounted for."""
 
     relay: Relay
     request: RelayRequest
     reply: RelayReply
     body: Mapping[str, Any]
     data: bytes
-    """The body as it is sent."""
+    """The body to send."""
     begun: bool = False
-    """Whether the answer has begun to reach the agent: from then on nothing can be retried."""
+    """Whether part of the answer was sent to the agent, so that the call can't be retried."""
     refusal: ShortReply | None = None
-    """What the service answered instead, the last time."""
+    """The service's last error response."""
     waiting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """Covers the wait for a permit."""
     clock: anyio.CancelScope = field(init=False)
     """Covers nothing. Its deadline moves while the call waits for a permit."""
     _came: float = field(default_factory=anyio.current_time)
     _underway: anyio.CancelScope | None = None
-    """Covers the time in which the service has the call."""
+    """Covers the time during which the service handles the call."""
 
     def __post_init__(self) -> None:
         self.clock = anyio.CancelScope(deadline=self._came)
 
     @property
     def warms(self) -> bool:
-        """Whether it only keeps the prompt of a conversation in the cache."""
+        """Whether the call only keeps the prompt in the cache."""
         return self.relay.warmup is not None and self.body.get("max_tokens") == 0
 
     def paid(self) -> PaidCall:
-        """The call as the caller makes it, with what it may use."""
+        """Return the call for the caller, with its maximum usage."""
         output = self.body.get("max_tokens")
         if not isinstance(output, int) or output <= 0:
             output = 0 if self.warms else self.relay.settings.models.max_tokens
@@ -300,19 +300,19 @@ class RelayedCall:
         (self._underway or self.waiting).cancel()
 
     async def watch_agent(self) -> None:
-        """Give up waiting once the agent has hung up. A call under way runs to its end, because it is paid for."""
+        """Stop waiting once the agent has disconnected. A running call is completed, because it is billed."""
         while self._underway or not self.reply.is_gone:  # noqa: ASYNC110 - aiohttp reports no client that hangs up
             await anyio.sleep(_POLL_S)
         self.waiting.cancel()
 
     async def send(self, on_begin: OnBegin, max_tokens: int) -> Answer | CallFault:
-        """Forward the request and pass its answer back, of at most so many tokens.
+        """Forward the request and its answer of at most `max_tokens` tokens.
 
-        Raises `AttemptEndedError` if no answer has begun by then.
+        Raises `AttemptEndedError` if the attempt ends before the answer starts.
         """
         relay, timeouts = self.relay, self.relay.settings.timeouts
         self._shorten(max_tokens)
-        if not self.body.get("stream"):  # nothing is heard before it is complete
+        if not self.body.get("stream"):  # no data arrives before the answer is complete
             timeouts = replace(timeouts, silence_s=timeouts.call_s)
         shared = relay.warmup.forwarding(self.body, on_begin) if relay.warmup is not None else nullcontext(on_begin)
         async with shared as begun:
@@ -329,7 +329,7 @@ class RelayedCall:
         return exchange.result()
 
     def _shorten(self, max_tokens: int) -> None:
-        """Ask for a shorter answer where the budget has no room for the one that the agent asks for."""
+        """Request a shorter answer if the budget does not cover the requested length."""
         asked = self.body.get("max_tokens")
         if isinstance(asked, int) and asked > max_tokens:
             self.body = {**self.body, "max_tokens": max_tokens}
@@ -356,7 +356,7 @@ class RelayedCall:
             await self.reply.finish()
             complete = True
         except AgentGoneError:
-            pass  # what the call has used is charged
+            pass  # the usage of the call is charged
         finally:
             if not complete:
                 self.reply.abort()
@@ -365,7 +365,7 @@ class RelayedCall:
 
 
 def _is_document(answer: Response) -> bool:
-    """Whether the answer is not streamed."""
+    """Whether an answer is a single document, instead of a stream."""
     return answer.headers.get("content-type", "").startswith("application/json")
 
 
@@ -374,7 +374,7 @@ def only(names: tuple[str, ...], headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _error(status: int, message: str) -> ShortReply:
-    """An error of our own. An agent repeats none but those of the service."""
+    """Return an error of the relay. Agents are told not to retry it, unless it is an `api_error`."""
     headers = {} if _ERROR_TYPES[status] == "api_error" else {"x-should-retry": "false"}
     body = {"type": "error", "error": {"type": _ERROR_TYPES[status], "message": message}}
     return ShortReply(status, json.dumps(body).encode(), {"content-type": "application/json; charset=utf-8", **headers})

@@ -1,4 +1,4 @@
-"""The socket of an agent in the box: HTTP, handed to a relay. Knows no model, no key, and no limit but a body's."""
+"""The HTTP socket of an agent in the sandbox. Passes requests to a relay, and only limits the size of bodies."""
 
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -16,13 +16,13 @@ from fleet.core.facts.facts import Failure
 from fleet.ports.worktrees import EffectError
 
 SOCKET = "model.sock"
-LONGEST_PATH = 107  # bytes of a socket's path that the kernel takes
+LONGEST_PATH = 107  # bytes; the kernel's limit for socket paths
 _STOP_S = 2.0
 
 
 @dataclass(slots=True)
 class HttpReply:
-    """Satisfies `RelayReply`."""
+    """Implements `RelayReply`."""
 
     request: web.Request
     response: web.StreamResponse | None = None
@@ -59,7 +59,7 @@ class HttpReply:
 
 @contextmanager
 def socket_in(folder: Path) -> Iterator[Path]:
-    """Where the socket of an agent can be: in this folder, or in one of its own where that path is too long."""
+    """Choose the path of an agent's socket: in this folder, or in a temporary one if the path is too long."""
     if len(os.fsencode(folder / SOCKET)) <= LONGEST_PATH:
         yield folder / SOCKET
         return
@@ -69,7 +69,7 @@ def socket_in(folder: Path) -> Iterator[Path]:
 
 @asynccontextmanager
 async def listening(relay: AgentRelay, socket: Path) -> AsyncIterator[None]:
-    """The relay listens at `socket` while the block lasts. Raises `EffectError` if it can't."""
+    """Serve the relay at `socket` during the block. Raises `EffectError` if that fails."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         reply = HttpReply(request)
@@ -82,14 +82,14 @@ async def listening(relay: AgentRelay, socket: Path) -> AsyncIterator[None]:
 
     app = web.Application(client_max_size=LARGEST_BODY)
     app.router.add_route("*", "/{path:.*}", handle)
-    # A handler outlives its client, because what the call used has to be charged.
+    # A handler outlives its client, because the usage of the call has to be charged.
     runner = web.AppRunner(app, access_log=None, handler_cancellation=False, shutdown_timeout=_STOP_S)
     await runner.setup()
     try:
         try:
             await web.UnixSite(runner, str(socket)).start()
         except OSError as error:
-            why = f"can't open the relay to the models' service at {socket}: {error.strerror or error}"
+            why = f"can't open the relay to the model service at {socket}: {error.strerror or error}"
             raise EffectError(Failure(kind="infrastructure", summary=why)) from error
         yield
     finally:

@@ -143,7 +143,7 @@ async def test_a_planner_finds_subtasks_by_words(model: Script, tmp_path: Path) 
     assert await plan(model, tmp_path, Office()) is None
     found, missing = model.results()
     assert found["content"] == '{"id":"greet","title":"Greet"}'
-    assert missing["content"] == "No subtask holds all of these words."
+    assert missing["content"] == "No subtask contains all of these words."
 
 
 async def test_every_problem_goes_back_until_the_revision_holds_together(model: Script, tmp_path: Path) -> None:

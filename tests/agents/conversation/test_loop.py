@@ -258,4 +258,4 @@ async def test_time_runs_out(talk: Talk) -> None:
 
 async def test_a_command_that_hangs_is_reported_as_stopped(talk: Talk) -> None:
     assert isinstance(await talk(says(bash("sleep 60")), DONE, command_s=1), Report)
-    assert "had not finished" in talk.model.results()[0]["content"]
+    assert "did not finish" in talk.model.results()[0]["content"]

@@ -128,7 +128,7 @@ async def test_a_conversation_does_not_change_its_model_in_the_middle() -> None:
     failure = await call(Replies([GONE, FINE]), turn=2, claude_haiku_5_5=SONNET)
     assert isinstance(failure, Failure)
     assert failure.kind == "transient"
-    assert f"begins with {SONNET}" in failure.summary
+    assert f"the next attempt uses {SONNET}" in failure.summary
 
 
 async def test_stand_ins_that_are_all_gone_are_a_matter_of_configuration() -> None:

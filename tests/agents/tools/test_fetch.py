@@ -118,14 +118,14 @@ async def test_who_is_not_listed_is_not_asked(url: str) -> None:
     ],
 )
 async def test_an_ambiguous_address_is_refused(url: str) -> None:
-    assert "is not an address that can be fetched" in await refusal(url, "docs.example.org", "evil.example")
+    assert "is not a supported URL" in await refusal(url, "docs.example.org", "evil.example")
 
 
 @pytest.mark.parametrize("to", ["http://evil.example/", "//evil.example/", "file:///etc/passwd", "http://127.0.0.1:1/"])
 async def test_a_redirect_to_an_unlisted_host_is_refused(site: Site, to: str) -> None:
     site.answers["/r"] = lambda: web.Response(status=302, headers={"location": to})
     result = await refusal(f"{site.url}/r", site.host)
-    assert "is not among the allowed hosts" in result or "is not an address" in result
+    assert "is not among the allowed hosts" in result or "is not a supported URL" in result
 
 
 async def test_redirects_are_followed_within_the_list_but_not_for_ever(site: Site) -> None:
@@ -141,7 +141,7 @@ async def test_redirects_are_followed_within_the_list_but_not_for_ever(site: Sit
 async def test_a_listed_name_that_leads_inside_is_not_asked(site: Site, address: str) -> None:
     host = f"docs.example.org:{site.port}"
     names = Names(["93.184.215.14", address])
-    assert "leads to a private address" in await refusal(f"http://{host}/", host, resolver=names)
+    assert "resolves to a private address" in await refusal(f"http://{host}/", host, resolver=names)
     assert site.asked == []
 
 
@@ -156,7 +156,7 @@ async def test_size_and_time_are_bounded(site: Site) -> None:
     assert f"is larger than {LARGEST} bytes" in await refusal(f"{site.url}/big", site.host)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         host = f"127.0.0.1:{silent.getsockname()[1]}"
-        assert "it took too long" in await refusal(f"http://{host}/", host, time_s=0.2)
+        assert "timeout" in await refusal(f"http://{host}/", host, time_s=0.2)
 
 
 async def test_proxies_of_the_environment_are_not_asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,11 +28,11 @@ async def test_without_a_report_the_exit_code_and_the_output_are_the_report(
     workspace: FolderWorkspace, brief: WorkerBrief
 ) -> None:
     assert await run(workspace, brief, "echo", "{title}:", "made") == Report(status="done", summary="Greet: made")
-    assert await run(workspace, brief, "true") == Report(status="done", summary="it printed nothing")
+    assert await run(workspace, brief, "true") == Report(status="done", summary="no output")
     failed = await run(workspace, brief, "sh", "-c", "echo no such region; exit 3")
     assert isinstance(failed, Report)
     assert (failed.status, failed.error_kind) == ("failed", "other")
-    assert failed.summary == "the command ended with exit code 3"
+    assert failed.summary == "the command failed with exit code 3"
     assert failed.error_message == "no such region"
 
 
@@ -80,7 +80,7 @@ async def test_done_and_an_exit_code_that_says_otherwise_is_a_failure(
     report = """echo '{"status": "done", "summary": "fine"}' > "$FLEET_REPORT"; exit 2"""
     failure = await run(workspace, brief, "sh", "-c", report)
     assert isinstance(failure, Failure)
-    assert (failure.kind, failure.summary) == ("tool", "the command reported done but ended with exit code 2")
+    assert (failure.kind, failure.summary) == ("tool", "the command reported done but failed with exit code 2")
 
 
 @pytest.mark.parametrize("code", ["print('x' * 30_000)", "print('{' * 20_000)"])
@@ -99,7 +99,7 @@ async def test_a_subtask_without_what_the_command_wants_goes_back_to_the_planner
     failure = await run(workspace, brief, "deploy", "{parameters.version}")
     assert isinstance(failure, Failure)
     assert failure.kind == "other"
-    assert "needs parameters.version" in failure.summary
+    assert "requires parameters.version" in failure.summary
     assert workspace.commands == []
 
 

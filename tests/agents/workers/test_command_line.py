@@ -46,10 +46,10 @@ def test_parameters_of_the_plan_are_placeholders(brief: WorkerBrief) -> None:
         (
             ("tool", "{parameters.version}"),
             {"parameters.dry": "x"},
-            "needs parameters.version; this subtask sets parameters.dry",
+            "requires parameters.version; this subtask sets parameters.dry",
         ),
-        (("tool", "{model}"), {}, "needs model; this subtask sets none"),
-        (("tool", "{goal}"), {"goal": "x" * 200_000}, "too long for a command line"),
+        (("tool", "{model}"), {}, "requires model; this subtask sets none"),
+        (("tool", "{goal}"), {"goal": "x" * 200_000}, "are too long"),
         (("tool", "{goal}"), {"goal": "a\0b"}, "contains a NUL"),
     ],
 )
@@ -63,12 +63,12 @@ def test_a_value_that_the_subtask_does_not_set_is_an_error(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "command: is missing"),
-        (("tool", "{gaol}"), "no placeholder {gaol}; did you mean 'goal'?"),
+        ((), "command is missing"),
+        (("tool", "{gaol}"), "unknown placeholder {gaol}; did you mean 'goal'?"),
         (("{goal}", "x"), "the program itself can't be a placeholder"),
-        (("sh", "-c", "echo {goal}"), "inside a script would be run"),
-        (("env", "A=1", "/bin/bash", "-lc", "echo {title}"), "inside a script would be run"),
-        (("python3", "-c", "print('{parameters.x}')"), "inside a script would be run"),
+        (("sh", "-c", "echo {goal}"), "inside a script would be executed"),
+        (("env", "A=1", "/bin/bash", "-lc", "echo {title}"), "inside a script would be executed"),
+        (("python3", "-c", "print('{parameters.x}')"), "inside a script would be executed"),
     ],
 )
 def test_a_line_that_can_not_be_used_is_an_error(words: tuple[str, ...], message: str) -> None:

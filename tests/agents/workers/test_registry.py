@@ -41,9 +41,9 @@ def test_the_description_names_parameters_hosts_and_later_models() -> None:
         "senior": worker_settings(description="Hard things.", models=("a", "b", "c")),
     }
     descriptions = describe(workers)
-    assert descriptions["deploy"].endswith("Its subtasks must give it these `parameters`: version, where.")
+    assert descriptions["deploy"].endswith("Its subtasks must set these `parameters`: version, where.")
     assert "(docs.example.org)" in descriptions["docs"]
-    assert descriptions["senior"] == "Hard things. Begins with a; after a failed attempt it continues with b, c."
+    assert descriptions["senior"] == "Hard things. Starts with a. After a failed attempt it continues with b, c."
 
 
 async def test_workers_have_the_names_models_and_descriptions_of_the_settings(
@@ -81,7 +81,7 @@ async def test_an_unknown_kind_is_an_error_with_the_nearest_one(model: Script, t
         ),
         (
             worker_settings(kind="coder", tools=("bahs",)),
-            r"workers\.w\.tools: there is no tool 'bahs'; did you mean 'bash'",
+            r"workers\.w\.tools: unknown tool 'bahs'; did you mean 'bash'",
         ),
     ],
 )
@@ -123,8 +123,8 @@ async def test_tools_of_a_worker_take_the_place_of_its_kinds_and_background_and_
 @pytest.mark.parametrize(
     ("own", "message"),
     [
-        (worker_settings(tokens=200), "used 270 tokens; its worker may use 200"),
-        (worker_settings(dollars=0.00002), "its worker may cost $2e-05"),
+        (worker_settings(tokens=200), "used 270 tokens (limit of its worker: 200)"),
+        (worker_settings(dollars=0.00002), "(limit of its worker: $2e-05)"),
     ],
 )
 async def test_an_attempt_ends_where_its_own_allowance_does(

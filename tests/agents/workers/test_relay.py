@@ -122,7 +122,7 @@ async def test_an_answer_goes_through_as_it_is_with_our_key_and_is_counted(agent
         ("/v1/files", ASKED, 404, "is not forwarded"),
         ("/v1/messages/batches", ASKED, 404, "is not forwarded"),
         ("/v1/messages/../files", ASKED, 404, "is not forwarded"),
-        ("/v1/messages", {**ASKED, "model": "claude-opus-5-5"}, 400, f"works with {MODEL} and no other"),
+        ("/v1/messages", {**ASKED, "model": "claude-opus-5-5"}, 400, f"may only use the model {MODEL}"),
         ("/v1/messages", b"[]", 400, "is not a JSON object"),
         ("/v1/messages", b"{", 400, "is not a JSON object"),
     ],
@@ -170,7 +170,7 @@ async def test_turns_and_the_budget_end_before_the_call(agent: OpenAgent, model:
     async with agent(meter=AttemptBudget(meter, tokens=100)) as box:
         assert [(await box.ask())[0] for _ in range(2)] == [200, 403]
         assert box.relay.refused is not None
-        assert "its worker may use 100" in box.relay.refused.summary
+        assert "limit of its worker: 100" in box.relay.refused.summary
     assert (len(model.asked), len(meter.uses)) == (3, 1)
 
 
@@ -275,7 +275,7 @@ async def test_a_call_that_would_wait_is_not_made_once_the_run_is_drained(agent:
     async with agent(meter=meter) as box:
         status, message = await box.ask()
         assert (status, box.relay.drained, box.relay.failure, box.relay.refused) == (403, True, None, None)
-    assert "the attempt is over" in message
+    assert "the attempt has ended" in message
     assert len(model.asked) == 1
 
 

@@ -55,10 +55,10 @@ def test_a_worker_that_can_work_is_shown_with_what_it_has(own: dict[str, Any], d
     ("own", "fix"),
     [
         ({"kind": "codder"}, "did you mean 'coder'"),
-        ({"kind": "retriever"}, "hosts: is missing"),
-        ({"kind": "command"}, "command: is missing"),
+        ({"kind": "retriever"}, "hosts is missing"),
+        ({"kind": "command"}, "command is missing"),
         ({"kind": "command", "command": "no-such-program"}, "no-such-program is not in the sandbox's PATH"),
-        ({"kind": "acp"}, "command: is missing"),
+        ({"kind": "acp"}, "command is missing"),
         ({"kind": "acp", "command": "no-such-agent acp"}, "no-such-agent is not in the sandbox's PATH"),
         ({"kind": "claude-code", "command": "no-such-claude"}, "no-such-claude is not in PATH"),
         ({"rungs": ["a"], "models": ["b"]}, "workers.w: model and rungs can't be used together"),

@@ -146,7 +146,7 @@ async def test_the_limit_of_a_worker_holds_there_too(rig: Rig) -> None:
     outcome = await rig.attempt()
     assert isinstance(outcome, Failure)
     assert (outcome.kind, len(rig.script.asked)) == ("budget", 2)
-    assert "its worker may use 200" in outcome.summary
+    assert "limit of its worker: 200" in outcome.summary
 
 
 async def test_an_answer_is_shortened_to_what_the_budget_has_room_for(conversation: Rig) -> None:
