@@ -32,7 +32,7 @@ Submit = Callable[[Revision], Awaitable[Sequence[Problem]]]
 _LONGEST = 20_000  # characters of a list of problems
 _LONGEST_PROBLEM = 200  # characters of the problem in a summary
 _DESCRIPTION = (
-    "Submits the changes to the plan, and ends this call. Leave lists empty if nothing changes. "
+    "Submits the changes to the plan, and ends this call. Leave lists without changes empty. "
     "A revision is applied completely or not at all. An inconsistent revision is returned with all "
     "its problems. Fix each of them and submit the full revision again."
 )

@@ -267,7 +267,7 @@ def as_failure(fault: CallFault, model: str) -> Failure:
 
 def gone_meanwhile(model: str, other: str) -> Failure:
     """Return the failure of a conversation whose model disappeared, because a conversation can't change its model."""
-    summary = f"the model {model} is no longer available; the next attempt uses {other}"
+    summary = f"the model {model} is no longer available, so the next attempt uses {other}"
     return Failure(kind="transient", summary=summary, status=404)
 
 

@@ -83,7 +83,7 @@ def _platform(access: Access, options: dict[str, Any]) -> Platform:
                     )
                 )
             case "bedrock":
-                from agents.models.bedrock import bedrock  # noqa: PLC0415 - its packages may not be there
+                from agents.models.bedrock import bedrock  # noqa: PLC0415 - its packages are optional
 
                 return bedrock(access, **options)
             case "vertex":

@@ -62,8 +62,8 @@ class Client:
         if capability not in self._refused:
             self._refused |= {capability}
             self._warnings.append(
-                f"the model service rejected {USES[capability]}; fleet will not use it in further requests "
-                f'(to skip this check, set models.without = ["{capability}"])'
+                f"the model service rejected {USES[capability]}, so fleet does not use it in further requests. "
+                f'To skip this check, set models.without = ["{capability}"].'
             )
 
     def take_warnings(self) -> list[str]:

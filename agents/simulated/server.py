@@ -337,7 +337,7 @@ async def serve(
         try:
             await web.TCPSite(runner, host, port, backlog=BACKLOG).start()
         except OSError as error:
-            in_use = "something else listens there; choose another --port, or 0 for any"
+            in_use = "the port is in use (choose another --port, or 0 for any free one)"
             reason = in_use if error.errno == errno.EADDRINUSE else error.strerror or str(error)
             raise FleetError(f"cannot listen on {host}:{port}: {reason}") from None
         address = runner.addresses[0]

@@ -100,7 +100,7 @@ def _write_and_check(work: b.WritingBehaviour, request: Request) -> Message:
     if last is None:
         return _write(files, through=work.through)
     if last.step == "write" and (refused := _refused(files, last)):
-        return Message((Text("The editor would not; I use the shell."), *_bash("rewrite", write_commands(refused))))
+        return Message((Text("The editor failed. I use the shell."), *_bash("rewrite", write_commands(refused))))
     commands = _acceptance_commands(request.subtask) if {"bash", "Bash"} & request.tools else []
     if last.step in {"write", "rewrite"} and commands:
         checks = [f'{command}\necho "exit: $?"' for command in commands]
@@ -163,7 +163,7 @@ def _fetch_files(work: b.Fetch, request: Request) -> Message:
     if fetched is None:
         inputs = ({"url": url, "path": path} for path, url in work.files.items())
         calls = (call("fetch", 0, "fetch", {**arguments}) for arguments in inputs)
-        return Message((Text("I fetch what is asked for."), *calls))
+        return Message((Text("I fetch the files."), *calls))
     refused = [result.text[-EVIDENCE:] for result in fetched.results if result.is_error]
     if refused:
         last_line = refused[0].strip().rpartition("\n")[2]

@@ -1,1 +1,1 @@
-"""What a model may do: the tools of workers and planners and their registry, and tools of MCP servers."""
+"""The tools of workers and planners, their registry, and tools of MCP servers."""

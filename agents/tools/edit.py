@@ -93,7 +93,7 @@ class EditTool(WorkerTool):
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise WorkspaceError(f"{path} is not UTF-8 text; use bash instead") from error
+            raise WorkspaceError(f"{path} is not UTF-8 text. Use bash instead.") from error
 
     async def _replace(self, path: str, edit: Replace) -> ToolResult:
         text = await self._text(path)
@@ -102,8 +102,8 @@ class EditTool(WorkerTool):
             old, new = _with_ends(old, "\r\n"), _with_ends(new, "\r\n")
         count = text.count(old)
         if count != 1:
-            how_often = f"occurs {count} times; include more of the surrounding lines" if count else "does not occur"
-            message = f"Nothing was changed: old_str {how_often} in {path}. It must match exactly once."
+            how_often = f"occurs {count} times (include more of the surrounding lines)" if count else "does not occur"
+            message = f"The file was not changed: old_str {how_often} in {path}. It must match exactly once."
             return ToolResult(message, is_error=True)
         before, _, after = text.partition(old)
         return await self._change(path, f"{before}{new}{after}", first=before.count("\n") + 1, new=new)

@@ -73,7 +73,7 @@ class Fetch(WorkerTool):
         if response.status not in _OK:
             return ToolResult(f"{title}. The response was not written.\n{beginning}", is_error=True)
         await self.workspace.write(arguments.path, response.body)
-        return ToolResult(f"{title}; written to {arguments.path}. First characters:\n{beginning}")
+        return ToolResult(f"{title}, written to {arguments.path}. First characters:\n{beginning}")
 
 
 class FetchError(Exception):
@@ -128,14 +128,14 @@ async def _get(http: aiohttp.ClientSession, url: str) -> Fetched | str:
         async for chunk in response.content.iter_chunked(_CHUNK):
             body += chunk
             if len(body) > LARGEST:
-                raise FetchError(f"{url} is larger than {LARGEST} bytes; request a part of it")
+                raise FetchError(f"{url} is larger than {LARGEST} bytes. Request a part of it.")
         return Fetched(url, response.status, response.content_type, bytes(body))
 
 
 def _check(url: str, listed: Sequence[Host]) -> None:
     match = _URL.fullmatch(url)
     if match is None:
-        raise FetchError(f"{url[:200]!r} is not a supported URL; use an escaped URL such as https://host/path")
+        raise FetchError(f"{url[:200]!r} is not a supported URL. Use an escaped URL such as https://host/path.")
     scheme, name = match[1], match[2].lower().rstrip(".")
     port = int(match[3]) if match[3] else PORTS[scheme]
     if not any(host.matches(name, port, scheme) for host in listed):

@@ -170,7 +170,7 @@ class Search(ReadOnlyTool[SearchArguments]):
         ]
         return (
             "\n".join(defined)
-            or "no definition found in the sources that can be parsed; use kind: text to find every occurrence"
+            or "No definition found in the sources that can be parsed. Use kind: text to find every occurrence."
         )
 
 
@@ -222,7 +222,7 @@ class RepoMap(ReadOnlyTool[RepoMapArguments]):
         if unparsed := [source.path for source in sources if source.definitions is None]:
             lines.append(f"[could not be parsed: {', '.join(unparsed)}]")
         if (left_out := sum(map(is_source, paths)) - _REPO_MAP_SOURCES) > 0:
-            lines.append(f"[{left_out} more sources; use a pattern to see them]")
+            lines.append(f"[{left_out} more sources: use a pattern to see them]")
         return "\n".join(lines)
 
 

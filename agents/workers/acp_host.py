@@ -137,7 +137,7 @@ class Host:
                         break
                     content += line if number >= first else b""
         if len(content) > MOST_BYTES:
-            raise RefusedError(f"{asked['path']} has more than {MOST_BYTES} bytes; read fewer lines")
+            raise RefusedError(f"{asked['path']} has more than {MOST_BYTES} bytes. Read fewer lines.")
         return content.decode("utf-8", "replace")
 
     async def write(self, asked: Asked) -> None:
@@ -156,7 +156,7 @@ class Host:
 
     async def create(self, asked: Asked) -> str:
         if len(self.terminals) >= MOST_TERMINALS:
-            raise RefusedError(f"the limit of {MOST_TERMINALS} terminals is reached; release one first")
+            raise RefusedError(f"the limit of {MOST_TERMINALS} terminals is reached. Release one first.")
         cwd = self.inside(asked.get("cwd") or self.root, links=True)
         shell = "bash" if shutil.which("bash") else "sh"
         words = [asked["command"], *asked["args"]] if asked["args"] else [shell, "-c", asked["command"]]

@@ -182,7 +182,7 @@ def shell_line(words: tuple[str, ...], values: Mapping[str, str]) -> str:
     """Fill in the values, and quote each word. Raises `MissingValueError`."""
     line = " ".join(_filled(word, values) for word in words)
     if len(line.encode("utf-8", "replace")) > LONGEST:
-        raise MissingValueError("the values for the worker's command are too long; shorten the goal")
+        raise MissingValueError("the values for the worker's command are too long: shorten the goal")
     if "\0" in line:
         raise MissingValueError("a value for the worker's command contains a NUL character")
     return line
@@ -199,7 +199,7 @@ def _filled(word: str, values: Mapping[str, str]) -> str:
             parts.append(shlex.quote(values[part]))
         else:
             names = ", ".join(sorted(name for name in values if name.startswith(PARAMETER))) or "none"
-            raise MissingValueError(f"the worker's command requires {part}; this subtask sets {names}")
+            raise MissingValueError(f"the worker's command requires {part}, but this subtask sets {names}")
     return "".join(parts) or "''"
 
 

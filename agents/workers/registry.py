@@ -73,7 +73,7 @@ def _acp_worker(worker: WorkerSettings, context: WorkerContext) -> Worker:
 
 def _acp_problem(worker: WorkerSettings) -> str | None:
     if not has_acp():
-        return f"the kind 'acp' requires a package that is not installed; run `{ACP_EXTRA}`"
+        return f"the kind 'acp' requires a package that is not installed: run `{ACP_EXTRA}`"
     return line_problem(worker.words)
 
 

@@ -273,7 +273,7 @@ class RelayedCall:
     waiting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """Covers the wait for a permit."""
     clock: anyio.CancelScope = field(init=False)
-    """Covers nothing. Its deadline moves while the call waits for a permit."""
+    """Does not cover any code. Its deadline moves while the call waits for a permit."""
     _came: float = field(default_factory=anyio.current_time)
     _underway: anyio.CancelScope | None = None
     """Covers the time during which the service handles the call."""
@@ -374,7 +374,7 @@ def only(names: tuple[str, ...], headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _error(status: int, message: str) -> ShortReply:
-    """Return an error of the relay. Agents are told not to retry it, unless it is an `api_error`."""
+    """Return an error of the relay. A header prevents retries, except for an `api_error`."""
     headers = {} if _ERROR_TYPES[status] == "api_error" else {"x-should-retry": "false"}
     body = {"type": "error", "error": {"type": _ERROR_TYPES[status], "message": message}}
     return ShortReply(status, json.dumps(body).encode(), {"content-type": "application/json; charset=utf-8", **headers})

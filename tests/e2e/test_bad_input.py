@@ -315,4 +315,4 @@ def test_a_script_that_is_none_is_refused(stage: Stage) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        stage.fleet("simulate", str(path), "--port", port).ended(ENVIRONMENT).says("something else listens there")
+        stage.fleet("simulate", str(path), "--port", port).ended(ENVIRONMENT).says("the port is in use")

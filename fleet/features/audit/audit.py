@@ -352,7 +352,7 @@ def _branch_problems(journal: JournalChains, state: RunState, branch: Branch) ->
     if not branch.has_base:
         yield f"the base {state.base[:SHORT]} is not in the repository, so the run's commits can't be identified"
     if branch.tip is None and published is not None:
-        yield f"no branch {state.result_branch} exists; according to the journal, its tip is {published[:SHORT]}"
+        yield f"no branch {state.result_branch} exists, but according to the journal, its tip is {published[:SHORT]}"
     landings = [chain.member.commit for chain in journal.chains]
     if published is not None and published not in landings:
         yield f"the journal records {published[:SHORT]} as published, but not as landed"

@@ -75,7 +75,7 @@ def _review(review: AppliedReview) -> str:
     rules = ", ".join(f"{key} {safe(value)}" for key, value in review.rules.items() if value not in (None, []))
     return {
         "human": f"a person approves the first plan, the rules approve changes to it ({rules})",
-        "auto": f"the rules approve ({rules}); a person decides on the rest",
+        "auto": f"the rules approve ({rules}), and a person decides on the rest",
         "none": "no review was requested",
     }.get(review.by or "", "not recorded: the run was started by a version of fleet without review rules")
 

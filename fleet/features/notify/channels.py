@@ -123,7 +123,7 @@ class Webhook:
     def _refused(self, answer: aiohttp.ClientResponse, said: str) -> Failed:
         status = answer.status
         if 300 <= status < 400:  # noqa: PLR2004 - redirects
-            return Failed(f"HTTP {status}: fleet does not follow redirects; use the final URL", for_good=True)
+            return Failed(f"HTTP {status}: fleet does not follow redirects (use the final URL)", for_good=True)
         shown = self._without_secret(said)
         why = f"HTTP {status}{f': {shown}' if shown else ''}"
         retry = answer.headers.get("retry-after", "")
@@ -176,7 +176,7 @@ class Desktop:
     @classmethod
     def of(cls, keys: NotifyChannel, environ: Mapping[str, str]) -> Desktop | str:
         if shutil.which("notify-send") is None:
-            return ": notify-send is not installed; run `apt-get install libnotify-bin`"
+            return ": notify-send is not installed (run `apt-get install libnotify-bin`)"
         return ".template: not supported by desktop channels" if keys.template is not None else cls(environ)
 
     async def send(self, outgoing: Outgoing) -> Failed | None:

@@ -208,7 +208,7 @@ def template_problem(template: str) -> str | None:
     try:
         parse_json(dump_body(view, template))
     except KeyError as error:
-        return f"unknown placeholder ${error.args[0]}; available: ${', $'.join(PLACEHOLDERS)}"
+        return f"unknown placeholder ${error.args[0]} (available: ${', $'.join(PLACEHOLDERS)})"
     except ValueError as error:
-        return f"the result is not valid JSON: {error}; put each placeholder in double quotes"
+        return f"the result is not valid JSON: {error} (put each placeholder in double quotes)"
     return None

@@ -75,7 +75,7 @@ class _Watched(RunFollower):
     was_alive = False
 
     def has_news(self) -> bool:
-        """Whether anything changed. An engine that stops or starts while it is read does not look dead."""
+        """Whether the run changed. An engine that stops or starts during the check is not reported as dead."""
         before = self.alive
         self.look()
         alive = self.alive

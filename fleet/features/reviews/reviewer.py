@@ -194,7 +194,7 @@ class ClaudeReviewer:
         length, most = len(patch.text), self.section.change_chars
         if not patch.is_whole or length > most:
             size = f"{length:,} characters" if patch.is_whole else "too many characters to show"
-            return f"the change has {size}; the limit for reviews is {most:,} (reviewer.change_chars)"
+            return f"the change has {size}, but reviewer.change_chars is {most:,}"
         return None
 
     async def review(self, brief: ReviewBrief, meter: Meter) -> Vote | Failure:

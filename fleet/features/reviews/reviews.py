@@ -164,7 +164,9 @@ def _is_still_there(finding: f.Finding, patch: Patch) -> bool:
 
 
 SLICE_S = 1.0  # how long a draining run may wait for a batch
-SAME_MODEL = "{subtask} is reviewed by {model}, the model that made the change; set reviewer.model to use another model"
+SAME_MODEL = (
+    "{subtask} is reviewed by {model}, the model that made the change. To use another model, set reviewer.model."
+)
 
 
 @dataclass(slots=True)

@@ -497,9 +497,9 @@ class EditorAgent:
     async def prompt(self, prompt: Sequence[Any], session_id: str, **_: Any) -> PromptResponse:
         """Start a run from an epic. In a session with a run, handle a slash command or an answer."""
         if session_id not in self._roots:
-            raise RequestError(FAILED, "unknown session; load it first")
+            raise RequestError(FAILED, "unknown session: load it first")
         if session_id in self._turns:
-            raise RequestError(FAILED, "this session is busy; cancel its turn first")
+            raise RequestError(FAILED, "this session is busy: cancel its turn first")
         self._turns[session_id] = None
         try:
             with _shown_errors():
@@ -611,7 +611,7 @@ def _repository(cwd: str) -> Path:
     folder = Path(cwd)
     root = root_of(folder) if folder.is_absolute() and folder.is_dir() else None
     if root is None:
-        raise RequestError(FAILED, f"{safe(cwd, limit=300)} is not in a git repository; open one in the editor")
+        raise RequestError(FAILED, f"{safe(cwd, limit=300)} is not in a git repository: open one in the editor")
     return root
 
 

@@ -233,7 +233,7 @@ class Desk:
         high = [id_ for id_ in ids if common.find_subtask(state, id_).risk == "high"]
         if high:
             hint = f"a person can run `fleet approve {folder.run} --only {high[0]}`"
-            raise UsageError(f"{', '.join(high)}: high risk; only a person can approve high-risk subtasks", hint=hint)
+            raise UsageError(f"{', '.join(high)}: only a person can approve high-risk subtasks", hint=hint)
         if not_waiting := [id_ for id_ in ids if id_ not in waiting_for_approval(state)]:
             raise UsageError(f"{', '.join(not_waiting)}: not waiting for approval")
         approved = PlanApproved(at=time.time(), version=given.version, by=_by(), subtasks=ids)

@@ -39,7 +39,7 @@ def make_server(desk: Desk, *, read_only: bool) -> Server[Any]:
 
     async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         if params.name not in tools:
-            raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name[:80]!r}; they are {', '.join(tools)}")
+            raise MCPError(types.INVALID_PARAMS, f"unknown tool {params.name[:80]!r} (available: {', '.join(tools)})")
         return await _call(tools[params.name], desk, params.arguments or {})
 
     return Server(

@@ -50,7 +50,7 @@ TOOLS: tuple[FleetTool, ...] = (
     FleetTool(
         "run",
         "Start a run that plans an epic and builds it within a budget. Agents work in separate worktrees. The result "
-        "is the new branch fleet/RUN; the checkout is not touched. Subtasks that the operator's review rules don't "
+        "is the new branch fleet/RUN. The checkout is not touched. Subtasks that the operator's review rules don't "
         "approve wait for approval. Returns the name of the run immediately. Poll `wait`.",
         Begin,
         "starts",

@@ -460,7 +460,7 @@ class CallServerTool:
     async def run(self, raw: Mapping[str, Any]) -> ToolResult:
         arguments = parse_arguments(CallArguments, raw)
         if (tool := self.tools.get(arguments.tool)) is None:
-            raise misfit(f"tool: unknown tool {arguments.tool!r}; use mcp_find to list names")
+            raise misfit(f"tool: unknown tool {arguments.tool!r} (use mcp_find to list names)")
         return await ServerToolCall(tool, self.servers, self.output_chars).run(arguments.arguments)
 
 

@@ -68,7 +68,7 @@ class TraceExporter:
                     self._keep()
             except FleetError as error:
                 if not self._is_down:
-                    self.complain(f"{error}; fleet will retry")
+                    self.complain(f"{error} (fleet will retry)")
                 self._is_down = True
                 return False
             self._is_down = False
@@ -101,4 +101,4 @@ async def sending_traces(fleet: Fleet, folder: RunFolder) -> AsyncIterator[None]
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(LAST_S):
             if not await exporter.flush():
-                complain(f"some spans were not delivered; send them with `fleet trace {folder.run} --otlp {url}`")
+                complain(f"some spans were not delivered. To send them, run `fleet trace {folder.run} --otlp {url}`")

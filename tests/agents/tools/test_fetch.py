@@ -208,7 +208,7 @@ async def test_the_tool_writes_the_response_to_a_file_and_shows_its_beginning(
         {"url": f"{site.url}/a", "path": "notes/a.txt"}
     )
     assert (workspace.folder / "notes/a.txt").read_text() == "hello " * 2000
-    assert "status 200, text/plain, 12000 bytes; written to notes/a.txt" in result.text
+    assert "status 200, text/plain, 12000 bytes, written to notes/a.txt" in result.text
     assert len(result.text) < 5000
 
 

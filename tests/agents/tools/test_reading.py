@@ -104,7 +104,7 @@ async def test_a_symbol_is_found_where_it_is_defined() -> None:
     search = Search(Files(files), output_chars=1000)
     assert (await search.run({"text": "Token", "kind": "symbol"})).text == "a.py:2: class Token:"
     assert (await search.run({"text": "parse", "kind": "symbol"})).text == "a.py:3: def parse(self): ..."
-    assert "no definition found" in (await search.run({"text": "x", "kind": "symbol"})).text
+    assert "No definition found" in (await search.run({"text": "x", "kind": "symbol"})).text
 
 
 async def test_output_is_capped_and_never_empty() -> None:

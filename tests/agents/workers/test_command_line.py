@@ -46,9 +46,9 @@ def test_parameters_of_the_plan_are_placeholders(brief: WorkerBrief) -> None:
         (
             ("tool", "{parameters.version}"),
             {"parameters.dry": "x"},
-            "requires parameters.version; this subtask sets parameters.dry",
+            "requires parameters.version, but this subtask sets parameters.dry",
         ),
-        (("tool", "{model}"), {}, "requires model; this subtask sets none"),
+        (("tool", "{model}"), {}, "requires model, but this subtask sets none"),
         (("tool", "{goal}"), {"goal": "x" * 200_000}, "are too long"),
         (("tool", "{goal}"), {"goal": "a\0b"}, "contains a NUL"),
     ],

@@ -216,7 +216,7 @@ def test_commits_that_did_not_land_or_are_lost_are_found(story: Story) -> None:
     ]
     assert problems(audit(story.facts, A)) == ["landed and published as bbbbbbbbbbbb, but is not on fleet/r"]
     assert problems(audit(story.facts, A, B, tip=None)) == [
-        "no branch fleet/r exists; according to the journal, its tip is bbbbbbbbbbbb"
+        "no branch fleet/r exists, but according to the journal, its tip is bbbbbbbbbbbb"
     ]
     assert any("is not in the repository" in problem for problem in problems(audit(story.facts, has_base=False)))
 

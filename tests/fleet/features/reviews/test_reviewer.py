@@ -164,7 +164,7 @@ async def test_another_model_reviews_than_the_one_that_worked(
 async def test_a_change_that_is_too_large_or_cut_is_not_reviewed(model: Script, tmp_path: Path) -> None:
     async with agents_for(model, tmp_path) as agents:
         large = parse_patch(f"{CHANGE}+    {'x' * 1000}\n")
-        assert "the limit for reviews is 1,000" in str(reviewer_of(agents, change_chars=1000).too_large(large))
+        assert "reviewer.change_chars is 1,000" in str(reviewer_of(agents, change_chars=1000).too_large(large))
     cut = parse_patch(f"{CHANGE}\n[... 9 bytes left out ...]\n")
     async with agents_for(model, tmp_path) as agents:
         assert reviewer_of(agents).too_large(parse_patch(CHANGE)) is None
