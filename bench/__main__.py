@@ -1,11 +1,11 @@
-"""Benchmarks: what fleet costs compared with plain git. docs/internals/benchmarks.md explains each row.
+"""Benchmarks: the cost of fleet compared with plain git. docs/internals/benchmarks.md explains each row.
 
     python -m bench                     every group, up to 100,000 files
     python -m bench --small             every group, up to 10,000 files and with few rounds
     python -m bench startup hundred     these groups only
 
-Rows are printed group by group; at the end, those that miss their target are listed. A missed target does not change
-the exit code: results depend on the machine's load. All files are generated in memory and removed at the end.
+Rows are printed group by group, and missed targets are listed at the end. A missed target does not change the exit
+code, because results depend on the machine's load. All files are generated in memory and removed at the end.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,8 +1,8 @@
-"""A hundred coder attempts at once against the simulated model: how much of their prompts is read from the cache.
+"""A hundred concurrent coder attempts against the simulated model: how much of their prompts the cache serves.
 
-The conversations are real (coder, client, HTTP); the output of their commands is invented, in everyday sizes. The
-simulated model counts as the real one does: nothing below the minimum size, nothing before the first answer has
-started, nothing that differs in a single character. One row shows the share without cache warm-up.
+The conversations are real (coder, client, HTTP). The output of their commands is generated, in typical sizes. The
+simulated model counts like the real one: a prompt is cached above the minimum size, after the first response has
+started, and only if it is identical. One row shows the share without cache warm-up.
 """
 
 from collections import Counter
@@ -70,7 +70,7 @@ async def caching_figures(extent: Extent) -> list[Figure]:
 
 @dataclass
 class CannedWorkspace:
-    """A workspace that runs nothing: each command prints a fixed number of characters."""
+    """A workspace that prints a fixed number of characters for each command, without running it."""
 
     subtask: str
     commands: int = 0
@@ -125,7 +125,8 @@ class UsageMeter(UnlimitedMeter):
 
     @property
     def possible_share(self) -> float:
-        """What could be read at most: all but what is new, which each attempt's last prompt holds once."""
+        """Return the highest possible share: all tokens except new ones, which each attempt's last prompt contains
+        once."""
         new = self.prompts[max(self.prompts)] - (ATTEMPTS - 1) * self.prefix
         return 1 - new / self.usage.prompt
 

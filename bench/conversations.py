@@ -4,9 +4,9 @@
     python -m bench.conversations fleet URL CONVERSATIONS TURNS
     python -m bench.conversations bare URL CONVERSATIONS TURNS
 
-These commands are what `python -m bench conversations` starts: server and caller are processes of their own, new ones
-in each turn. *bare* is the SDK's client with its default transport, which reads each streamed answer to its end and
-nothing else. *fleet* holds whole conversations: rate limiter, stream, tool, transcript.
+`python -m bench conversations` starts these commands. Server and caller are separate processes, started again for each
+turn. *bare* is the SDK's client with its default transport, which only reads each streamed response to its end. *fleet*
+holds full conversations: rate limiter, stream, tool, transcript.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ FASTER, KIB_EACH, LATE_MS = 1.5, 100.0, 25.0
 RESULT = "def value():\n    return 1\n" * 20
 TICK_S = 0.005
 THINK_S = 4.0
-"""How long the model takes for a turn where memory and the loop's delay are measured."""
+"""Response time of the model while memory and the loop's delay are measured."""
 
 
 async def conversation_figures(extent: Extent) -> list[Figure]:
-    """Fleet's conversations and bare calls, in turns; then fleet's alone, at the speed of a model."""
+    """Measure fleet's conversations and bare calls in alternation, then fleet's alone at the speed of a model."""
     from bench.service import budget_figures, rule_figures  # noqa: PLC0415 - only the group needs it, not its processes
 
     figures = await to_thread.run_sync(_figures, CONVERSATIONS, extent.turns, extent.whole_runs)
@@ -65,7 +65,7 @@ def _figures(conversations: int, turns: int, rounds: int) -> list[Figure]:
 
 
 def run_caller(caller: str, conversations: int, turns: int, think_s: float) -> dict[str, float]:
-    """What a caller measured, in a process of its own and with a server of its own."""
+    """Return the measurements of a caller in a separate process with a separate server."""
     with canned_server(think_s) as url:
         command = [sys.executable, "-m", "bench.conversations", caller, url, str(conversations), str(turns)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -88,7 +88,7 @@ def canned_server(think_s: float) -> Iterator[str]:
 
 
 class LoopDelay:
-    """How much later than requested a sleeping task continues, and the largest size of the process."""
+    """Delay of a sleeping task beyond the requested time, and the peak size of the process."""
 
     def __init__(self) -> None:
         self.late_ms: list[float] = []

@@ -1,6 +1,6 @@
-"""The simulated service without HTTP, on a loop whose clock moves by itself: an hour of waiting takes no time.
+"""The simulated service without HTTP, on a loop with a simulated clock: an hour of waiting takes no time.
 
-Requests are those that would go over the wire, and all rules hold: what breaks one is counted, and refused.
+Requests are identical to those sent over HTTP, and all rules apply: a request that breaks one is counted and rejected.
 """
 
 from collections.abc import Awaitable, Callable
@@ -30,11 +30,11 @@ class DirectModel:
 
     script: dict[str, Any]
     answers_s: float = 20.0
-    """How long an answer takes."""
+    """Duration of a response."""
     refused: int = 0
     """Requests that broke a rule."""
     dollars: float = 0.0
-    """What all answers cost by the service's own prices."""
+    """Cost of all responses by the service's prices."""
     _rules: Rulebook = field(init=False)
     _model: SimulatedModel = field(init=False)
     _number: int = 0
@@ -71,7 +71,7 @@ class DirectModel:
 
 
 async def without_waiting(measure: Callable[[], Awaitable[Result]]) -> Result:
-    """The result of `measure` on a loop of its own whose clock moves by itself."""
+    """Return the result of `measure` on a loop with a simulated clock."""
 
     def run() -> Result:
         return anyio.run(measure, backend_options={"loop_factory": TimelessLoop})

@@ -176,7 +176,7 @@ class FleetRun:
 
     @contextmanager
     def beside(self, folder: RunFolder) -> Iterator[None]:  # noqa: ARG002 - for subclasses
-        """Do something while the run is under way."""
+        """Do something while the run is active."""
         yield
 
     def _prepare(self, home: Path) -> Path:

@@ -1,4 +1,4 @@
-"""What commits and landings cost compared with plain git: scan and commit, one ready branch, a hundred at once."""
+"""The cost of commits and landings compared with plain git: scan and commit, one ready branch, a hundred branches."""
 
 import os
 import random
@@ -88,7 +88,7 @@ def plain_worktree(project: Project, name: str) -> Iterator[Path]:
 
 
 async def scan_and_commit(project: Project, rounds: int) -> Costs:
-    """Commit five changed files. The tree must be the one that git makes of them."""
+    """Commit five changed files. The tree must be identical to git's."""
     trees: dict[tuple[str, int], str] = {}
 
     def changed(number: int) -> list[str]:
@@ -133,7 +133,7 @@ async def scan_and_commit(project: Project, rounds: int) -> Costs:
 
 
 async def candidates(project: Project, worktrees: RunWorktrees, count: int, name: str) -> tuple[Member, ...]:
-    """Ready branches on the newest commit, each with files of its own, in the store and in the user's repository."""
+    """Return ready branches on the newest commit, with disjoint files, in the store and in the user's repository."""
     members: list[Member] = []
     files_each = min(CHANGED, project.files // count)
     root = project.folder / f"sources-{name}"
@@ -169,8 +169,7 @@ async def land(worktrees: RunWorktrees, run: RunId, members: tuple[Member, ...])
 async def land_one(project: Project, rounds: int) -> Costs:
     """Land one ready branch on a tip that moved since its base: five in sequence, a fifth of their time each.
 
-    A single landing takes two milliseconds; a processor that idled during the other side's turn may need as long to
-    wake up.
+    A single landing takes two milliseconds, and an idle processor may need as long to wake up.
     """
     run = RunId("one-pool")
     async with worktrees_on(project, "pool", "one") as worktrees:

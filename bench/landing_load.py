@@ -1,8 +1,8 @@
-"""Whether the merge queue keeps up with its workers: hours of a run, simulated from one event to the next.
+"""Checks that the merge queue keeps up with its workers, in a discrete event simulation of hours of a run.
 
-What is decided is the product's (`decide`, `evolve`), and so is what a batch tests: each tree while there is time for
-it, else the last one. The checks of attempts and of batches share two slots, as in `worktrees/base/turns.py`. Work and
-checks take the time that they are given, and one candidate in twenty turns each tree red that holds its first attempt.
+Decisions are the product's (`decide`, `evolve`), and so is the content of a batch: each tree while there is time,
+otherwise the last one. The checks of attempts and batches share two slots, as in `worktrees/base/turns.py`. Work and
+checks have fixed durations, and one candidate in twenty breaks each tree that contains its first attempt.
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ Then = Callable[[], None]
 
 
 async def load_figures(extent: Extent) -> list[Figure]:
-    """How long the queue is at a steady load, and whether work lands while a hundred quick workers are at it."""
+    """Return the length of the queue at a steady load, and the throughput with a hundred quick workers."""
     return await to_thread.run_sync(_figures, extent.simulated_hours)
 
 
@@ -64,7 +64,7 @@ def _figures(simulated_hours: float) -> list[Figure]:
 
 @dataclass
 class Slots:
-    """Places for checks. Of those that wait, the ones that finished work waits for go first."""
+    """Slots for checks. Checks that finished work waits for go first."""
 
     free: int
     waiting: tuple[deque[Then], deque[Then]] = field(default_factory=lambda: (deque(), deque()))
@@ -84,7 +84,7 @@ class Slots:
 
 
 class LandingLoad:
-    """One run: so many subtasks, each as much work, for so many workers."""
+    """One simulated run with a number of subtasks, their duration, and a number of workers."""
 
     def __init__(self, workers: int, work_s: float, subtasks: int, seed: int = 1) -> None:
         names = [f"s{number}" for number in range(subtasks)]
@@ -200,7 +200,7 @@ class LandingLoad:
         get_ready()
 
     def _tested(self, number: int, *, each: bool) -> None:
-        """What the engine records of a batch whose trees were tested: all below the first red one lands."""
+        """Return the facts for a tested batch: all commits before the first failure land."""
         state, now = self.story.state, self.story.now
         batch = state.landing.open_batch(number)
         if batch is None:  # the result of another batch has answered for it

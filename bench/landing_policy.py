@@ -1,10 +1,10 @@
-"""How much the landing policy lands per hour, in simulation, compared with the most that nested tests allow.
+"""The throughput of the landing policy in simulation, compared with the upper bound for nested tests.
 
-The queue is always full; every test takes the same time; a candidate is guilty with a fixed probability and turns every
-tree red that holds it. The policy knows none of that: it is the product's own (`fleet.core.policy.landing.next_sizes`),
-fed by the product's own history of the queue (`fleet.core.history.merge_queue`). The bound: knowing where the first
-guilty candidate is costs H(p) bits per candidate, and c nested tests that take T yield at most log2(c + 1) bits, so no
-policy lands more than (1 - p) log2(c + 1) / (T H(p)).
+The queue is always full, every test takes the same time, and a candidate is faulty with a fixed probability and breaks
+every tree that contains it. The policy does not know these parameters: it is the product's
+(`fleet.core.policy.landing.next_sizes`), with the product's history of the queue (`fleet.core.history.merge_queue`).
+The bound: finding the first faulty candidate takes H(p) bits per candidate, and c nested tests of duration T yield at
+most log2(c + 1) bits, so no policy lands more than (1 - p) log2(c + 1) / (T H(p)).
 """
 
 import random

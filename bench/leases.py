@@ -1,5 +1,7 @@
-"""What a lease costs compared with plain git: time, disk, the effect of many known worktrees, and the box; and whether
-each of a hundred workers that start at once gets one."""
+"""The cost of a lease compared with plain git: time, disk, the effect of many known worktrees, and the sandbox.
+
+Also checks that each of a hundred workers that start at the same time gets one.
+"""
 
 import os
 import subprocess
@@ -41,7 +43,7 @@ STEP = 20  # commits that the tip moves by between two leases
 EDITED = tuple(path_of(number * 11) for number in range(5))
 WORKERS = 100
 RACY_S = 1.2
-"""Git reads files again that are as young as its index; in practice no tenant is that quick."""
+"""Git reads files again that are as young as its index. In practice, no worker is that quick."""
 LEASE, RETURN = "lease, tip moved by 20", "give back, 5 files changed"
 WANTED: Limits = {
     "overlay": {10_000: 0.02, 100_000: 0.005},
@@ -173,7 +175,7 @@ def disk_usage(folder: Path) -> int:
 
 
 async def many_known(project: Project, kind: LeaseKind, known: int, rounds: int) -> Figure:
-    """Leasing and giving back while so many worktrees are known, against ten."""
+    """Measure leasing and returning with this many known worktrees, compared with ten."""
 
     def leasing(worktrees: RunWorktrees) -> Variant:
         async def lease(number: int) -> Cost:

@@ -1,12 +1,12 @@
-"""What a run with thousands of facts costs: a scrape of its metrics, and resuming it.
+"""The cost of a run with thousands of facts: a scrape of its metrics, and a resume.
 
-*Scrape*: fleet's exporter and an exporter without runs both answer over HTTP on loopback. Fleet's has read thousands of
-facts before and a hundred agents are working; before each turn they record as many facts as in the second for which the
-exporter caches its answer.
+*Scrape*: fleet's exporter and an exporter without runs both respond over HTTP on loopback. Fleet's exporter has read
+thousands of facts before, and a hundred agents are working. Before each turn they record as many facts as in the second
+for which the exporter caches its response.
 
 *Resume*: a run of a thousand subtasks, half of them landed. Fleet's side ends when the engine has decided, recorded its
-decisions and issued the first command; the other side only replays the journal. Opening the store is not part of it,
-because that does not depend on the length of a run.
+decisions and issued the first command. The other side only replays the journal. Opening the store is not included,
+because it does not depend on the length of a run.
 """
 
 import shutil
@@ -69,7 +69,7 @@ class EmptyExposition(Exposition):
 
 
 async def scrape_figures(extent: Extent) -> list[Figure]:
-    """A scrape while a hundred agents work, compared with a server that has nothing to report."""
+    """Measure a scrape while a hundred agents work, compared with a server without runs."""
     story = busy_run()
     with temporary_folder() as folder, running(folder, story) as journal:
         run = RunFolder(folder / "runs" / "r")

@@ -1,12 +1,11 @@
-"""The manager of a thousand attempts at once on ten nodes: how late its event loop is, and what a landed subtask takes.
+"""The manager of a thousand concurrent attempts on ten nodes: event loop delay, and cost per landed subtask.
 
     python -m bench.many_attempts NAME FOLDER    one run, of a plan and a configuration that are in the folder
 
-This command is what `python -m bench nodes` starts: each run has a process of its own, in which all of `fleet run`
-works but its screen. The nodes are simulated (`bench/simulated_node.py`), in processes of their own, behind the
-transport and with the protocol of real ones; packs are taken in, checks that decide are run, and commits land, as they
-do elsewhere. *Local* is the same plan, done by programs on this machine. With *calls* each attempt calls a model in
-between, whose answers take 4 s.
+`python -m bench nodes` starts this command. Each run has a separate process with all parts of `fleet run` except its
+screen. The nodes are simulated (`bench/simulated_node.py`), in separate processes, with the real transport and
+protocol. Packs are received, deciding checks run, and commits land as usual. *Local* is the same plan, run by programs
+on this machine. With *calls*, each attempt also calls a model that responds after 4 s.
 """
 
 import json
@@ -40,7 +39,7 @@ NODES, AT_ONCE, HERE_AT_ONCE = 10, 1_000, 100
 SUBTASKS, FEWER, TURNS = 2_000, 1_000, 4
 FILES, IN_A_FOLDER = 100, 100
 WORK_S = 40.0
-"""How long an attempt takes on a simulated node, besides its calls."""
+"""Duration of an attempt on a simulated node, without its calls."""
 TICK_S = 0.005
 LATE_MS, RATIO = 25.0, 1.3
 WORKERS = """\
@@ -83,7 +82,7 @@ class Trial:
     workers: int = AT_ONCE
     subtasks: int = FEWER
     turns: int = 0
-    """How often each attempt calls a model."""
+    """Number of model calls per attempt."""
 
     def configuration(self, state: Path, service: str) -> str:
         node = f"{sys.executable} -B -m bench.simulated_node {state} {WORK_S} {self.turns}"
@@ -113,7 +112,7 @@ class Trial:
 
 @dataclass
 class Idle:
-    """How late a thread wakes that does nothing, meanwhile: what this machine adds to any delay."""
+    """Wake-up delay of an idle thread, which this machine adds to every delay."""
 
     late_ms: list[float] = field(default_factory=list)
     _ended: Event = field(default_factory=Event)
@@ -139,9 +138,9 @@ class Measured:
     """One run."""
 
     late_ms: float
-    """How late the event loop is, the 99th percentile."""
+    """Delay of the event loop, 99th percentile."""
     busy_ms: float
-    """The same in processor time of its thread: how late it would be on a machine that does nothing else."""
+    """Delay of the event loop in processor time of its thread, as on an otherwise idle machine."""
     own_ms: float
     """Processor time of the manager's process."""
     seconds: float
@@ -149,7 +148,7 @@ class Measured:
     at_once: int
     """Attempts that worked, at most."""
     idle_ms: float = 0.0
-    """How late a process was that did nothing, the 99th percentile."""
+    """Delay of an idle process, 99th percentile."""
 
     @property
     def each_ms(self) -> float:
@@ -158,7 +157,7 @@ class Measured:
 
 @dataclass
 class LoopDelay:
-    """How much later than requested a sleeping task continues, in time and in the processor time of its thread."""
+    """Delay of a sleeping task beyond the requested time, in wall time and in processor time of its thread."""
 
     late_ms: list[float] = field(default_factory=list)
     busy_ms: list[float] = field(default_factory=list)
@@ -204,7 +203,7 @@ def _where(run: Measured) -> str:
 
 
 def measured(project: Project, trial: Trial) -> Measured:
-    """What a run took, in a process of its own. Raises `RuntimeError` if not all of it landed."""
+    """Return the measurements of a run in a separate process. Raises `RuntimeError` unless all subtasks landed."""
     folder = project.folder / trial.name
     folder.mkdir()
     (folder / "plan.json").write_text(trial.plan, encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Attempts on nodes compared with the same attempts in process: wall time, the manager's processor, bytes that travel.
+"""Attempts on nodes compared with the same attempts in process: wall time, the manager's processor time, traffic.
 
-The node is `fleet node --stdio` behind a pipe on this machine, so that both do the same work on the same processors:
-what differs is the protocol, the packs, and what the manager does to believe them.
+The node is `fleet node --stdio` behind a pipe on this machine, so that both use the same processors. The differences
+are the protocol, the packs, and the manager's verification.
 """
 
 import json
@@ -137,12 +137,12 @@ class Pair:
 
 
 async def _ignore(_: Progress) -> None:
-    """What follows the steps of an attempt."""
+    """Ignore the steps of an attempt."""
 
 
 @asynccontextmanager
 async def _opened(project: Project) -> AsyncIterator[Pair]:
-    """Worktrees of this process, and a node with a disk of its own in the same memory."""
+    """Yield worktrees of this process, and a node with a separate disk in the same memory."""
     node_file, run_file = project.folder / "node.toml", project.folder / "run.toml"
     node_file.write_text(f'[state]\ndir = "{project.folder}/node"\n', encoding="utf-8")
     command = shlex.join((sys.executable, "-B", "-m", "fleet", "node", "--stdio", "--config", str(node_file)))
@@ -207,4 +207,4 @@ class NoCalls:
         del transcript
 
     def close(self) -> None:
-        """There is no call to interrupt."""
+        """There are no calls to interrupt."""

@@ -1,8 +1,9 @@
-"""How many planner calls a hundred reports cost that arrive while one call is under way.
+"""Number of planner calls for a hundred reports that arrive during one call.
 
-The engine, the planner and its client are the product's own, and each call goes over HTTP to the simulated model.
-Workers, worktrees and git are in memory: only the times of reports matter. The first report starts a slow call; the
-other hundred arrive during that call, every fifth of them as a failure. The calls that read one of the hundred count.
+The engine, the planner and its client are the product's, and each call goes over HTTP to the simulated model. Workers,
+worktrees and git are in memory, because only the times of reports matter. The first report starts a slow call. The
+other hundred arrive during that call, every fifth of them as a failure. The result counts the calls that read at least
+one of the hundred.
 """
 
 from collections.abc import AsyncIterator

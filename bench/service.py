@@ -60,12 +60,12 @@ BUDGET = 0.50
 
 @dataclass
 class Workspace:
-    """Prints so many characters for each command; some take six minutes."""
+    """Prints a number of characters for each command. Some commands take six minutes."""
 
     name: str
     characters: int = 2_500
     pauses: int = 0
-    """One command in so many takes long; 0: none."""
+    """Interval between slow commands. 0: none are slow."""
     commands: int = 0
     root: str = "/work"
 
@@ -112,7 +112,7 @@ class Sums(UnlimitedMeter):
 
 
 def shell(commands: int) -> dict[str, Any]:
-    """Workers that run so many commands and report."""
+    """Return workers that run a number of commands and report."""
     return {"workers": {"*": {"attempts": [{"do": "shell", "commands": [f"command {n}" for n in range(commands)]}]}}}
 
 
@@ -217,7 +217,7 @@ async def _many(folder: Path) -> tuple[int, int]:
 
 
 async def budget_figures(folder: Path | None) -> list[Figure]:
-    """Fifty coders at once until their budget is spent: what is exceeded, and what is left."""
+    """Run fifty concurrent coders until their budget is used up, and measure the excess and the unused rest."""
     with temporary_folder(folder) as place:
         spent, charged = await without_waiting(lambda: _until_spent(place))
     left, note = max(0.0, BUDGET - spent) / BUDGET, f"${spent:.4f} of ${BUDGET:g}; the service charged ${charged:.4f}"
@@ -264,7 +264,7 @@ async def planner_cost_figures(folder: Path | None) -> list[Figure]:
 
 @dataclass
 class AsBefore:
-    """Requests as they were: nothing is shared between calls, nothing kept for longer."""
+    """Requests without the optimizations: nothing is shared between calls or cached for longer."""
 
     model: Model
 
@@ -273,7 +273,7 @@ class AsBefore:
 
 
 async def _plan(folder: Path, *, as_before: bool) -> Sums:
-    """A call after every few results, minutes apart; the first one explores."""
+    """Return planner calls after every few results, minutes apart. The first call explores."""
     script = {
         "planner": {"explore": [{"tool": "list_files", "input": {}}, {"tool": "search", "input": {"text": "Texts"}}]}
     }

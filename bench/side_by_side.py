@@ -1,4 +1,4 @@
-"""What the benchmarks share: how much to measure, a stopwatch, variants that take turns, generated repositories.
+"""Shared parts of the benchmarks: extent, stopwatch, alternating variants, generated repositories.
 
 A figure is a ratio wherever possible: fleet's cost divided by plain git's, in alternating turns of one run, so that a
 busy machine slows down both.
@@ -37,7 +37,7 @@ TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Extent:
-    """How much is measured, how often, and where files are created."""
+    """The amount and the number of measurements, and the location of files."""
 
     sizes: tuple[int, ...]
     """Files of the generated repositories."""
@@ -139,7 +139,7 @@ def processor_ms() -> float:
 
 
 def processor_ms_of(pid: int) -> float:
-    """Processor time of a running process; zero if it has ended."""
+    """Return the processor time of a running process, or zero if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -159,7 +159,7 @@ async def interleave(variants: Mapping[str, Variant], rounds: int, *, warm: int 
 
 
 def typical(costs: Sequence[Cost]) -> Cost:
-    """The median of wall times; the mean of processor times, whose clock may be coarser than a turn is long."""
+    """Return the median of wall times, or the mean of processor times, whose clock may be coarser than a turn."""
     return Cost(median(cost.wall for cost in costs), fmean(cost.processor for cost in costs))
 
 
@@ -206,7 +206,7 @@ def files_label(files: int) -> str:
 
 @dataclass(frozen=True)
 class Project:
-    """A generated repository, its commits, oldest first, and the folder that holds it and what is measured on it."""
+    """A generated repository, its commits (oldest first), and its parent directory for measurements."""
 
     folder: Path
     files: int
@@ -221,7 +221,7 @@ class Project:
 def generated_project(
     files: int, folder: Path | None = None, *, commits: int = COMMITS, changed_among: int | None = None
 ) -> Iterator[Project]:
-    """A project with so many files. Its commits change a few of them, or of the first `changed_among`."""
+    """Generate a project with a number of files. Its commits change a few of them, or of the first `changed_among`."""
     with temporary_folder(folder) as at:
         made = _generate(at / "project", files, commits, changed_among or files)
         yield Project(at, files, tuple(made))
@@ -279,7 +279,7 @@ async def worktrees_on(project: Project, kind: LeaseKind, row: str) -> AsyncIter
 
 
 def folder_of(lease: Lease) -> Path:
-    """Where edits can be made without a box: the worktree itself, or the upper folder of an overlay."""
+    """Return a directory for edits without a sandbox: the worktree itself, or the upper directory of an overlay."""
     if not isinstance(lease, WorktreeLease):
         raise TypeError(f"no known folder: {lease}")
     place = lease.workspace.place

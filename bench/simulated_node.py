@@ -1,10 +1,10 @@
-"""A node that does no work: it answers each order after a while with what honest work would give.
+"""A simulated node: it responds to each order after a delay with the result of honest work.
 
     python -m bench.simulated_node STORE WORK_S [TURNS]
 
-`bench/many_attempts.py` gives them to a run, so that all that is measured is the manager. An attempt adds the file
-that its subtask names, as a pack with a commit of its own; with TURNS it calls a model so often before that. Trees are
-read from the manager's own store instead of from packs that were sent, which a real node could not do.
+`bench/many_attempts.py` passes such nodes to a run, so that only the manager is measured. An attempt adds the file
+named by its subtask, as a pack with one commit. With TURNS, it first calls a model that many times. Trees are read from
+the manager's store instead of from received packs, which a real node could not do.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ Json = dict[str, object]
 
 
 class Objects:
-    """Reads from a store, and makes packs of what is new."""
+    """Reads from a store, and makes packs of new objects."""
 
     def __init__(self, store: str) -> None:
         argv = ["git", "--git-dir", store, "cat-file", "--batch"]
@@ -166,7 +166,7 @@ class SimulatedNode:
 
     @property
     def wait_s(self) -> float:
-        """How long it works until the next call, or until its end."""
+        """Return the delay until the next call, or until the end."""
         return self.work_s / (self.turns + 1) * self.chance.uniform(0.5, 1.5)
 
     def event(self, key: str, number: int, event: Json, pack: bytes = b"") -> None:
@@ -203,7 +203,7 @@ class SimulatedNode:
 
 
 class Input(asyncio.Protocol):
-    """Feeds the node with what the manager sends."""
+    """Passes the manager's messages to the node."""
 
     def __init__(self, node: SimulatedNode, ended: asyncio.Event) -> None:
         self._node, self._ended = node, ended

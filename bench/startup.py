@@ -1,8 +1,8 @@
-"""How fast the program starts, compared with an interpreter that does nothing: `python -c pass`.
+"""The startup time of the program, compared with an idle interpreter: `python -c pass`.
 
 The first agent is a worker of the kind `command`, which needs no model. Its time runs from the start of the process
-`fleet run --plan` to the moment that the journal records for the start of the worker: configuration, journal, store,
-self-test of the sandbox and a lease are part of it.
+`fleet run --plan` to the recorded start of the worker: configuration, journal, store, self-test of the sandbox and a
+lease are included.
 """
 
 import subprocess

@@ -1,8 +1,8 @@
 """A hundred workers in a storm of 429 and 529: fleet's calls compared with a perfect rate limiter.
 
-The simulated model runs in a process of its own, a new one in each turn, with a limit and the same fault windows. The
-perfect limiter knows the limit: it keeps the service's account, makes each call that it grants, and repeats at once
-each call that a fault window rejected.
+The simulated model runs in a separate process, started again for each turn, with a limit and the same fault windows.
+The perfect limiter knows the limit: it keeps the service's account, makes each call that fits, and immediately repeats
+each call rejected in a fault window.
 """
 
 import json
@@ -141,7 +141,7 @@ async def simulated_model(seconds: float, *, named: bool) -> AsyncIterator[str]:
 
 
 def fault_windows(seconds: float) -> list[dict[str, object]]:
-    """5 % of all calls are rejected throughout; twice, for a twentieth of the time each, no call succeeds."""
+    """Return fault windows: 5 % of calls are rejected throughout, and all calls during two short windows."""
     return [
         {"from_s": 0.25 * seconds, "to_s": 0.30 * seconds},
         {"from_s": 0.60 * seconds, "to_s": 0.65 * seconds},

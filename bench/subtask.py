@@ -1,6 +1,6 @@
 """One subtask end to end, without model and checks: lease, edit three files, scan, commit, land, record, release.
 
-Plain git does the same with a worktree of its own for each subtask, as most fleets do.
+Plain git does the same with a separate worktree for each subtask, as most other tools do.
 """
 
 import random
@@ -80,7 +80,7 @@ async def end_to_end(project: Project, rounds: int) -> Costs:
 
 
 def edited_paths(files: int, number: int) -> list[str]:
-    """The same for every variant and different in each turn, so that merges never conflict."""
+    """Return paths that are the same for every variant and different in each turn, so that merges never conflict."""
     first = random.Random(7).randrange(files)  # noqa: S311
     return [path_of((first + (number * EDITED + part) * 7919) % files) for part in range(EDITED)]
 
@@ -132,7 +132,7 @@ def by_fleet(project: Project, kind: LeaseKind, worktrees: RunWorktrees, journal
 
 
 def attempt_facts(name: str, base: Sha, commit: Sha, paths: tuple[str, ...]) -> list[f.Fact]:
-    """What the engine records about an attempt before it lands, in one transaction."""
+    """Return the facts about an attempt before it lands, recorded in one transaction."""
     now = time.time()
     return [
         f.AttemptStarted(at=now, subtask=name, number=1, worker="coder", model=None, base=base, strategy="first"),

@@ -1,9 +1,9 @@
-"""What the terminal UI costs: a real `fleet watch` on a terminal of its own, over generated journals.
+"""The cost of the terminal UI: a real `fleet watch` on a separate terminal, with generated journals.
 
-*Busy*: a thousand working agents, a thousand facts and ten refreshes per second; its share of one core, and the time
-from a key to the screen. *Long*: a journal of 100,000 facts; from the start of the program to the first complete
-screen, divided by the time that another program needs to read that journal. *Attached*: `fleet run` with 120 agents,
-with a `fleet watch` beside it and without.
+*Busy*: a thousand working agents, a thousand facts and ten refreshes per second: the share of one core, and the time
+from a key press to the screen. *Long*: a journal of 100,000 facts: the time from the start of the program to the first
+complete screen, divided by the time that another program needs to read that journal. *Attached*: `fleet run` with 120
+agents, with and without `fleet watch`.
 """
 
 import fcntl
@@ -65,7 +65,7 @@ def subtask_ids(count: int) -> list[str]:
 
 
 def first_facts(count: int, *, at: float) -> list[f.Fact]:
-    """The facts of a run with so many working agents."""
+    """Return the facts of a run with this many working agents."""
     check = Criterion(criterion="it exists", run="true")
     plan = Plan(
         goal="a benchmark",
@@ -217,7 +217,7 @@ def appending(journal: Journal, names: Sequence[str]) -> Iterator[None]:
 def busy_figures(
     seconds: float, keys: int, facts: Sequence[f.Fact] = (), names: Sequence[str] = (), *, what: str = "screen"
 ) -> list[Figure]:
-    """In front of a run with these facts, in which these subtasks are at work; by default with a thousand agents."""
+    """Measure a run with these facts and these running subtasks. Default: a thousand agents."""
     names = names or subtask_ids(AGENTS)
     with temporary_folder() as folder, journal_at(folder) as journal:
         facts = facts or first_facts(AGENTS, at=time.time())

@@ -1,7 +1,8 @@
-"""How many commits an hour land through the command line, where neither workers nor checks take any time.
+"""Commits per hour through the command line, if workers and checks take no time.
 
-The program as shipped, from its start to its end: a plan file, a hundred workers of the kind `command` at once, boxes,
-checks before and after the work, landing commit by commit, the result branch. What is left is fleet's own cost.
+Runs the program as shipped, from start to end: a plan file, a hundred concurrent workers of the kind `command`,
+sandboxes, checks before and after the work, landing commit by commit, the result branch. The remaining time is fleet's
+own cost.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""What the pages cost: a real `fleet web`, five of its readers and a real browser, over generated journals.
+"""The cost of the web pages: a real `fleet web`, five readers and a real browser, with generated journals.
 
-*Busy*: a thousand working agents and a thousand facts a second, with five open pages of the run; the server's share of
-one core, and the time from a fact to a browser's document. *Wide*: the first paint of a run of 10,000 subtasks,
-divided by that of a run without any. *Weight*: the style and the script of a page.
+*Busy*: a thousand working agents and a thousand facts per second, with five open pages of the run: the server's share
+of one core, and the time from a fact to a browser's document. *Wide*: the first paint of a run of 10,000 subtasks,
+divided by that of a run without any. *Weight*: the size of a page's styles and scripts.
 """
 
 import json
@@ -52,7 +52,7 @@ async def web_figures(extent: Extent) -> list[Figure]:
 
 @dataclass
 class Server:
-    """A `fleet web` of its own."""
+    """A separate `fleet web`."""
 
     process: subprocess.Popen[str]
     url: str
@@ -156,7 +156,7 @@ async def _seen_after(page: Page, journal: Journal, number: int) -> float:
 
 
 def _mark(path: Path, text: str) -> None:
-    """Through a connection of its own: the other one belongs to the thread that appends."""
+    """Write a fact through a separate connection, because the other one belongs to the appending thread."""
     with Journal(path) as journal:
         journal.append([f.WarningNoted(at=time.time(), text=text)])
 

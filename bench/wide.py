@@ -1,7 +1,7 @@
-"""What a run of ten thousand subtasks costs: each figure against one of a hundred, or against reading the same rows.
+"""The cost of a run of ten thousand subtasks, compared with a hundred subtasks or with reading the same rows.
 
-*Engine*: engine, core and journal as they are; workers, git and checks take no time and are in memory. All others work
-on generated journals (`wide_run.py`).
+*Engine*: the real engine, core and journal, with workers, git and checks in memory that take no time. All others use
+generated journals (`wide_run.py`).
 """
 
 import json
@@ -49,7 +49,7 @@ ENGINE, GROWTH, OVER_JSON, STATUS, SCRAPE, TOKENS = 1.5, 1.3, 4.0, 4.0, 2.0, 20_
 
 
 async def wide_figures(extent: Extent) -> list[Figure]:
-    """The figures of a run as wide as the extent says."""
+    """Return the figures of a run of this width."""
     with temporary_folder(extent.folder) as folder:
         figures = [await engine_figure(folder, extent.wide)]
         figures += await replay_figures(folder, extent)
@@ -170,7 +170,7 @@ async def replay_figures(folder: Path, extent: Extent) -> list[Figure]:
 
 
 def _times(facts: Mapping[int, int], count: int) -> int:
-    """How often a journal is read in a turn, so that as many facts are read as in the largest one, about."""
+    """Return how often to read a journal in a turn, so that about as many facts are read as in the largest one."""
     return max(1, max(facts.values()) // facts[count] // 4)
 
 
@@ -179,7 +179,7 @@ def _journal(state_dir: Path) -> Path:
 
 
 def _ratio(measure: str, where: str, cost: Cost, base: Cost, wanted: float) -> Figure:
-    """The ratio of processor times, which hardly depend on what else the machine does."""
+    """Return the ratio of processor times, which hardly depend on other load."""
     ratio = cost.processor / base.processor
     note = f"{cost.processor:.3f} of {base.processor:.3f} ms; wall {cost.wall / base.wall:.2f}"
     return Figure(measure, where, ratio, ratio, wanted=wanted, note=note)
@@ -210,7 +210,7 @@ def _status(state_dir: Path) -> Cost:
 
 
 def verb_figures(folder: Path, extent: Extent) -> list[Figure]:
-    """What other verbs that read a run take, of wall and of processor time, where most facts are calls to models."""
+    """Measure other commands that read a run, in wall and processor time, if most facts are model calls."""
     progress("wide: verbs")
     facts = write_journal(folder / "verbs", Width(extent.wide, extent.wide * MANY_FACTS_EACH, AT_ONCE, settled=True))
     verbs = {
@@ -253,7 +253,7 @@ class _Scraped:
 
 
 async def scrape_figure(folder: Path, extent: Extent) -> Figure:
-    """A scrape of a wide run with 500 agents, against one of a narrow run; each has new facts to read."""
+    """Measure a scrape of a wide run with 500 agents, compared with a narrow run. Both have new facts to read."""
     progress("wide: scrape")
     wide = _Scraped(Width(extent.wide, extent.wide * FACTS_EACH, agents=500))
     narrow = _Scraped(Width(NARROW, NARROW * FACTS_EACH, agents=50))

@@ -1,7 +1,7 @@
-"""The facts of a run of any width, without a run: what an engine would have recorded, wave by wave of agents at once.
+"""Generates the facts of a run of any width, wave by wave of concurrent agents, without running it.
 
-One subtask in twenty fails first; of those, every second one goes back to the planner, whose revision is a fact with a
-new version of the plan. The last wave is still at work.
+One subtask in twenty fails first. Every second failure goes back to the planner, whose revision creates a new version
+of the plan. The last wave is still running.
 """
 
 import os
@@ -25,15 +25,15 @@ LEAST = 4.5  # facts that a subtask needs at least: started twice, committed, ve
 
 @dataclass(frozen=True)
 class Width:
-    """How wide a run is."""
+    """Size of a generated run."""
 
     subtasks: int
     facts: int
-    """How many there are, about: model calls make up the difference."""
+    """Approximate number of facts. Model calls make up the difference."""
     agents: int = 100
-    """At work at once."""
+    """Number of running agents."""
     planned: int | None = None
-    """The subtasks that one revision of its planner adds; None: the run was given its plan."""
+    """Number of subtasks that one planner revision adds. None: the run was given its plan."""
     settled: bool = False
     """Whether the last wave has landed as well."""
 
@@ -85,7 +85,7 @@ def wide_facts(width: Width, *, at: float = 1_800_000_000.0) -> Iterator[f.Fact]
 
 
 class _Waves:
-    """What happens, with the numbers of calls and batches so far."""
+    """Generates the facts, and counts calls and batches."""
 
     def __init__(self, width: Width, at: float) -> None:
         self._width = width
@@ -185,7 +185,7 @@ def model_call(number: int, attempt: int, turn: int, *, at: float) -> f.ModelCal
 
 
 def write_journal(state_dir: Path, width: Width) -> int:
-    """Write the journal of such a run into a state directory; return the number of its facts."""
+    """Write the journal of such a run into a state directory, and return the number of its facts."""
     path, count = state_dir / "runs" / RUN / "journal.db", 0
     waiting: list[f.Fact] = []
     with closing(Journal.create(path)) as journal:

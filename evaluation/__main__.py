@@ -1,14 +1,13 @@
-"""A fair field for prompts: small repositories with epics of ours, planned and worked on as always, scored by machines.
+"""Evaluates prompts: plans and builds small epics with known solutions, and scores the results automatically.
 
     python -m evaluation --simulated                                  the prompts of this tree, with a stand-in
     python -m evaluation --simulated --against /some/prompts          against those of a folder (planner.md, ...)
     python -m evaluation --key-file KEY --budget 40 --against main    against those of a commit, with real models
     python -m evaluation --key-file KEY --budget 5 --case monorepo --yes --json
 
-Before anything is spent it says how many runs it makes and what they cost at most. With --keep, runs that were made are
-not made again. With --against it compares: each repository and seed is run with both versions, and the difference of
-each measure comes with its interval. docs/internals/evaluation.md explains the measures. The exit code is 1 if the
-second version is worse in any measure.
+Before any money is spent, it prints the number of runs and their maximum cost. With --keep, finished runs are reused.
+With --against, each repository and seed is run with both versions, and the difference of each measure is shown with its
+interval. docs/internals/evaluation.md explains the measures. The exit code is 1 if the second version is worse in any measure.
 """
 
 import argparse
@@ -139,7 +138,7 @@ def service_of(args: argparse.Namespace) -> Service:
 
 
 def budget_of(args: argparse.Namespace) -> float | None:
-    """What all runs may cost; None: what a stand-in pretends to cost."""
+    """Return the maximum cost of all runs. None: no budget, with a simulated model."""
     if args.budget is None and not args.simulated:
         raise UsageError("--key-file requires --budget USD, the maximum cost of all runs")
     budget: float | None = args.budget

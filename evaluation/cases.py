@@ -1,7 +1,7 @@
-"""The repositories that are worked on: each with an epic, a known solution, and checks that no planner sees.
+"""The repositories of the evaluation, each with an epic, a known solution, and held-out checks.
 
-A case is one file of `repositories/`. Its checks fail on the base and pass on the known solution; `tests/evaluation`
-holds every case against that. `subtasks` is a plan that is known to work: the stand-in for a model follows it.
+A case is one file in `repositories/`. Its checks fail on the base and pass on the known solution, which
+`tests/evaluation` verifies. `subtasks` is a valid plan, which the simulated model follows.
 """
 
 import os
@@ -50,7 +50,7 @@ class Case(Shape):
     gate: str
     epic: str
     base: dict[str, str]
-    """Its files, by path."""
+    """Files of the repository, by path."""
     solution: dict[str, str]
     """The files that the known solution adds or changes."""
     held: dict[str, str] = {}
@@ -118,7 +118,7 @@ def text_of(repository: Path, commit: str, path: str) -> str:
 
 
 def git(repository: Path, *arguments: str, given: str = "", strip: bool = True, index: Path | None = None) -> str:
-    """What git prints, without anybody's configuration."""
+    """Return the output of git, without user or system configuration."""
     who = {
         f"GIT_{role}_{name}": value
         for role in ("AUTHOR", "COMMITTER")

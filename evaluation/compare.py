@@ -1,7 +1,7 @@
-"""Two versions side by side: the difference in each measure, paired by repository and seed, with its interval.
+"""Compares two versions: the difference in each measure, paired by repository and seed, with its interval.
 
-Runs of one repository resemble each other, so the bootstrap draws repositories first and then pairs of each: what is
-shown is how far the difference would change with other repositories like these.
+Runs of one repository are similar, so the bootstrap draws repositories first and then pairs of each. The interval shows
+how much the difference would vary with other similar repositories.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ def _share(part: int, whole: int) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure of a run; None where the run says nothing about it."""
+    """One figure of a run. None if the run has no value for it."""
 
     name: str
     of: Callable[[Score], float | None]
@@ -53,7 +53,7 @@ MEASURES = (
 
 
 def _per(sum_: float, landed: int) -> float:
-    """Where nothing landed, all of it bought less than one subtask."""
+    """Return the amount per landed subtask. Without any, return the total amount."""
     return sum_ / max(1, landed)
 
 

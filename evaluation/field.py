@@ -33,7 +33,7 @@ class Field:
     versions: Sequence[Version]
     orders: Sequence[Order]
     dollars: float
-    """What all of them may cost at most."""
+    """Maximum cost of all runs."""
 
     def announcement(self, *, simulated: bool) -> str:
         runs, each = len(self.orders), self.dollars / len(self.orders)
@@ -77,7 +77,7 @@ def plan_field(
 def play_field(
     field: Field, service: Service, folder: Path, side_by_side: Map = map, *, play: Play = play
 ) -> list[Result]:
-    """The results of all runs; those that `folder` has are not made again. Raises `FleetError`."""
+    """Return the results of all runs, reusing those in `folder`. Raises `FleetError`."""
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     kept = Kept(folder / RESULTS)
@@ -96,7 +96,7 @@ def play_field(
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What all runs of an evaluation have in common."""
+    """Settings shared by all runs of an evaluation."""
 
     service: Service
     folder: Path
@@ -149,7 +149,7 @@ class Kept:
 
 
 def _place(service: Service) -> str:
-    """Where a result was made: results of different services or configurations are not mixed."""
+    """Return the service and configuration of a result. Results of different ones are not mixed."""
     return f"{service.url or 'stand-in'} {service.config or ''}".strip()
 
 

@@ -1,4 +1,4 @@
-"""Repeats the checks of a run in boxes: on its base, on the known solution, and those that nobody saw on its result."""
+"""Repeats the checks of a run in sandboxes: on its base, on the known solution, and held-out checks on its result."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ CHECK_S = 120.0  # a check of an evaluation takes a second
 
 
 def box_settings(service: Service, folder: Path) -> WorktreeSettings:
-    """How checks are run: read once, so that the tree may change meanwhile."""
+    """Return the settings of checks. Read once, so that the tree may change in the meantime."""
     environment, flags = environment_of(folder, service), {"box.sandbox": service.sandbox}
     config = box_config(service, folder)
     loaded = load_config(environ=environment, flags=flags, config_file=config, user_file=None)
@@ -58,7 +58,7 @@ def _written_by_the_run(case: Case, state: RunState, repository: Path) -> dict[s
 
 @dataclass(frozen=True)
 class Boxes:
-    """Runs commands on commits of a repository, each in a box and on a checkout of its own."""
+    """Runs commands on commits of a repository, each in a sandbox and on a separate checkout."""
 
     repository: Path
     settings: WorktreeSettings

@@ -1,4 +1,4 @@
-"""One run of a case with a version of the prompts: the program as a child, with a state folder of its own."""
+"""Runs a case with a version of the prompts, in a child process with a separate state directory."""
 
 import json
 import os
@@ -41,7 +41,7 @@ HURRY = {
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Where the models are."""
+    """Address and key of the model service."""
 
     url: str | None = None
     """None: a stand-in on this machine."""
@@ -63,7 +63,7 @@ class Order:
     version: Version
     seed: int
     dollars: float
-    """What it may cost at most."""
+    """Maximum cost of the run."""
     minutes: float
 
     @property
@@ -101,7 +101,7 @@ def play(order: Order, service: Service, program: Path, folder: Path, stopping: 
 
 
 def environment_of(folder: Path, service: Service) -> dict[str, str]:
-    """All that a child is given: nothing of the person's own settings and keys, but the key that was named."""
+    """Return the environment of a child. Contains no user settings or keys, except the given key."""
     home = folder / "home"
     home.mkdir(exist_ok=True)
     return {
@@ -138,7 +138,7 @@ def _run(
     limit_s: float,
     stopping: Event,
 ) -> int:
-    """The exit code of a run; it is stopped at its limit, and when the evaluation stops."""
+    """Return the exit code of a run. The run is stopped at its time limit, and when the evaluation stops."""
     until = monotonic() + limit_s
     with log.open("wb") as file:
         process = _start(arguments, environment, program, file.fileno())
@@ -167,7 +167,7 @@ def _start(
 
 @contextmanager
 def _model(order: Order, service: Service, environment: Mapping[str, str], folder: Path) -> Iterator[str | None]:
-    """The address of the models: the one that was named, or that of a stand-in for as long as the block lasts."""
+    """Yield the address of the model service: the given one, or that of a simulated model."""
     if not service.simulated:
         yield service.url
         return
@@ -192,7 +192,7 @@ def _model(order: Order, service: Service, environment: Mapping[str, str], folde
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
-    """End it and what it started: asked first, so that a run gives back what it has."""
+    """Stop a process and its children. It is asked first, so that a run can release its resources."""
     for sent in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             return

@@ -1,4 +1,4 @@
-"""What a run is worth, by machines only: from its journal, its repository, and checks on the known solution."""
+"""Scores a run automatically, from its journal, its repository, and checks on the known solution."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -18,7 +18,7 @@ class Score:
     """One run in numbers. Counts, so that shares can be added up over runs."""
 
     solved: bool
-    """The checks that nobody saw pass on its result."""
+    """Whether the held-out checks pass on the result."""
     planned: int
     """Subtasks, without those that were dropped or split."""
     landed: int
@@ -50,9 +50,9 @@ class Score:
 def score(
     state: RunState, *, solved: bool, fails: Collection[str], passes: Collection[str], files: Collection[str]
 ) -> Score:
-    """The score of a run.
+    """Return the score of a run.
 
-    `fails` are commands that fail on the base, `passes` those that pass on the known solution; `files` are the paths of
+    `fails` are commands that fail on the base, `passes` those that pass on the known solution. `files` are the paths of
     base and result.
     """
     first = first_plan(state)
@@ -82,7 +82,7 @@ def score(
 
 
 def first_plan(state: RunState) -> dict[str, Subtask]:
-    """Each subtask as it was first planned: what a planner mends later is not to its credit."""
+    """Return each subtask as it was first planned. Later repairs by the planner do not count."""
     found: dict[str, Subtask] = {}
     for version in state.versions:
         for subtask in version.changed:

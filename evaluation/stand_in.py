@@ -1,8 +1,8 @@
-"""A stand-in for a model that follows its prompts: what they no longer ask for, it seldom does.
+"""A simulated model that follows its prompts and makes mistakes if a prompt lacks a rule.
 
-It plans each case by the plan that is known to work, and writes the known solution. For each rule below it makes the
-mistake that the rule warns of: now and then where the prompt has the rule, mostly where it has not. So a field of
-stand-ins shows whether a worse prompt is found out, without a key. It says nothing about real models.
+It plans each case with its valid plan, and writes the known solution. For each rule below, it makes the mistake that
+the rule prevents: rarely if the prompt has the rule, and usually without it. This shows, without an API key, whether
+the evaluation detects a worse prompt. The results do not apply to real models.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ RULES: Mapping[Rule, tuple[str, str]] = {
     "owners": ("planner.md", "**One owner for every contract and every contended file.**"),
     "checks": ("coder.md", "**Run the acceptance commands** again"),
 }
-"""The words of each rule in a prompt. Without the rule: a check that proves nothing; touches without bounds; files that
-two subtasks may change at once; a report without work."""
+"""Text of each rule in a prompt. Without it, the mistake is: a check that proves nothing; unbounded touches; files that
+two subtasks change at the same time; a report without work."""
 SLIPS = {True: 0.06, False: 0.85}
-"""How often it makes a mistake: with the rule, and without."""
+"""Rates of mistakes with the rule and without it."""
 PROVES_NOTHING = "test -f README.md"
 THINKS_S = 0.02
 
@@ -64,7 +64,7 @@ def _planned(case: Case, subtask: KnownSubtask, slips: Mapping[Rule, frozenset[s
 
 
 def _sharpened(subtask: KnownSubtask) -> Json:
-    """The revision for a check that proved nothing."""
+    """Return the revision that replaces a check that proved nothing."""
     criterion = {"criterion": subtask.title, "run": subtask.run}
     return {
         "when": {"failed": subtask.id, "kind": "vacuous"},

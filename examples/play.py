@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 
 class SceneError(Exception):
-    """A scene did not end as the example says."""
+    """A scene did not end as expected."""
 
 
 def expect(true: bool, what: str) -> None:
@@ -16,7 +16,7 @@ def expect(true: bool, what: str) -> None:
 
 
 def play(scenes: Mapping[str, Callable[[], None]], chosen: Sequence[str]) -> int:
-    """Play the chosen scenes, or all; returns the exit code."""
+    """Play the chosen scenes, or all, and return the exit code."""
     if unknown := set(chosen) - set(scenes):
         print(f"unknown scene {', '.join(sorted(unknown))}; the scenes are {', '.join(scenes)}", file=sys.stderr)
         return 2

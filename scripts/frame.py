@@ -1,7 +1,7 @@
-"""The frame of the benchmark and chaos programs: command line, output, folders, processes, exit codes.
+"""The framework of the benchmark and chaos programs: command line, output, folders, processes, exit codes.
 
-It lives in `scripts/` because `bench/` and `chaos/` both use it and neither depends on the other. It knows nothing of
-what is measured or killed, and imports nothing of the product.
+It is in `scripts/` because `bench/` and `chaos/` both use it and neither depends on the other. It does not import the
+product.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def command_line(program: str, description: str | None) -> argparse.ArgumentPars
 
 
 def add_names(parser: argparse.ArgumentParser, metavar: str, names: Collection[str]) -> None:
-    """Let the user choose some of these names; none means all of them."""
+    """Let the user choose some of these names. Default: all."""
 
     def known(name: str) -> str:
         if name not in names:
@@ -71,7 +71,7 @@ def say(*lines: object) -> None:
 
 
 def progress(text: str) -> None:
-    """Show on stderr what is under way; it is not part of the result."""
+    """Show progress on stderr. It is not part of the result."""
     sys.stderr.write(f"... {text}\n")
     sys.stderr.flush()
 
@@ -154,5 +154,5 @@ def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
 
 
 def forked_processes(jobs: int) -> Executor:
-    """Run tasks side by side in processes forked from this one, which has imported everything and has no threads."""
+    """Run tasks concurrently in processes forked from this one, which has imported everything and has no threads."""
     return ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork"))

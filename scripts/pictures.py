@@ -1,8 +1,8 @@
-"""The pictures in README and docs: `make pictures`, or `python -B -m scripts.pictures [--demo FOLDER]`.
+"""Makes the pictures of the README and the docs: `make pictures`, or `python -B -m scripts.pictures [--demo FOLDER]`.
 
-Plays the demo with 120 subtasks, or takes one that `examples/demo/demo.py --keep FOLDER` has played. Pages of the
-terminal UI are captured as SVG by Textual, at moments of its journal; its report and the pages of `fleet web` by the
-browser that tests use (`scripts/web_pictures.py`).
+Plays the demo with 120 subtasks, or uses one played by `examples/demo/demo.py --keep FOLDER`. Textual captures pages of
+the terminal UI as SVG, at moments of its journal. The report and the pages of `fleet web` are captured by the browser
+that tests use (`scripts/web_pictures.py`).
 """
 
 import argparse
@@ -36,13 +36,13 @@ from tests.tools import tool
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 EVERY_PAGE = ROOT / "build" / "pictures"
-"""Where all pages of `fleet web` are, in all looks; the documentation shows a few of them."""
+"""Directory for all pages of `fleet web` in all variants. The documentation shows a few of them."""
 SIZE = (120, 34)
 REPOSITORY, PERSON = "/srv/textkit", "ada"
 """What the pictures show instead of this machine's folder and user."""
 SHARE = 0.35  # of the subtasks whose work is done, or more, while the run is shown
 _FOREIGN = re.compile(r"\s*@font-face \{.*?\}|<!--.*?-->\s*", re.DOTALL)
-"""What a picture does not need: fonts that it would fetch, and who made it."""
+"""Parts to remove from a picture: external fonts and the generator's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ async def _screenshot(moment: Moment, picture: Picture, at: float) -> str:
 
 
 def _moment(facts: Sequence[tuple[int, Fact]], name: str) -> int:
-    """How many facts had been written by then."""
+    """Return the number of facts written by then."""
     arrived: dict[str, Callable[[RunState], bool]] = {
         "busy": lambda state: _done(state) >= SHARE * max(1, progress(state).total),
         "planned": lambda state: progress(state).total > 0,
@@ -192,7 +192,7 @@ def _moment(facts: Sequence[tuple[int, Fact]], name: str) -> int:
 
 
 def _done(state: RunState) -> int:
-    """How many subtasks have landed, or are on their way."""
+    """Return the number of subtasks that have landed or are about to."""
     return progress(state).done + sum(attempt.commit is not None for _, attempt in state.underway())
 
 

@@ -1,6 +1,6 @@
-"""What a simulated model was asked, and which of it the real service would have refused.
+"""Counts requests to a simulated model, and those that the real service would have rejected.
 
-The programs beside the product use it: a demo, a chaos run or an evaluation whose requests break a rule has failed.
+A demo, a chaos run or an evaluation fails if one of its requests breaks a rule of the service.
 """
 
 import json
@@ -20,7 +20,7 @@ class Asked:
 
     requests: int
     broken: Mapping[str, int]
-    """How many were refused, by the words of the refusal."""
+    """Number of rejected requests, by error message."""
     struck: tuple[Mapping[str, Any], ...] = ()
     """The faults that it injected."""
 
@@ -30,12 +30,12 @@ class Asked:
 
     @property
     def complaint(self) -> str:
-        """Why this is a failure; empty if no request broke a rule."""
+        """Return an error message if a request broke a rule, otherwise an empty text."""
         return f"{self.line} of the model service: {dict(self.broken)}" if self.broken else ""
 
 
 def asked(url: str) -> Asked:
-    """What the simulated model at this address was asked so far."""
+    """Return the requests that the simulated model at this address has received so far."""
     with urllib.request.urlopen(f"{url}/troubles", timeout=TIMEOUT_S) as answer:  # noqa: S310 - on loopback
         troubles = json.load(answer)
     return Asked(troubles["requests"], troubles["broken"], tuple(troubles["struck"]))

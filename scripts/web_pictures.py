@@ -1,6 +1,6 @@
-"""Pictures of the pages in a browser: every page, light and dark, on a phone and on a wide screen.
+"""Pictures of the web pages: every page, light and dark, on a phone and on a wide screen.
 
-All of them go to `build/pictures`; those that the documentation shows go to `docs/pictures`, too.
+All pictures are written to `build/pictures`, and those shown in the documentation also to `docs/pictures`.
 """
 
 import base64
@@ -26,7 +26,7 @@ READING = "document.body.innerText.includes('Reading journals')"
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a page is looked at."""
+    """Size and color scheme of a picture."""
 
     width: int
     height: int
@@ -66,7 +66,7 @@ SHOWN: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The demo at several moments, as runs of their own."""
+    """The demo at several moments, each as a separate run."""
 
     moments: Mapping[str, Any]
 

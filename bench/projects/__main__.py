@@ -1,12 +1,12 @@
-"""`fleet init` on generated projects: is the gate green in the box without a hand, and how many commands does it take?
+"""Runs `fleet init` on generated projects: does the gate pass in the sandbox, and after how many commands?
 
     python -m bench.projects                 every project, with the network for set-ups
     python -m bench.projects uv cargo make-c these only
     python -m bench.projects --offline       those whose set-up downloads nothing
 
-Each project is written, committed and cloned; then `fleet init --yes` and `fleet try` are typed in the clone. Without
-a program that a project needs it counts as not tried; on Debian `--install` brings what apt has. State and
-configuration are temporary; homes are as they are, for tool chains.
+Each project is written, committed and cloned. Then `fleet init --yes` and `fleet try` run in the clone. A project is
+skipped if a program that it needs is missing. On Debian, `--install` installs packages from apt. State and
+configuration are temporary, but homes are unchanged, because they contain tool chains.
 """
 
 import json
@@ -62,13 +62,13 @@ WHO = ("-c", "user.name=author", "-c", "user.email=author@localhost", "-c", "com
 
 
 class Result(NamedTuple):
-    """What came of one project."""
+    """Result of one project."""
 
     project: Project
     verdict: str
     """`green`, `not tried: WHY`, or what was wrong."""
     commands: int = 0
-    """How many were typed after the clone until `fleet try` was green."""
+    """Number of commands after the clone until `fleet try` passed."""
     seconds: float = 0.0
     gate: str = ""
 
@@ -137,7 +137,7 @@ def try_project(project: Project, folder: Path, author: "Author") -> Result:
 
 
 def type_command(clone: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run fleet in the clone as a person would, with a configuration and a state of its own."""
+    """Run fleet in the clone with a separate configuration and state."""
     env = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config"), "FLEET_STATE_DIR": str(folder / "state")}
     return subprocess.run(
         [*FLEET, *arguments], cwd=clone, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False

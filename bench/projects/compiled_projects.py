@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - texts of files, most of them on one line
-"""Projects in compiled languages, with what Debian brings and with tool chains of the home."""
+"""Projects in compiled languages, with Debian packages and with tool chains in the home directory."""
 
 from bench.projects.project import Project
 

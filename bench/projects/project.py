@@ -1,4 +1,4 @@
-"""A generated project: its files, what its author ran before the first commit, and what a clone of it needs."""
+"""A generated project: its files, its author's commands before the first commit, and the needs of a clone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ class Project:
     needs: tuple[str, ...] = ()
     """The programs of this machine without which it can't be tried."""
     author: tuple[tuple[str, ...], ...] = ()
-    """What the author ran before the first commit, such as what writes a lock file. It may use the network."""
+    """Commands of the author before the first commit, such as writing a lock file. They may use the network."""
     tools: tuple[str, ...] = ()
     """Programs from PyPI that the author used."""
     beside: Mapping[str, str] = field(default_factory=dict)
     """Files that git ignores and a person has in the checkout."""
     needs_network: bool = False
-    """Whether its set-up downloads something."""
+    """Whether the setup command downloads something."""

@@ -1,4 +1,4 @@
-"""What `make demo` runs: demo.py [--subtasks 16|120] [--workers N] [--keep DIR] [--sandbox bubblewrap|none]
+"""Runs the demo of `make demo`: demo.py [--subtasks 16|120] [--workers N] [--keep DIR] [--sandbox bubblewrap|none]
 [--nodes FILE]."""
 
 import sys

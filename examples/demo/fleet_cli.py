@@ -22,7 +22,7 @@ ANNOUNCED = "listening on "
 
 
 class DemoError(Exception):
-    """The demo can't continue; the message says why."""
+    """The demo can't continue. The message explains why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Fleet:
                 _stop(process)
 
     def status(self, run: str | None = None) -> Mapping[str, Any] | None:
-        """The output of `fleet status --json` for a run or the latest one; None while there is none."""
+        """Return the output of `fleet status --json` for a run or the latest one, or None if there is no run."""
         done = self._ask("status", *([run] if run else []), "--json")
         if done.returncode not in {0, 1, 4} or not done.stdout.strip():
             return None

@@ -30,7 +30,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
     "patterns": ("_PATTERN.fullmatch(text)", "_PATTERN.match(text)"),
     "recurrence": ("window = [*window[1:],", "window = [*window[:-1],"),
 }
-"""What a careless worker gets wrong, by module or family."""
+"""Mistakes of a careless worker, by module or family."""
 
 
 @dataclass(frozen=True, slots=True)

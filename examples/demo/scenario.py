@@ -45,7 +45,7 @@ _FAULTS = {
     "crc32_zip": "overloaded", "jaccard_3": "overloaded", "affine_3_7": "overloaded",
     "unit_speed": "cut off", "hex_colour": "cut off", "rail_fence_4": "cut off",
 }  # fmt: skip
-"""Which of the small modules meet which fault."""
+"""Faults by small module."""
 _TURNS, _TURNS_LARGE, _TURNS_AGAIN = 3, 4, 1
 """Turns spent looking around: in a first attempt, in one of the large demo, and in one that knows what went wrong."""
 

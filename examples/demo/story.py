@@ -127,7 +127,7 @@ def configuration() -> str:
 
 
 def choose_sandbox() -> str:
-    """Bubblewrap if it works; otherwise none, with a warning."""
+    """Return bubblewrap if it works, otherwise none with a warning."""
     program = shutil.which("bwrap")
     if program is None:
         why = "bubblewrap is not installed (apt-get install bubblewrap)"

@@ -1,6 +1,6 @@
-"""`fleet` with a clock that can be moved: clock.py FILE ARGUMENTS…; FILE holds how many seconds it is ahead.
+"""Runs `fleet` with a clock that can be moved: clock.py FILE ARGUMENTS…
 
-So that the example need not wait for two in the morning.
+FILE contains the number of seconds that the clock is ahead. The example does not have to wait until two in the morning.
 """
 
 import sys

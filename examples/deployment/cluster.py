@@ -17,7 +17,7 @@ COLOURS = ("blue", "green")
 
 
 class ClusterError(Exception):
-    """A refused request; the message is the answer."""
+    """A refused request. The message is the response."""
 
 
 class Cluster:

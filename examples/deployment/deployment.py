@@ -1,4 +1,4 @@
-"""What `make example-deployment` runs: deployment.py [good] [tests] [deploy] [reject]."""
+"""Runs the example of `make example-deployment`: deployment.py [good] [tests] [deploy] [reject]."""
 
 import sys
 from pathlib import Path

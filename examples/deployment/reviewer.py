@@ -1,6 +1,6 @@
-"""A stand-in for a reviewer at an editor: reviewer.py MOMENT FILE; `fleet approve --edit` opens FILE with it.
+"""Simulates a reviewer with an editor: reviewer.py MOMENT FILE. `fleet approve --edit` opens FILE with it.
 
-It adds a line to step 3: it must not start before MOMENT.
+Adds a line to step 3: it must not start before MOMENT.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Four deployments with the same plan: one succeeds, two fail, one is rejected. Each checks its result.
 
-The reviewer moves step 3 to two in the morning, and the clock is moved there. The plan is given and its workers are
-programs, so a model is asked only when a planner has to revise what was rejected.
+The reviewer moves step 3 to two in the morning, and the example moves the clock there. The plan is given and its
+workers are programs, so a model is called only to revise a rejected plan.
 """
 
 import json
@@ -83,7 +83,7 @@ class Stage:
 
     @contextmanager
     def planner(self, window: datetime) -> Iterator[str]:
-        """A simulated planner that does what the reviewer asks for."""
+        """Simulate a planner that follows the reviewer."""
         moved = {"id": "step-3", "not_before": window.isoformat()}
         revision = {"assessment": "The deployment moves to the maintenance window.", "revise": [moved]}
         script = {"label": "deployment", "planner": {"steps": [{"when": {"rejected": "*2AM*"}, "revision": revision}]}}
@@ -170,7 +170,7 @@ def _deployed(stage: Stage, run: str, window: datetime, process: subprocess.Pope
 
 
 def tests() -> None:
-    """A test fails on staging: the deployment is aborted before anything has changed, so nothing is rolled back."""
+    """A test fails on staging. The deployment is aborted before any change, so there is no rollback."""
     with staged(staging_is_down=True) as stage, stage.running("tests") as process:
         _approve(stage, "tests")
         expect(process.wait(PATIENCE_S) == 1, "the run did not land")
@@ -189,7 +189,7 @@ def deploy() -> None:
 
 
 def reject() -> None:
-    """The reviewer rejects the plan with a reason. Nothing runs; a simulated planner revises it, which is approved."""
+    """The reviewer rejects the plan with a reason. A simulated planner revises it, and the revision is approved."""
     window = _window()
     with staged() as stage, stage.planner(window) as planner, stage.running("reject", planner) as process:
         _wait_for_review(stage, "reject")

@@ -1,4 +1,4 @@
-"""The web of this example, on loopback: pages that exist, pages that don't, and one that is busy at first."""
+"""The web pages of this example, on loopback: existing pages, missing pages, and one that is busy at first."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ PAGES = {
     "/beta/pricing": "Beta Inc: 12 a month.\n",
 }
 BUSY = {"/rain.json": 1}
-"""How often a page answers that the server is busy."""
+"""Number of times that a page reports a busy server."""
 CLOSED = {"/people.json": "401: contract required"}
 
 

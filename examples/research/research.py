@@ -1,4 +1,4 @@
-"""What `make example-research` runs: research.py [question] [competitors]."""
+"""Runs the example of `make example-research`: research.py [question] [competitors]."""
 
 import sys
 from pathlib import Path

@@ -1,6 +1,6 @@
 """A planner and three workers: retrieval, processing, summary. Each scene checks its result in git.
 
-A simulated model plays planner and workers from `scripts.py`; fetching, computing, checking and landing are real.
+A simulated model plays planner and workers from `scripts.py`. Fetching, computing, checking and landing are real.
 """
 
 import json
@@ -72,7 +72,7 @@ class Stage:
         return dict(self.fleet.status(name) or {})
 
     def strategy(self, name: str, subtask: str) -> str:
-        """The strategy that recovered a failed subtask; `human` if a person was asked."""
+        """Return the strategy that recovered a failed subtask, or `human`."""
         command = self.fleet.command("show", subtask, "--run", name, "--json")
         shown = subprocess.run(command, env=self.fleet.environment, check=True, capture_output=True)
         return str(json.loads(shown.stdout)["incidents"][0]["strategy"])

@@ -1,7 +1,7 @@
-"""The scripts of the simulated model for the two scenes: its revisions, and what its workers do.
+"""The scripts of the simulated model for the two scenes: planner revisions and worker actions.
 
-`SITE` is the pages' address. In the first scene the planner plans only the next step: each revision waits for the
-results of the one before.
+`SITE` is the address of the pages. In the first scene, the planner only plans the next step, and each revision waits
+for the results of the previous one.
 """
 
 from typing import Any

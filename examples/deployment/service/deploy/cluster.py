@@ -12,7 +12,7 @@ ANSWER_S = 20
 
 
 class RefusedError(Exception):
-    """The cluster refused a request; the message is its answer."""
+    """The cluster refused a request. The message is its response."""
 
 
 def ask(path: str, **body: object) -> dict[str, Any]:

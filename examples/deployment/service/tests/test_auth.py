@@ -1,4 +1,4 @@
-"""What the service promises."""
+"""Requirements of the service."""
 
 import unittest
 
