@@ -34,7 +34,7 @@ CLEAN_AFTER_S = 2.0
 
 @dataclass(frozen=True)
 class NeverEnding(Scenario):
-    """Workers whose commands never end and ignore signals, with a child in a session of its own."""
+    """Workers whose commands never end and ignore signals, with a child in a separate session."""
 
     async def prepare(self, workspace: Workspace) -> None:
         await workspace.run("trap '' TERM HUP INT; (setsid sleep 86400 &) ; sleep 86400", timeout_s=86_400)
@@ -45,7 +45,7 @@ class Orphans:
     """Counts of the dead engine's processes."""
 
     before_kill: int
-    """Shells of workers and what they started, while the engine lived."""
+    """Shells of workers and their children before the kill."""
     after_kill: int
     at_first_lease: int
     gone_after_s: float
@@ -55,7 +55,7 @@ class Orphans:
 
 
 def count_orphans(boxes: int) -> Orphans:
-    """Kill an engine with all boxes at work, then another one at its first lease."""
+    """Kill an engine while all sandboxes are busy, then another engine at its first lease."""
     plan = tuple(subtask(f"s{number}", run="test -e never") for number in range(boxes))
     with temporary_folder() as folder:
         scenario = NeverEnding("never-ending", plan, {"": (AttemptScript(),)})

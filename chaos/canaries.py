@@ -1,11 +1,11 @@
-"""Sets every git key that names a program in a repository's own configuration, and calls every verb of `fleet` there.
+"""Sets every git key that names a program in a repository's configuration, and calls every `fleet` command there.
 
     python -m chaos.canaries            the controls of all keys, then all verbs; a minute or two
     python -m chaos.canaries controls   only the controls: does plain git run the program of each key?
     python -m chaos.canaries verbs      only the verbs
 
-Each program is a canary: it leaves a mark with the name of its key. Wanted: a mark for every key that this machine's
-git knows, none after all verbs. The hooks in .git/hooks are canaries, too.
+Each program is a canary: it leaves a mark with the name of its key. Expected: a mark for every key that this machine's
+git knows, and none after all commands. The hooks in .git/hooks are canaries, too.
 """
 
 import json
@@ -201,7 +201,7 @@ def git_version() -> tuple[int, ...]:
 
 
 def why_no_control(key: Key) -> str | None:
-    """Why plain git can't be shown to run this canary here."""
+    """Return why plain git can't run this canary on this machine."""
     if key.since > git_version():
         return f"git {'.'.join(map(str, key.since))} is the first that knows it"
     helpers = Path(subprocess.check_output(["git", "--exec-path"], text=True).strip())
@@ -278,7 +278,7 @@ class Called:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether nothing was done: a mistake in the command, or a bug of ours."""
+        """Return whether the call did nothing, because of a wrong command or a bug."""
         if self.done.command.removeprefix("fleet ") in REFUSED:
             return self.done.code != USAGE
         return self.done.code in {USAGE, BUG} or "Traceback" in self.done.output
@@ -310,7 +310,7 @@ def call_verbs(folder: Path, template: Path) -> tuple[Cage, list[Called]]:
 
 
 def _called(stage: Stage, repository: Path, serving: ExitStack, lines: Iterable[tuple[str, ...]]) -> Iterator[Called]:
-    """Servers answer one request; the model goes on serving for the calls that need one."""
+    """Call a command. Servers answer one request; the model continues for calls that need one."""
     model, simulating = "", None
     for arguments in lines:
         progress(" ".join(arguments))

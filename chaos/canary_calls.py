@@ -1,4 +1,4 @@
-"""How `python -m chaos.canaries` calls each verb: so that it reads the repository in each of its ways.
+"""Calls of each command by `python -m chaos.canaries`, so that it reads the repository in each of its ways.
 
 `{model}` is the address of a simulated model.
 """
@@ -75,12 +75,12 @@ CALLS: Mapping[str, tuple[str, ...]] = {
     ),
     "config": ("config show",),
 }
-"""How each verb is called; one that is not named here is called without arguments."""
+"""Arguments of each command. A command that is not listed is called without arguments."""
 REFUSED = frozenset({"merge r --yes", "plans edit plan.toml", "pr r --dry-run --yes", "tend r --once"})
-"""Calls that are refused: git would convert a file in the checkout by a program; an editor needs a terminal; no
-remote of the repository is on a forge."""
+"""Calls that are refused: git would run a filter program in the checkout; an editor needs a terminal; the repository
+has no remote on a forge."""
 ORDER = ("simulate", "doctor", "init", "plan", "run", "pause", "limits", "tell", "approve", "reject", "answer", "retry")
-"""What comes first, so that the others find runs, some of which wait for a person."""
+"""Commands to call first, so that the others find runs, including some that wait for a human."""
 SERVING = {"metrics": "/metrics", "simulate": "/healthz", "web": ""}
 """Verbs that serve until they are stopped, each with a path that answers, unless it prints a link."""
 

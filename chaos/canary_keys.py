@@ -25,11 +25,11 @@ class Key:
 
     value: str
     control: str
-    """What runs it with plain git. Fails or not, it must leave the mark."""
+    """Command that makes plain git run the program. It must leave the mark, even if it fails."""
     more: Mapping[str, str] = field(default_factory=dict)
     """Settings that it needs beside it."""
     since: tuple[int, int] = (2, 39)
-    """The first release that knows it: an older one has no control."""
+    """First git release with this key. Older releases have no control."""
     needs: str = ""
     """A program that its control needs and not every machine has."""
     trusted_only: bool = False

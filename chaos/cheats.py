@@ -1,12 +1,12 @@
-"""Tries to buy verdicts: cheats of each test runner, each with honest work that must land.
+"""Tries to cheat the verdict: cheats for each test runner, and honest work that must land.
 
     python -m chaos.cheats                         all runners that this machine has
     python -m chaos.cheats unittest make           some of them
     python -m chaos.cheats pytest --cases          each case with what became of it
 
-A change is judged by the engine's own code, in real boxes, as an attempt's is before it may land. A cheat lands without
-a word, lands but is named for review, or is held back. jest and vitest are installed from npm into a folder of their
-own first. The exit code is 1 if a cheat lands without a word, if honest work is held back, or if a runner is missing.
+The engine's code judges each change in real sandboxes, like an attempt before it may land. A cheat lands unnoticed,
+lands with a note for review, or is held back. jest and vitest are installed from npm into a separate directory first.
+The exit code is 1 if a cheat lands unnoticed, if honest work is held back, or if a runner is missing.
 """
 
 import re
@@ -52,7 +52,7 @@ Result = Literal["landed", "named", "held", "no cheat"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a case."""
+    """Result of a case."""
 
     case: Case
     result: Result
@@ -124,7 +124,7 @@ def missing(runner: Runner) -> list[str]:
 
 
 def _program(name: str) -> Path | None:
-    """Where a program is, behind the proxy that rustup puts in front of it."""
+    """Return the path of a program behind rustup's proxy."""
     rustup = shutil.which("rustup")
     if name == "cargo" and rustup is not None:
         done = subprocess.run([rustup, "which", name], capture_output=True, text=True, check=False)
@@ -159,7 +159,7 @@ def _settings(runner: Runner, folder: Path, modules: Path | None) -> WorktreeSet
 
 
 def install(runner: Runner, folder: Path) -> Path | None:
-    """The folder of installed packages; None for a runner that needs none. Raises `CalledProcessError`."""
+    """Return the directory of installed packages, or None if the runner needs none. Raises `CalledProcessError`."""
     if not runner.packages:
         return None
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""Claude Code, the real program, drives the fleet through `fleet mcp`; both call one simulated model.
+"""The real Claude Code drives fleet through `fleet mcp`. Both call one simulated model.
 
     make claude-code                                 installs it first
     python -m chaos.claude_mcp --claude .claude-code/node_modules/.bin/claude
 
-It plans an epic, looks at the plan, approves it, waits until it has landed, and reads the report.
+It plans an epic, reads the plan, approves it, waits until it has landed, and reads the report.
 """
 
 import json
@@ -34,7 +34,7 @@ REFUSED = ("run", {"epic": "Write three", "budget_dollars": 50})
 
 
 def played() -> dict[str, Any]:
-    """What the simulated model plays: for the fleet, and for Claude Code."""
+    """Return the script of the simulated model for fleet and for Claude Code."""
     calls = [{"tool": f"mcp__fleet__{tool}", "input": given} for tool, given in (*CALLS, REFUSED)]
     return {**script(subtask("one"), subtask("two", "one")), "agent": {"calls": calls, "says": "All has landed."}}
 

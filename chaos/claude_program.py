@@ -1,4 +1,4 @@
-"""Claude Code, the real program, for one session with a simulated model: on loopback, in a home of its own."""
+"""Runs the real Claude Code for one session with a simulated model, on loopback and with a separate home."""
 
 import json
 import os
@@ -29,12 +29,12 @@ class Session:
 
     @property
     def begun(self) -> Mapping[str, Any]:
-        """What it has: tools, servers, skills."""
+        """Return the session's tools, servers and skills."""
         return next((line for line in self.lines if line.get("subtype") == "init"), {})
 
     @property
     def blocks(self) -> list[Mapping[str, Any]]:
-        """What its model was sent after the prompt: results of tools, and texts."""
+        """Return the input of its model after the prompt: tool results and texts."""
         return [block for line in self.lines if line.get("type") == "user" for block in _blocks(line)]
 
     @property
@@ -43,7 +43,7 @@ class Session:
 
 
 def play(claude: Path, home: Path, repository: Path, url: str, *options: str, **more: str) -> Session:
-    """One session, to its end; the last option is the prompt."""
+    """Run one session to its end. The last option is the prompt."""
     home.mkdir(exist_ok=True)
     command = [str(claude), "--print", "--verbose", "--output-format", "stream-json", "--model", "claude-haiku-5-5"]
     given = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "ANTHROPIC_BASE_URL": url}

@@ -1,10 +1,10 @@
-"""Claude Code, the real program, with nothing but `skills/fleet/SKILL.md`; it and the fleet call one simulated model.
+"""The real Claude Code uses only `skills/fleet/SKILL.md`. It and fleet call one simulated model.
 
     make claude-code                                 installs it first
     python -m chaos.claude_skill --claude .claude-code/node_modules/.bin/claude
 
-It finds the skill, reads it, and types the commands of that page in their order, up to the one that takes the result. A
-worker asks a question meanwhile, which is answered as the page says.
+It finds the skill, reads it, and runs the commands of that page in order, up to the merge of the result. A worker asks
+a question in the meantime, which is answered as the page describes.
 """
 
 import sys
@@ -31,11 +31,11 @@ RUN = "greeter"
 QUESTION = "Is a greeting formal?"
 STATUS, ANSWER = "fleet status", f'fleet answer q1 "TEXT" --run {RUN}'
 TAKES = "fleet merge"
-"""Only a person decides about what begins here."""
+"""Commands that only a human may decide about."""
 
 
 def typed() -> Iterator[str]:
-    """The page's commands, and files that it asks for. Raises `LookupError` if the page doesn't say what to do."""
+    """Return the page's commands and the files that it requires. Raises `LookupError` if a command is missing."""
     text = SKILL.read_text(encoding="utf-8")
     for named in (f"`{STATUS}`", f"`{ANSWER}`", "`waiting for an answer`"):
         if named not in text:
@@ -54,7 +54,7 @@ def typed() -> Iterator[str]:
 
 
 def played(commands: list[str]) -> dict[str, Any]:
-    """What the simulated model plays: the tutorial with a question, for the fleet; this page, for Claude Code."""
+    """Return the script of the simulated model: the tutorial with a question for fleet, this page for Claude Code."""
     script = dict(read_data(TUTORIAL / "model.json"))
     workers: dict[str, Any] = dict(script["workers"])
     workers["french"] = {"attempts": [{"do": "ask", "needs": [QUESTION]}, *workers["french"]["attempts"]]}

@@ -1,11 +1,11 @@
-"""Damages what a killed run left, resumes it, and checks that nothing is lost and no human is asked.
+"""Damages the files of a killed run, resumes it, and checks that no work is lost and no human is asked.
 
     python -m chaos.damage                                    every kind of damage, at eight moments of a run
     python -m chaos.damage store-deleted tip-set-back         these kinds only
     python -m chaos.damage --moments 1 --jobs 2               once each, most of the run behind it
 
-A kill leaves everything that the kernel has. This covers the rest: power that failed before everything was on disk, and
-people or programs that deleted, moved or planted something.
+A kill preserves everything that the kernel has. These tests cover the other cases: a power failure before all data was
+on disk, and people or programs that deleted, moved or planted files.
 """
 
 import os
@@ -86,7 +86,7 @@ def store_of(run: RepeatableRun) -> Path:
 
 
 def written_objects(run: RepeatableRun) -> list[Path]:
-    """The objects that the run wrote, the newest last; the others are hard links to the user's."""
+    """Return the objects that the run wrote, the newest last. The others are hard links to the user's."""
     objects = [path for path in store_of(run).glob("objects/??/*") if path.stat().st_nlink == 1]
     return sorted(objects, key=lambda path: path.stat().st_mtime_ns)
 

@@ -79,14 +79,14 @@ PASSING_FAULTS: dict[str, PassingFault] = {
 
 @dataclass(frozen=True)
 class Survival:
-    """How a run survived a passing fault."""
+    """Result of a run with a temporary fault."""
 
     kind: str
     landed: bool
     asked: bool
     lost_attempts: int
     reason: str
-    """The failures of its attempts; without any, the reason that the run gave at its end."""
+    """Failures of its attempts. Without any, the reason that the run gave at its end."""
 
     @property
     def unharmed(self) -> bool:

@@ -1,13 +1,13 @@
-"""Raises in every function that the engine calls, one at a time, and counts what that costs: nothing, it should be.
+"""Raises an exception in each function that the engine calls, one at a time, and counts the damage. Expected: none.
 
     python -m chaos.errors                        every place: an exception once, at every call, about one subtask
     python -m chaos.errors --share 8              every eighth place
     python -m chaos.errors --only loop._lane      the places whose names hold this text
 
-The places are found by watching runs without exceptions: each function of the engine, of the core and of the adapters
-that was called is one. The adapters are in memory, so that a run takes milliseconds. It counts the attempts used up,
-work paid for twice, finished commits lost, runs that did not end by themselves, runs that advice kept from landing, and
-subtasks that a step for another one kept from landing; the exit code is 1 if any of these is not 0.
+The places are found by tracing runs without exceptions: each called function of the engine, the core and the adapters
+is one. The adapters are in memory, so that a run takes milliseconds. It counts attempts used up, work paid for twice,
+finished commits lost, runs that did not end, runs that did not land because of an optional step, and subtasks that did
+not land because of another subtask's step. The exit code is 1 if any of these is not 0.
 """
 
 from collections import Counter
@@ -29,7 +29,8 @@ from tests.fleet.core.story import plan_of
 from tests.fleet.fakes import DONE, FakeFleet, FakePlanner, FakeWorker, finishes
 
 SKELETON = ("lanes.Lanes.", "loop.Engine.", "loop._", "bugs.", "internal_errors.", "evolve.", "state.RunState.ended")
-"""What answers exceptions, and what applies each fact: where these raise, the run stops at once, and is resumed."""
+"""Functions that handle exceptions, and those that apply facts. If they raise, the run stops immediately and is
+resumed."""
 LIMIT_S = 8.0
 GATE = Gate((Criterion(criterion="the gate", run="without bad", fails_before=False),))
 
@@ -65,7 +66,7 @@ def given_run() -> FakeFleet:
 
 RUNS: dict[str, Callable[[], FakeFleet]] = {"planned": planned_run, "given": given_run}
 ABOUT = {"planned": "d", "given": "c"}
-"""The subtask of each run that exceptions are about; no other one needs it."""
+"""Subtask that exceptions affect in each run. No other subtask depends on it."""
 
 
 # ---- what it costs --------------------------------------------------------------------------------------------------
@@ -73,7 +74,7 @@ ABOUT = {"planned": "d", "given": "c"}
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an exception in one place cost."""
+    """Damage of an exception in one place."""
 
     place: str
     run: str
@@ -83,12 +84,12 @@ class Cost:
     used: int = 0
     """Attempts used up beyond those of the run without exceptions."""
     again: int = 0
-    """Work that was paid for twice: workers that started again, planner calls after one that an exception ended."""
+    """Work paid for twice: workers started again, and planner calls repeated after an exception."""
     lost: int = 0
     """Commits of finished work that are not pinned any more."""
     hung: bool = False
     spoiled: bool = False
-    """It was advice, and the run did not land."""
+    """Whether the run did not land although the step was optional."""
     kept: int = 0
     """Subtasks that did not land because of a step for another one, which they do not need."""
 
@@ -145,7 +146,7 @@ def _kept(state: RunState, about: str) -> int:
 
 
 def _stopped(error: BaseException) -> str:
-    """How an engine ended that raised this."""
+    """Return how an engine ended that raised this."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, FleetError):
@@ -154,14 +155,14 @@ def _stopped(error: BaseException) -> str:
 
 
 def _worked_twice(fleet: FakeFleet, facts: list[f.Fact]) -> int:
-    """How often a worker began again although nothing was wrong with what it did before."""
+    """Return how often a worker started again although its earlier work was intact."""
     failed = [fact for fact in facts if isinstance(fact, f.AttemptFailed) and fact.failure.kind not in f.FREE]
     wrong = Counter(fact.subtask for fact in failed)
     return sum(max(0, times - 1 - wrong[id_]) for id_, times in fleet.worker.paid.items())
 
 
 def _called_twice(facts: list[f.Fact]) -> int:
-    """How many planner calls followed on one that an exception had ended."""
+    """Return how many planner calls followed a call that an exception had ended."""
     again, was_error = 0, False
     for fact in facts:
         if isinstance(fact, f.PlannerCalled):

@@ -1,7 +1,8 @@
-"""The recoverable faults, by level: what a subtask is, and which fault its worker meets.
+"""The recoverable faults by level: the subtask, and the fault that its worker meets.
 
-A fault ends when an attempt differs as a sound remedy would make it: its guidance contains the evidence, it starts from
-a new base, it is a part of a split, or a better model works on it. The planner knows nothing about the faults.
+A fault ends when an attempt differs like a sound remedy would make it: its guidance contains the evidence, it starts
+from a new base, it is a part of a split, or a better model works on it. The planner has no information about the
+faults.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +31,7 @@ class Episode:
     files: Mapping[str, str] = field(default_factory=dict)
     """The files that it needs in the repository."""
     pace_s: float = 0.0
-    """How long each turn of its workers takes."""
+    """Duration of each worker turn."""
     innocent: frozenset[str] = frozenset()
     """Subtasks that it must not affect: one attempt, no incident."""
 
@@ -50,7 +51,7 @@ class Fault:
     classes: frozenset[str] = frozenset()
     """The incidents it may open. Empty: the retries of the call must suffice, and no attempt fails."""
     share: int = 1
-    """Its weight among the faults of its level."""
+    """Weight of the fault within its level."""
 
     def episode(self, name: str, chance: Random) -> Episode:
         return self.play(self, name, chance)
@@ -60,7 +61,7 @@ class Fault:
 
 
 def word(name: str) -> str:
-    """What a subtask has to write. Its goal does not name it, so only the evidence of a failed check can."""
+    """Return the word that a subtask has to write. Only the evidence of a failed check reveals it."""
     return f"word-{name}"
 
 
@@ -124,7 +125,8 @@ def on_the_wire(**behaviour: Any) -> Callable[[Fault, str, Random], Episode]:
 def in_the_work(
     bad: Callable[[str], Json], guided: str | None = None, **more: Any
 ) -> Callable[[Fault, str, Random], Episode]:
-    """Bad work until the guidance contains `guided`, which only the evidence says, or else until the next attempt."""
+    """Return bad work until the guidance contains `guided`, which only the evidence reveals, or until the next
+    attempt."""
 
     def play(fault: Fault, name: str, _: Random) -> Episode:
         when: Json = {"guided": guided.replace("NAME", name)} if guided else {"attempt": 2}
@@ -134,7 +136,7 @@ def in_the_work(
 
 
 def shell(*commands: str) -> Callable[[str], Json]:
-    """Commands that achieve nothing."""
+    """Return commands without effect."""
     return lambda name: {"do": "shell", "commands": [command.replace("NAME", name) for command in commands]}
 
 
@@ -161,7 +163,7 @@ def _slow(fault: Fault, name: str, _: Random) -> Episode:
 
 
 def _hangs(fault: Fault, name: str, _: Random) -> Episode:
-    """A check that runs what the worker wrote: it ignores TERM and never ends, until the guidance says so."""
+    """Return a check that runs a worker's program, which ignores TERM and never ends until the guidance reveals it."""
     script = f"{name}/run.sh"
     hang = f"mkdir -p {name} && printf \"trap '' TERM; while :; do sleep 60; done\" > {script}"
     bad = {"do": "shell", "commands": [hang]}
@@ -188,7 +190,7 @@ def _clash(fault: Fault, name: str, _: Random) -> Episode:
 
 
 def _together_red(fault: Fault, name: str, _: Random) -> Episode:
-    """Two subtasks that are right by themselves; the gate is red on both together and says why."""
+    """Return two subtasks that pass separately. The gate fails on both together and explains why."""
     ids = (f"{name}-x", f"{name}-y")
     tasks, work = [], {}
     for id_, side in zip(ids, ("x", "y"), strict=True):
@@ -216,7 +218,7 @@ def _stale(fault: Fault, name: str, _: Random) -> Episode:
 
 
 def _one_of_eight(fault: Fault, name: str, _: Random) -> Episode:
-    """Eight subtasks whose own checks pass; one of them turns the gate red wherever it is merged."""
+    """Return eight subtasks whose own checks pass. One of them breaks the gate wherever it is merged."""
     ids = [f"{name}-{number}" for number in range(8)]
     path = f"{ALONE}/{ids[5]}.txt"
     tasks, work = [], {}
@@ -229,7 +231,7 @@ def _one_of_eight(fault: Fault, name: str, _: Random) -> Episode:
 
 
 def _retired(fault: Fault, name: str, chance: Random) -> Episode:
-    """A model that the service no longer knows; the configuration names one that takes over."""
+    """Return a model that the service has retired. The configuration names its successor."""
     retired = {"do": "http", "status": 404, "message": "model: retired", "times": EVER, "turn": chance.randrange(3)}
     return _episode(fault, name, [until({**retired, "then": solve(name)}, solve(name), model=BETTER)])
 

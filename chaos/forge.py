@@ -1,12 +1,12 @@
-"""Tends pull requests on a scripted forge while people act, calls fail, and the fleet is killed again and again.
+"""Tends pull requests on a scripted forge while people act, calls fail, and fleet is killed repeatedly.
 
     python -m chaos.forge                          20 pull requests, 100 kills
     python -m chaos.forge --pulls 4 --kills 10     a sample
     python -m chaos.forge --seed 7
 
-Real are the program, git, the remote and the runs; `gh` and `glab` are ours, and so are the workers. A kill is SIGKILL
-at a crash point that the seed chooses. In the end each thread of someone who may ask has one answer for each word, no
-comment is there twice, nothing of a person is lost, and nothing goes on for ever.
+The program, git, the remote and the runs are real. `gh`, `glab` and the workers are simulated. A kill is SIGKILL at a
+crash point that the seed chooses. At the end, each thread of an authorized person has exactly one answer, no comment is
+duplicated, no human work is lost, and no process keeps running.
 """
 
 import json
@@ -32,7 +32,7 @@ KINDS = (
     *("review", "checks", "both", "follow up", "push", "force push", "closed", "label", "word", "hopeless"),
     *("strangers", "rate limits", "lost answers", "outages", "merged", "gitlab"),
 )
-"""What happens to a pull request; each in turn."""
+"""Kinds of pull requests, used in turn."""
 PRELOADED = (tend,)
 MOST_STEPS = 60
 STEP_S = 180.0
@@ -54,12 +54,12 @@ case "$1" in *HOPELESS*) exit 1 ;; esac
 printf '%s' "$1" | grep -o 'WRITE [a-z0-9.-]* [a-z]*' | sort -u |
     while read -r _ path text; do echo "$text" > "$path"; done
 """
-"""A worker that does what it reads, whoever wrote it."""
+"""A worker that follows every instruction, regardless of its author."""
 
 
 @dataclass
 class Pull:
-    """One pull request, and what is to be true of it in the end."""
+    """One pull request, and its expected final state."""
 
     number: int
     kind: str
@@ -135,7 +135,7 @@ class Scene:
         return (self.room / "fleet.log").read_text(encoding="utf-8", errors="replace")
 
     def fleet(self, *arguments: str, kill_at: int = 0) -> int:
-        """The exit code of a verb in a process forked from this one; negative: the signal that ended it."""
+        """Return the exit code of a command in a forked process. Negative: the signal that ended it."""
         options = ("--sandbox", "none", "--config", str(self.room / "fleet.toml"), "--repo", str(self.repository))
         pid = os.fork()
         if pid == 0:
@@ -155,7 +155,7 @@ class Scene:
     # ---- one pull request
 
     def begin(self, index: int) -> Pull:
-        """A pull request with what its kind has from the start."""
+        """Create a pull request with the initial content of its kind."""
         kind = KINDS[index % len(KINDS)]
         branch = f"fleet/r-{index + 1}"
         git(self.forge.remote, "update-ref", f"refs/heads/{branch}", "refs/heads/begun")
@@ -197,7 +197,7 @@ class Scene:
                 pass
 
     def _act(self, pull: Pull) -> None:
-        """What people do once, between two steps of which the first was probably killed in its middle."""
+        """Perform human actions once, between two steps. The first step was probably killed."""
         number, forge = pull.number, self.forge
         match pull.kind:
             case "push":
@@ -218,7 +218,7 @@ class Scene:
                 pass
 
     def tend(self, pull: Pull) -> None:
-        """Step after step, the first ones killed, until nothing is left to do."""
+        """Run steps, killing the first ones, until no work is left."""
         page = PAGES.get(pull.kind, PAGES[""]) + str(pull.number)
         acted = followed = False
         while pull.steps < MOST_STEPS:
@@ -257,7 +257,7 @@ class Scene:
     # ---- what is wrong
 
     def wrong(self, pull: Pull) -> Iterator[str]:
-        """What must not be, in words."""
+        """Return violations in words."""
         number = pull.number
         expected = {
             "closed": "closed",
@@ -332,7 +332,7 @@ def _become_fleet(arguments: list[str], environment: dict[str, str], log: Path, 
 
 @dataclass(frozen=True)
 class Share:
-    """The pull requests of one of several processes, each of which has a repository and a forge of its own."""
+    """The pull requests of one process, which has a separate repository and forge."""
 
     room: Path
     indexes: tuple[int, ...]
@@ -343,7 +343,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Played:
-    """What came of a share."""
+    """Result of a share."""
 
     pulls: tuple[Pull, ...]
     killed: int

@@ -50,7 +50,7 @@ class Call:
 
 @dataclass
 class Aftermath:
-    """What is left of a run after its last engine."""
+    """State of a run after its last engine."""
 
     run: RepeatableRun
     kills: int
@@ -147,7 +147,7 @@ def i3_every_commit_passes(after: Aftermath) -> Iterator[str]:
 
 
 def _verdict(after: Aftermath, landed: Landed, command: str) -> str:
-    """Why a command fails on the tree of a commit; empty if it passes."""
+    """Return why a command fails on the tree of a commit. Empty if it passes."""
     key = f"{landed.tree} {command}"
     if key not in after.verdicts:
         checkout = after.run.path / "checkout"
@@ -221,7 +221,7 @@ def i9_the_users_repository_is_unchanged(after: Aftermath) -> Iterator[str]:
 
 
 def i10_one_branch_appears(after: Aftermath) -> Iterator[str]:
-    """One branch in the user's repository; the store holds only refs below refs/fleet/."""
+    """Expect one branch in the user's repository. The store contains only refs below refs/fleet/."""
     yield from (f"the store has {ref}" for ref in after.refs if not ref.startswith("refs/fleet/"))
     refs = git(after.run.repository, "for-each-ref", "--format=%(refname)").splitlines()
     yield from (
@@ -318,7 +318,7 @@ def i21_no_more_at_once_than_allowed(after: Aftermath) -> Iterator[str]:
 
 
 def i22_attempts_and_plans_are_bounded(after: Aftermath) -> Iterator[str]:
-    """And no kill uses up an attempt: each was started because of a failure of its own."""
+    """Expect bounded attempts and plans. A kill does not use up an attempt."""
     policy = after.state.policy
     for id_, subtask in after.state.subtasks.items():
         failed = [attempt.failure for attempt in subtask.attempts if attempt.failure is not None]

@@ -1,12 +1,12 @@
-"""Kills runs with SIGKILL, at every crash point or at points that seeds choose, resumes them, and checks the result.
+"""Kills runs with SIGKILL, at every crash point or at random points, resumes them, and checks the result.
 
     python -m chaos.kill points                               every crash point of every scenario, once each
     python -m chaos.kill points clash --share 1000            only the first and the last point of each name
     python -m chaos.kill seeds plain --seeds 30 --jobs 2      again and again, in each engine, until the run ends
 
-Git, the boxes and the journal are real; only the agents are scripted. A reference run counts the crash points and
-records the final tree. A killed process leaves everything that the kernel has: a power cut, which may lose that, is
-not shown by this.
+Git, the sandboxes and the journal are real, and the agents are scripted. A reference run counts the crash points and
+records the final tree. A killed process leaves everything that the kernel has. A power failure, which may lose data, is
+not covered.
 """
 
 import random
@@ -104,7 +104,7 @@ def open_trial(scenario: Scenario, *, lease: str = "auto") -> Iterator[Trial]:
 
 @dataclass(frozen=True)
 class Result:
-    """A row of the table, and what is wrong."""
+    """A row of the table, and its violations."""
 
     figure: Figure
     details: tuple[str, ...]

@@ -1,8 +1,8 @@
-"""`fleet`, killed once at a crash point: the next process of the same command lives.
+"""`fleet`, killed once at a crash point. The next process of the same command survives.
 
     python -m chaos.killed_at "an order was given" 1 /some/marker run --plan plan.json
 
-The marker is a file that says that the kill was done.
+The marker file records that the kill happened.
 """
 
 import os

@@ -45,7 +45,7 @@ from worktrees.target.publish import Publisher
 from worktrees.target.target import Target
 
 SHARE = 12
-"""Where no points are named, every 12th is tried."""
+"""Without named points, every 12th point is tried."""
 MOMENTS = 4
 """Moments at which a run is damaged."""
 
@@ -69,7 +69,7 @@ def pin_ignored() -> None:
 
 
 def published_first() -> None:
-    """The outcome is recorded before its effect: the journal says that the branch moved, and then it moves."""
+    """Record the outcome before its effect: the journal claims that the branch moved before it moves."""
 
     async def publish(self: Any, tip: Sha) -> None:
         async with self._publishing:
@@ -253,7 +253,7 @@ def objects_not_verified() -> None:
 
 
 def loss_not_recorded() -> None:
-    """Lost work is searched for, and the loss is not recorded."""
+    """Search for lost work without recording the loss."""
 
     def loss(*_: object) -> None:
         return None
@@ -279,7 +279,7 @@ def foreign_commit_on_the_tip() -> None:
 
 
 def set_(owner: object, name: str, replacement: object) -> None:
-    """Replace an attribute. The process ends with the engine, so nothing is restored."""
+    """Replace an attribute. The process ends with the engine, so the attribute is not restored."""
     if not hasattr(owner, name):
         raise AttributeError(f"{owner} has no {name} any more: update this mutant")
     setattr(owner, name, replacement)
@@ -297,7 +297,7 @@ class Mutant:
     apply: Callable[[], None]
     scenario: str = "plain"
     near: tuple[str, ...] = ()
-    """Names of crash points to kill at; empty means all."""
+    """Names of crash points to kill at. Empty: all."""
     meanwhile: Callable[[], None] | None = None
     """An outside event that the product without the mistake survives."""
     damage: str = ""
@@ -343,7 +343,7 @@ MUTANTS = {
 
 
 def detect(trial: Trial, mutant: Mutant) -> tuple[str, str]:
-    """Where the mistake showed and by which violation; two empty strings if it was not detected."""
+    """Return where the mistake was detected and by which violation, or two empty texts."""
     trial.patch = None
     trial.run_reference()
     if mutant.meanwhile is not None:
@@ -368,7 +368,7 @@ def detect(trial: Trial, mutant: Mutant) -> tuple[str, str]:
 
 
 def detect_in_pulls(mutant: Mutant) -> tuple[str, str]:
-    """The same for a mistake in how pull requests are tended."""
+    """Do the same for a mistake in tending pull requests."""
     with temporary_folder() as room:
         (share,) = shares(room, *SAMPLE, seed=1, jobs=1)
         played = play(replace(share, patch=mutant.apply))

@@ -1,11 +1,11 @@
-"""Kills the manager, or a node, with SIGKILL at each point of an order; resumes the run, and checks the result.
+"""Kills the manager or a node with SIGKILL at each point of an order, resumes the run, and checks the result.
 
     python -m chaos.node_kills                    each point once, on both sides
     python -m chaos.node_kills manager            one side only
 
-An order is given, taken, worked on, reported, taken in, acknowledged and forgotten. After a kill at any of these points
-each subtask lands once, no attempt is used up, and neither side keeps anything but caches. A report that a killed node
-had ready and the run ended without stays, until `fleet nodes clean` removes it.
+An order is sent, accepted, executed, reported, received, acknowledged and deleted. After a kill at any of these points,
+each subtask lands once, no attempt is used up, and both sides keep only caches. If the run ends without the report of a
+killed node, the report stays until `fleet nodes clean` removes it.
 """
 
 import signal
@@ -55,7 +55,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     ),
 }
 NUMBERS = (1,)
-"""Which of the times that a point is reached are tried."""
+"""Which occurrences of a point are tried."""
 
 
 def kill_at(side: str, point: str, number: int, folder: Path) -> list[str]:

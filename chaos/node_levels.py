@@ -1,13 +1,12 @@
-"""Faults of nodes: killed, hung, cut off, slow, with another clock, with a full disk, of another version; and liars.
+"""Faults of nodes: killed, hung, cut off, slow, wrong clock, full disk, wrong version; and nodes that lie.
 
     python -m chaos.node_levels                        every level once
     python -m chaos.node_levels hung liars             these only
     python -m chaos.node_levels --rounds 5 --jobs 2    five times each
 
-Each is a run with a node that the fault strikes and one that is well, both `fleet node --stdio` with a disk of their
-own. Whatever happens, each subtask lands once, with the content that a run on this machine gives it, no attempt is used
-up, the node is named, and nothing is left on it but its cache. Cutting a link needs root, `iproute2` and an SSH server,
-a small disk needs root.
+Each run has one faulty and one healthy node, both `fleet node --stdio` with a separate disk. In each case, every
+subtask lands once with the same content as in a local run, no attempt is used up, the node is named, and only its cache
+remains on it. Cutting a link requires root, `iproute2` and an SSH server. A small disk requires root.
 """
 
 import os
@@ -46,14 +45,14 @@ Strike = Callable[[Scene, Going], None]
 
 @dataclass(frozen=True)
 class Level:
-    """A fault, and what a person reads about it."""
+    """A fault, and the expected message."""
 
     strike: Strike
     says: str
-    """Empty: the run has no reason to say anything about the node."""
+    """Expected message. Empty: the run does not report the node."""
     lie: str = ""
     network: bool = False
-    """Whether the node is a host of its own, reached over SSH."""
+    """Whether the node is a separate host, reached over SSH."""
     slow: bool = False
     small_disk: bool = False
     done_by_it: bool = False
@@ -66,7 +65,7 @@ def nothing(scene: Scene, going: Going) -> None:
 
 
 def kill(scene: Scene, going: Going) -> None:
-    """As a power cut would; it is started again by the next connection."""
+    """Kill the node like a power failure. The next connection starts it again."""
     scene.wait_until_it_works(going)
     scene.struck.signal(signal.SIGKILL)
     scene.wait_until_it_is_out(going)
@@ -83,7 +82,7 @@ def hang(scene: Scene, going: Going) -> None:
 
 
 def cut_off(scene: Scene, going: Going) -> None:
-    """It finishes what it has while no one hears it: others do that again, and its work is kept."""
+    """Cut the link. The node finishes its work without a connection, others repeat it, and its work is kept."""
     host = scene.struck.host
     assert host is not None
     scene.wait_until_it_works(going)
@@ -104,7 +103,7 @@ def fill_disk(scene: Scene, going: Going) -> None:
 
 
 def kill_manager(scene: Scene, going: Going) -> None:
-    """The node finishes what it has meanwhile; who did that again would wait for ever."""
+    """Kill the manager. The node finishes its work in the meantime, and a repetition would wait forever."""
     scene.wait_until_it_works(going)
     going.kill()
     scene.struck.open_gate()
@@ -129,7 +128,7 @@ LIARS = "liars"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run with a faulty node came to."""
+    """Result of a run with a faulty node."""
 
     level: str
     wrong: tuple[str, ...]
@@ -145,7 +144,7 @@ def can_play(level: str) -> bool:
 
 
 def play(name: str, folder: Path, number: int = 1) -> Verdict:
-    """One run with this fault. `number` tells hosts of runs apart that are played side by side."""
+    """Play one run with this fault. `number` distinguishes the hosts of concurrent runs."""
     folder.mkdir(parents=True)
     try:
         return play_liars(folder) if name == LIARS else play_level(name, folder, number)
@@ -174,7 +173,7 @@ def play_level(name: str, folder: Path, number: int) -> Verdict:
 
 
 def play_liars(folder: Path, lies: Sequence[str] = tuple(LIES)) -> Verdict:
-    """All of them in one run, each with room for one attempt; the work is done here in the end."""
+    """Play all lies in one run, each node with one slot. The work is finally done on this machine."""
     gate = folder / "gate"
     nodes = [NodeAt(f"liar-{number}", folder / f"{number}", lie) for number, lie in enumerate(lies)]
     for node in nodes:
@@ -197,7 +196,7 @@ def play_liars(folder: Path, lies: Sequence[str] = tuple(LIES)) -> Verdict:
 
 
 def harm(scene: Scene, level: Level, output: str) -> Iterator[str]:
-    """What the fault did to the run that it must not do, and what it left on the nodes."""
+    """Return forbidden effects of the fault on the run, and files left on the nodes."""
     subtasks = scene.state.subtasks
     used = {id_: each.counted for id_, each in subtasks.items() if each.counted}
     yield from (f"{count} attempts at {id_} are used up" for id_, count in used.items())
@@ -252,7 +251,7 @@ def main() -> int:
 
 
 def add_levels(table: Table, names: Sequence[str], rounds: int, folder: Path, jobs: ThreadPoolExecutor) -> None:
-    """Play so many runs of each, and add their rows."""
+    """Play each level a number of times, and add the rows."""
     playable = [name for name in names if can_play(name)]
     played = {
         name: [

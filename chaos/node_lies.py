@@ -73,18 +73,18 @@ class Forge:
 
 
 def another_parent(forge: Forge, honest: AttemptDone) -> OrderReport:
-    """Its commit is based on one that was not ordered."""
+    """Base the commit on one that was not ordered."""
     first = str(honest.commit)
     return forge.reported(honest, forge.commit(f"{first}^{{tree}}", first))
 
 
 def foreign_files(forge: Forge, honest: AttemptDone) -> OrderReport:
-    """Its commit changes a path that is not the subtask's."""
+    """Change a path outside the subtask."""
     return forge.with_entry(honest, "100644", "README.md", b"stolen\n")
 
 
 def link_out(forge: Forge, honest: AttemptDone) -> OrderReport:
-    """Its commit has a link that leads out of the repository."""
+    """Add a link that leads out of the repository."""
     return forge.with_entry(honest, "120000", f"{forge.order.brief.subtask.id}.txt", b"/etc/passwd")
 
 
@@ -115,12 +115,12 @@ def damaged_pack(forge: Forge, honest: AttemptDone) -> OrderReport:
 
 
 def commit_not_sent(forge: Forge, honest: AttemptDone) -> OrderReport:
-    """It names the base as its work."""
+    """Report the base as the work."""
     return replace(honest, commit=forge.order.base)
 
 
 def report_of_checks(forge: Forge, honest: AttemptDone) -> OrderReport:
-    """It answers an attempt with the report of checks."""
+    """Answer an attempt with the report of checks."""
     del forge, honest
     return ChecksDone(())
 
@@ -150,7 +150,7 @@ def lie_in_reports(forged: Callable[[Forge, AttemptDone], OrderReport]) -> None:
 
 
 def green_checks() -> None:
-    """Bad work, and the claim that its checks pass; where there is no work yet, it says that they fail."""
+    """Claim that the checks of bad work pass, and that they fail on the base."""
     lie_in_reports(bad_work)
     honest = ThisMachine.check
 
@@ -166,7 +166,7 @@ def green_checks() -> None:
 
 
 def other_checks() -> None:
-    """It reports checks that were not asked for."""
+    """Report checks that were not ordered."""
 
     async def check(self: Any, order: ChecksOrder) -> tuple[CheckRun, ...]:
         del self, order
@@ -176,7 +176,7 @@ def other_checks() -> None:
 
 
 def red_checks() -> None:
-    """Its work is honest, and every check fails there: it is broken, or wants the work of others to fail."""
+    """Do honest work, but report every check as failed."""
     honest = ThisMachine.check
 
     async def check(self: Any, order: ChecksOrder) -> tuple[CheckRun, ...]:
@@ -228,7 +228,7 @@ async def objects_not_sent(link: Link) -> None:
 
 
 def endless_events() -> None:
-    """It begins an order again and again."""
+    """Report the start of an order repeatedly."""
 
     async def follow(self: Any, key: str, since: int = 0) -> AsyncIterator[Began]:
         del self, key, since
@@ -242,7 +242,7 @@ def endless_events() -> None:
 
 
 def clock_ahead() -> None:
-    """Its clock is an hour ahead."""
+    """Run with a clock that is an hour ahead."""
     now = time.time
     set_(time, "time", lambda: now() + HOUR_S)
 
@@ -269,7 +269,7 @@ LIES: dict[str, Callable[[], None]] = {
     "green checks that it did not run": green_checks,
     "other checks than asked": other_checks,
 }
-"""What must land nothing, and be reported with the node's name."""
+"""Lies that must not land anything, and must be reported with the node's name."""
 OTHERS: dict[str, Callable[[], None]] = {
     "a clock an hour ahead": clock_ahead,
     "another version": other_version,

@@ -1,4 +1,4 @@
-"""A run on nodes that faults strike: nodes with folders of their own, and what has to be true afterwards."""
+"""A run on faulty nodes with separate directories, and its expected result."""
 
 import json
 import os
@@ -39,14 +39,14 @@ class NodeAt(NodeFolder):
     lie: str = ""
     """Empty: it is honest."""
     host: Host | None = None
-    """Where it is reached over SSH; None: over a pipe."""
+    """SSH host of the node. None: a pipe."""
     slow: bool = False
     """Whether its link is slow."""
     program: tuple[str, ...] = ()
-    """What stands for `fleet` on it; empty: the program itself."""
+    """Replacement of `fleet` on the node. Empty: the program itself."""
 
     def make(self, *, gate: str = "") -> None:
-        """Write its configuration. Without a gate it has one of its own, which is closed."""
+        """Write the node's configuration. Without a gate, it gets a separate closed gate."""
         at = gate or str(self.gate)
         for folder in (Path(at), self.state, self.home / "temporary"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -75,9 +75,9 @@ class NodeAt(NodeFolder):
         os.killpg(self.pids[-1], number)
 
     def left(self) -> Iterator[str]:
-        """What there is on it besides its cache, once its processes have ended.
+        """Return the files on the node other than its cache, once its processes have ended.
 
-        What a killed process leaves is removed by the next one.
+        The next process removes the files of a killed one.
         """
         wait_for(lambda: not any(map(program, self.pids)))
         yield from (f"{path} is left" for path in self.reports)
@@ -170,7 +170,7 @@ def ended(scene: Scene, going: Going) -> tuple[int, str]:
 
 
 def wrong(scene: Scene, code: int, output: str) -> Iterator[str]:
-    """What is not as it has to be after a run."""
+    """Return violations after a run."""
     if code != 0 or "Traceback" in output:
         yield f"exit code {code}:\n{output[-2000:]}"
         return
@@ -187,7 +187,7 @@ def wrong(scene: Scene, code: int, output: str) -> Iterator[str]:
 
 
 def _left_here(scene: Scene) -> Iterator[str]:
-    """What the run has left on the manager's side."""
+    """Return the files that the run has left on the manager's machine."""
     scene.stage.nothing_is_alive(RUN)
     yield from (f"{path} is left" for path in (scene.folder / "temporary").iterdir())
     yield from (f"{path} is left" for path in scene.stage.state.glob("stores/*/new-*"))

@@ -1,11 +1,11 @@
-"""A run on nodes over SSH, one of which is killed and one cut off; compared with the same run on this machine alone.
+"""A run on nodes over SSH, one killed and one cut off, compared with the same run on this machine.
 
     python -m chaos.nodes                         30 subtasks on two hosts
     python -m chaos.nodes --subtasks 120 --hosts 3
 
-Hosts are network namespaces with an OpenSSH server each, made here and removed at the end. It has to run as root, with
-`openssh-server` and `iproute2` installed. The first host is killed while it works, then the last one loses its link for
-20 seconds. Figures are wall times of a machine that does all of it at once.
+Hosts are network namespaces with an OpenSSH server each, created here and removed at the end. Requires root,
+`openssh-server` and `iproute2`. The first host is killed while it works, then the last one loses its link for 20
+seconds. Figures are wall times of a machine that runs all of it.
 """
 
 import os
@@ -56,7 +56,7 @@ class Host:
 
     @property
     def table(self) -> str:
-        """Its part of the configuration."""
+        """Return the host's part of the configuration."""
         node = f"{shlex.quote(sys.executable)} -m fleet node --stdio --config {self.folder}/{self.name}.toml"
         command = self.over_ssh(f"cd {Path.cwd()} '&&' {node}")
         return f"[nodes.{self.name}]\ncommand = {dumps(command)}\nworkers = 5\nlease_s = {LEASE_S}\n"

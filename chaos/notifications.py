@@ -1,12 +1,12 @@
-"""Notifications over kills at chance: what a receiver was told when writer and sender die again and again.
+"""Notifications with random kills: which messages a receiver gets when writer and sender are killed repeatedly.
 
     python -m chaos.notifications              200 kills
     python -m chaos.notifications --kills 20   fewer
 
 A writer appends questions to a journal, one transaction each. A sender (`notifier.py` of the feature) sends to a real
-receiver on loopback. Both are killed with SIGKILL after a random time, and started again. In the end every question has
-to have arrived, and none under two keys: a receiver that drops keys it knows acts once. Requests that repeat a key
-are counted, too.
+receiver on loopback. Both are killed with SIGKILL after a random time and started again. At the end, every question
+must have arrived, and none under two keys, so that a receiver that drops known keys acts once. Requests that repeat a
+key are counted, too.
 """
 
 import json
@@ -47,7 +47,7 @@ def configured() -> Notify:
 
 
 def in_child(work: Callable[[], None]) -> int:
-    """A fork that does this and nothing else."""
+    """Run a function in a forked process."""
     pid = os.fork()
     if pid:
         return pid
@@ -119,7 +119,7 @@ def play(kills: int, seed: int) -> dict[str, int]:
 
 
 async def _finish(folder: RunFolder, notify: Notify, environ: dict[str, str]) -> None:
-    """What `fleet notify watch` does afterwards, until nothing is left."""
+    """Run `fleet notify watch` until every notification is sent."""
     until = time.monotonic() + END_S
     while time.monotonic() < until:
         await notifier.send_notifications(folder, notify, environ, once=True)

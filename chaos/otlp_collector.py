@@ -1,10 +1,10 @@
-"""A run sends its trace to a real collector of OpenTelemetry: in parts through a kill, then whole, twice.
+"""A run sends its trace to a real OpenTelemetry collector: in parts across a kill, then completely, twice.
 
     make collector                                   installs it first
     python -m chaos.otlp_collector --tools .collector
 
-The collector is Rotel, which comes in a wheel. It reads our JSON and passes on what it understood, in protobuf. That is
-decoded with the official messages and compared with what `fleet trace --json` prints.
+The collector is Rotel, which is distributed as a wheel. It reads our JSON and forwards it as protobuf. The result is
+decoded with the official messages and compared with the output of `fleet trace --json`.
 """
 
 import gzip
@@ -39,7 +39,7 @@ SLOW = {"think_s": 0.4, "jitter": 0.0}
 
 @dataclass
 class Passed:
-    """What a collector passed on."""
+    """Spans forwarded by a collector."""
 
     services: set[str] = field(default_factory=set)
     spans: list[dict[str, Any]] = field(default_factory=list)
@@ -67,7 +67,7 @@ def text(span: dict[str, Any]) -> str:
 
 @contextmanager
 def collector(tools: Path, folder: Path) -> Iterator[tuple[str, Passed]]:
-    """The address of a collector, and what it has passed on once the block is left."""
+    """Yield the address of a collector, and the spans that it forwards."""
     passed = Passed()
 
     class Receiver(BaseHTTPRequestHandler):
@@ -141,7 +141,7 @@ def has_landed_one(state: RunState) -> bool:
 
 
 def compare(how: str, passed: Passed, wanted: Sequence[dict[str, Any]], copies: int, table: Table) -> None:
-    """What arrived is what is printed, this often; 0: a kill may repeat what was sent last, which is only shown."""
+    """Compare received spans with printed ones, this many times. 0: a kill may repeat the last ones."""
     ids = {span["spanId"] for span in passed.spans}
     texts, right = {text(span) for span in passed.spans}, {text(span) for span in wanted}
     orphans = sum("parentSpanId" in span and span["parentSpanId"] not in ids for span in passed.spans)

@@ -1,9 +1,9 @@
-"""Nodes over real SSH on one machine: the suites that they pass behind a pipe, and `fleet nodes` as a person uses it.
+"""Nodes over real SSH on one machine: the test suites for a pipe, and `fleet nodes` as a user runs it.
 
     python -m chaos.over_ssh             a server on loopback; `openssh-server` is needed, root is not
     python -m chaos.over_ssh person      the person alone
 
-Nothing of whoever runs it is used: keys, known hosts and configurations are made, and removed at the end.
+No user settings are used: keys, known hosts and configurations are created and removed at the end.
 """
 
 import json
@@ -35,7 +35,7 @@ BROKEN: dict[str, tuple[str, str]] = {
     "bare": ("{host} fleet-is-not-here node --stdio", "not found"),
     "chatty": ("{host} echo Welcome", "the node's command did not start `fleet node --stdio`"),
 }
-"""What may be wrong with a machine that is reached over SSH, and what `fleet nodes` says of it."""
+"""Possible problems of a machine reached over SSH, and the expected message of `fleet nodes`."""
 
 
 def suites(folder: Path, table: Table) -> None:
@@ -55,7 +55,7 @@ class Person:
     config: Path
 
     def fleet(self, *words: str) -> tuple[int, str]:
-        """The exit code of a command, and what it said."""
+        """Return the exit code and the output of a command."""
         env = {"PATH": os.environ["PATH"], "HOME": str(self.trial.folder), "LANG": "C.UTF-8"}
         env |= {"PYTHONPATH": str(Path.cwd()), "FLEET_STATE_DIR": str(self.trial.folder / "state")}
         argv = [sys.executable, "-m", "fleet", *words]
@@ -66,7 +66,7 @@ class Person:
         return self.fleet(*words, "--config", str(self.config))
 
     def nodes(self) -> dict[str, Any]:
-        """What `fleet nodes` lists, by name."""
+        """Return the output of `fleet nodes`, by name."""
         return {each["name"]: each for each in json.loads(self.with_config("nodes", "--json")[1])}
 
 
@@ -81,7 +81,7 @@ def person(folder: Path, table: Table) -> None:
 
 
 def _scene(trial: Trial, ssh: str) -> dict[str, list[str]]:
-    """What is not as it has to be, by what the person does."""
+    """Return violations by user action."""
     folder, state = trial.folder, trial.folder / "builder"
     (folder / "builder.toml").write_text(f'[state]\ndir = "{state}"\n', encoding="utf-8")
     node = f"{shlex.quote(sys.executable)} -m fleet node --stdio --config {folder}/builder.toml"
@@ -115,7 +115,7 @@ def _scene(trial: Trial, ssh: str) -> dict[str, list[str]]:
 
 
 def _drain(user: Person, able: str) -> dict[str, list[str]]:
-    """Once a node is drained, it ends what it has and gets nothing new."""
+    """Drain a node: it finishes its work and accepts no new work."""
     trial = user.trial
     process = trial.start("nodes", able, WORKERS + 1)
     trial.wait(lambda: trial.works("builder"), "the node works", process)
@@ -137,13 +137,13 @@ def _is_drained(trial: Trial) -> Callable[[], bool]:
 
 
 def _attempts(trial: Trial) -> int:
-    """How many attempts were begun on the node."""
+    """Return the number of attempts started on the node."""
     subtasks = trial.state("nodes").subtasks.values()
     return sum(attempt.node == "builder" for each in subtasks for attempt in each.attempts)
 
 
 def _unless(done: tuple[int, str], code: int, says: str) -> list[str]:
-    """What a command did, unless it ended so and said that."""
+    """Return the output of a command unless it ended as expected with the expected message."""
     return [] if done[0] == code and says in done[1] else [f"exit code {done[0]}: {done[1]}"]
 
 

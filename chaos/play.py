@@ -1,6 +1,6 @@
-"""Plays many faults in one run: the real program, real git, real boxes, and a simulated model in a process of its own.
+"""Plays many faults in one run: the real program, git and sandboxes, and a simulated model in a separate process.
 
-The model's server says which faults struck, the journal what the run made of them.
+The model's server reports the faults that struck, and the journal shows how the run handled them.
 """
 
 import json
@@ -74,10 +74,10 @@ class Outcome:
 
     episode: Episode
     struck: bool
-    """Whether the fault happened. If it did not, nothing was recovered."""
+    """Whether the fault happened. Otherwise there was no recovery."""
     landed: bool
     asked: bool
-    """Whether a human was asked about it."""
+    """Whether fleet asked a human."""
     attempts: int
     classes: frozenset[str]
     """The kinds of incidents that it opened."""
@@ -97,7 +97,7 @@ class Outcome:
 
 
 def episodes(level: int, number: int, seed: int, faults: Sequence[Fault] = FAULTS) -> list[Episode]:
-    """So many episodes of a level, each fault in proportion to its share, in an order that the seed determines."""
+    """Return episodes of a level, each fault in proportion to its share, in a seeded order."""
     chance = Random(f"{seed}/{level}")  # noqa: S311 - not a secret
     pool = [fault for fault in faults if fault.level == level for _ in range(fault.share)]
     chosen = [pool[index % len(pool)] for index in range(number)]
@@ -122,7 +122,7 @@ def script_of(played: Sequence[Episode], seed: int, planner_faults: Sequence[Jso
 
 @contextmanager
 def simulated(stage: Stage, script: Json) -> Iterator[str]:
-    """A model that plays the script, in a process of its own."""
+    """Start a model that plays the script, in a separate process."""
     path = stage.room / "script.json"
     path.write_text(json.dumps(script), encoding="utf-8")
     with stage.going("simulate", str(path), "--port", "0") as going:
@@ -135,7 +135,7 @@ def _address(output: str) -> str | None:
 
 
 def struck(url: str) -> dict[str, int]:
-    """How often a fault struck, by subtask. Raises if a request broke a rule of the service."""
+    """Return how often a fault struck, by subtask. Raises if a request broke a rule of the service."""
     so_far = asked(url)
     progress(so_far.line)
     if so_far.complaint:
@@ -152,7 +152,7 @@ class Played:
 
     outcomes: tuple[Outcome, ...]
     final: RunState | None
-    """The last state; None if the run could not start."""
+    """Last state. None if the run could not start."""
     done: Done
     stage: Stage
 
@@ -173,7 +173,7 @@ def play(
     meanwhile: Callable[[Stage, Going], None] | None = None,
     timeout_s: float = RUN_TIMEOUT_S,
 ) -> Played:
-    """Run the episodes to their end. `planner` extends the planner's script; `meanwhile` runs beside the run."""
+    """Run the episodes to their end. `planner` extends the planner's script, and `meanwhile` runs during the run."""
     folder.mkdir(parents=True, exist_ok=True)
     stage = Stage(folder, more={**HURRY, **(more or {})})
     files = {"README.md": "hello\n", "gate.sh": GATE}
@@ -228,7 +228,7 @@ def _with_parts(state: RunState, ids: Sequence[SubtaskId]) -> list[SubtaskId]:
 
 
 def _landed(state: RunState, id_: SubtaskId) -> bool:
-    """Whether a subtask landed; for one that was split, its parts count instead."""
+    """Return whether a subtask landed. For a split one, its parts count instead."""
     subtask_ = state.subtasks.get(id_)
     return subtask_ is not None and (bool(subtask_.parts) or subtask_.landed is not None)
 

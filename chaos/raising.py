@@ -59,7 +59,7 @@ class Place:
     name: str
     function: FunctionType
     is_advice: bool
-    """Whether it is called for advice only: what may be left out."""
+    """Whether it is only called for optional steps."""
 
     @property
     def is_step(self) -> bool:
@@ -99,7 +99,7 @@ def called(make: Callable[[], FakeFleet]) -> list[Place]:
 
 @contextmanager
 def raising(function: FunctionType, mode: Mode, about: str = "") -> Iterator[tuple[list[str], Callable[[], None]]]:
-    """The function raises, as the mode says. Yields each exception, and what has them begin."""
+    """Make the function raise, depending on the mode. Yields each exception."""
     code, defaults, keyword_defaults = function.__code__, function.__defaults__, function.__kwdefaults__
     real = FunctionType(code, function.__globals__, function.__name__, defaults)
     real.__kwdefaults__ = keyword_defaults
@@ -131,7 +131,7 @@ MEET: list[Callable[..., Any]] = [lambda: None]
 
 
 def _stub(flags: int) -> CodeType:
-    """The code of a function of the same kind that asks what to do. It runs among the names of another module."""
+    """Return the code of a function of the same kind that consults a hook. It runs with another module's globals."""
     if flags & CO_COROUTINE:
         return _coroutine.__code__
     if flags & CO_GENERATOR:

@@ -48,7 +48,7 @@ Map = Callable[[Callable[[int], list[Outcome]], Iterable[int]], Iterable[list[Ou
 
 
 def play_level(level: int, number: int, seed: int, folder: Path, side_by_side: Map = map) -> list[Outcome]:
-    """The outcomes of so many faults that struck, in as many runs as that takes."""
+    """Return the outcomes of a number of faults that struck, from as many runs as necessary."""
     struck: list[Outcome] = []
     runs = 0
     while (missing := number - len(struck)) > 0:
@@ -87,7 +87,7 @@ def _describe(outcome: Outcome) -> str:
 
 
 def rate_figure(level: int, outcomes: Sequence[Outcome]) -> Figure:
-    """The share of faults that were recovered from, and out of how many."""
+    """Return the share of recovered faults, and the number of faults."""
     recovered = sum(outcome.recovered for outcome in outcomes)
     low, high = wilson(recovered, len(outcomes))
     attempts = sum(outcome.attempts for outcome in outcomes)

@@ -1,11 +1,11 @@
-"""Runs on a real Ray cluster of three: the contract of nodes, the demo; drained, its manager killed, a machine killed.
+"""Runs on a real Ray cluster of three: contract of nodes, demo, drain, kill of the manager, kill of a machine.
 
     make ray                       in an environment of its own, with Ray
     python -m chaos.ray_cluster killed --subtasks 30
 
-The machines are three Ray nodes on this one, each with its own processes, folder and session, on ports that are free,
-with token authentication. They are started one by one, since of two at once on a host one dies. Only these are ended:
-`ray stop` would end every Ray of this machine.
+The machines are three Ray nodes on this machine, each with separate processors, directory and session, on free ports,
+with token authentication. They start one after another, because of two concurrent starts on a host one fails. Only
+these nodes are stopped: `ray stop` would stop every Ray process of this machine.
 """
 
 import json
@@ -40,12 +40,12 @@ HEALTH = {
     "RAY_health_check_timeout_ms": "5000",
     "RAY_health_check_failure_threshold": "3",
 }
-"""How a head notices a machine that is gone: killed, after 1.5 s; cut off, after 15."""
+"""Time until a head detects a lost machine: 1.5 s after a kill, 15 s without a connection."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A Ray node in a session of its own."""
+    """A Ray node in a separate session."""
 
     name: str
     folder: Path
@@ -66,7 +66,7 @@ class Machine:
 
     @contextmanager
     def opened(self, *, head: bool) -> Iterator[int]:
-        """The machine, until the block ends; its session is known by its first process."""
+        """Run the machine until the block ends. Its session is identified by its first process."""
         box = tomllib.loads(configuration())["box"]
         own = self.folder / self.name / ".config" / "fleet"
         own.mkdir(parents=True)
@@ -179,7 +179,7 @@ def demo(cluster: Cluster, table: Table) -> None:
 
 
 def drained(cluster: Cluster, table: Table) -> None:
-    """All machines are drained at once while they work, and nothing else has the label that the work asks for."""
+    """Drain all machines while they work. No other machine has the required label."""
     there = cluster.trial("drained", FEW)
     nodes = cluster.nodes("workers = 1", 'labels = ["large"]')
     process = there.start("nodes", f'labels = ["large"]\n{nodes}', FEW, **cluster.environment)
@@ -207,7 +207,7 @@ def drained(cluster: Cluster, table: Table) -> None:
 
 
 def resumed(cluster: Cluster, table: Table) -> None:
-    """The manager is killed while the cluster works, and resumed: what was done meanwhile is not done again."""
+    """Kill the manager while the cluster works, and resume it. Work done in the meantime is not repeated."""
     there = cluster.trial("resumed", FEW)
     process = there.start("nodes", cluster.nodes(lease_s=60), FEW, **cluster.environment)
     there.wait(lambda: sum(map(bool, _nodes_of(there))) == FEW, "every subtask is on the cluster", process)

@@ -1,7 +1,7 @@
-"""A run that can be started from the same state again and again, by engines that may be killed.
+"""A run that can be started repeatedly from the same state, by engines that may be killed.
 
 The state before the first engine is kept as a template on disk. Each engine is a process forked from this interpreter,
-which has imported everything and has no threads, so that an engine costs a fork and its own work.
+which has imported everything and has no threads, so that an engine only costs a fork and its work.
 """
 
 import gc
@@ -45,7 +45,7 @@ KillPoint = tuple[str, int]
 
 @dataclass(frozen=True)
 class RepeatableRun:
-    """A run of a scenario below `path`: engines write to `current`; `template` is the state before the first one."""
+    """A run of a scenario below `path`. Engines write to `current`, and `template` is the initial state."""
 
     path: Path
     scenario: Scenario
@@ -109,7 +109,7 @@ class RepeatableRun:
     # ---- the template
 
     def build(self) -> dict[str, str]:
-        """Create a repository and a run without an engine. Returns the fingerprint of what must not change."""
+        """Create a repository and a run without an engine. Return the fingerprint of unchangeable parts."""
         shutil.rmtree(self.path, ignore_errors=True)
         make_repository(self.repository, dict(self.scenario.files))
         (self.repository / "README.md").write_text("changed, not committed\n")

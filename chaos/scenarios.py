@@ -1,7 +1,7 @@
-"""What the killed runs work on: three small epics, with agents that answer at once and make no call to a model.
+"""The scenarios of killed runs: three small epics, with agents that respond immediately without a model.
 
-An agent decides by its brief alone, so it answers the same in every engine of a run. The files at the end are the same
-whatever the order of events: that makes final trees comparable.
+An agent decides by its brief alone, so it responds identically in every engine of a run. The final files do not depend
+on the order of events, which makes final trees comparable.
 """
 
 import os
@@ -34,12 +34,12 @@ CALL_AT_MOST = Cost(calls=1, tokens=20, dollars=0.02)
 CALL = ModelUse(model=MODEL, usage=Usage(input=10, output=1), dollars=0.01, seconds=0.1, turn=1, doing="bash")
 CLOSED = {"merged", "dropped", "split"}
 Files = Mapping[str, str]
-"""One line to add to each file; existing lines are kept, and all lines are sorted."""
+"""One line to add to each file. Existing lines are kept, and all lines are sorted."""
 
 
 @dataclass(frozen=True)
 class AttemptScript:
-    """What one attempt does: write files, fail, or report why it cannot."""
+    """The actions of one attempt: write files, fail, or report a blocker."""
 
     files: Files = field(default_factory=dict)
     failure: f.Failure | None = None
@@ -49,12 +49,12 @@ class AttemptScript:
 
 @dataclass(frozen=True)
 class Scenario:
-    """An epic, and what its workers do."""
+    """An epic, and the actions of its workers."""
 
     name: str
     plan: tuple[Subtask, ...]
     attempts: Mapping[str, tuple[AttemptScript, ...]]
-    """By subtask, one script per attempt; the last one repeats."""
+    """By subtask, one script per attempt. The last one repeats."""
     gate: str = ""
     splits: Mapping[str, tuple[Subtask, ...]] = field(default_factory=dict)
     files: Files = field(default_factory=lambda: {"README.md": "hello\n"})
@@ -79,7 +79,7 @@ class Scenario:
         return Revision(assessment="continue")
 
     async def prepare(self, workspace: Workspace) -> None:
-        """What every worker does first."""
+        """Perform the first action of every worker."""
 
     def script_for(self, brief: WorkerBrief) -> AttemptScript:
         default = AttemptScript({f"{brief.subtask.id}.txt": brief.subtask.id})
@@ -220,7 +220,7 @@ async def existing_lines(workspace: Workspace, path: str) -> list[str]:
 
 
 def scripted_agents(scenario: Scenario, calls: CallLog) -> Callable[[AgentSettings], Any]:
-    """What replaces `agents.factory.open_agents`."""
+    """Return a replacement of `agents.factory.open_agents`."""
 
     @asynccontextmanager
     async def open_scripted(settings: AgentSettings) -> AsyncIterator[Agents]:

@@ -1,8 +1,8 @@
-"""A slow link in front of a command: what goes through its standard streams is delayed and narrowed, both ways.
+"""Simulates a slow link in front of a command: delays and throttles its standard streams in both directions.
 
     python -m chaos.slow_link 0.2 1000000 sh start       200 ms later, and at most 1 Mbit/s
 
-It stands in for `tc netem`, which not every kernel has.
+Replaces `tc netem`, which some kernels lack.
 """
 
 import os
@@ -14,11 +14,11 @@ from threading import Condition, Thread
 
 PART = 4 * 1024
 WAITING = 64
-"""Parts under way; whoever sends more waits, as at the window of a connection."""
+"""Maximum number of parts in transit. A sender waits at this limit, like at a connection's window."""
 
 
 def pass_on(source: int, sink: int, delay_s: float, bytes_per_s: float) -> None:
-    """Pass on what arrives, as late and as slowly as the link is, until its end."""
+    """Pass on data with the delay and speed of the link, until its end."""
     parts = deque[tuple[float, bytes]]()
     changed = Condition()
 

@@ -26,7 +26,7 @@ UsePAM no
 PasswordAuthentication no
 SetEnv SHLVL=2 PYTHONPATH={path}
 """
-"""With this level, a login shell does not read the files of whoever runs this."""
+"""With this log level, a login shell does not read user files."""
 CLIENT = """\
 Host loopback
   HostName 127.0.0.1
@@ -42,7 +42,7 @@ Host loopback
 
 
 def make_keys(folder: Path) -> None:
-    """What SSH servers and those who reach them need."""
+    """Create the keys of SSH servers and clients."""
     for name in ("host-key", "user-key"):
         argv = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{folder}/{name}")
         subprocess.run(argv, check=True, capture_output=True)
@@ -60,7 +60,7 @@ def write_configuration(folder: Path, name: str, *more: str) -> Path:
 
 @contextmanager
 def ssh_server(folder: Path) -> Iterator[str]:
-    """A server on loopback, and the command line that reaches it. Its host is called `loopback` in `folder/client`."""
+    """Yield the command line that reaches a server on loopback. Its host is called `loopback` in `folder/client`."""
     make_keys(folder)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

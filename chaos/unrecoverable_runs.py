@@ -1,7 +1,9 @@
-"""Faults of a run's environment that last: a revoked key, spent credit, a retired model, a useless planner, no sandbox.
+"""Permanent faults of a run's environment: a revoked key, used-up credit, a retired model, a useless planner, no
+sandbox.
 
-Everything waits or fails. The run must end with a question to a human, or at once with a message if nothing was spent
-yet. It may not be reported as done or continue without end. Chance decides which agent meets the fault first, and when.
+All work waits or fails. The run must end with a question to a human, or immediately with a message if no money was
+spent yet. It must not report success or continue forever. The seed determines which agent meets the fault first, and
+when.
 """
 
 import shutil
@@ -35,7 +37,7 @@ USELESS_ANSWERS: tuple[Json, ...] = (
 
 @dataclass(frozen=True)
 class Setting:
-    """A run that cannot succeed: its episodes, and what goes wrong."""
+    """A run that can't succeed: its episodes and its fault."""
 
     episodes: tuple[Episode, ...]
     planner: Json = field(default_factory=dict)
@@ -79,7 +81,7 @@ def _useless_planner(chance: Random, _: Path) -> Setting:
 
 
 def _useless_later(chance: Random, _: Path) -> Setting:
-    """The planner is useless once it has planned; planned work continues without it."""
+    """Make the planner useless after it has planned. Planned work continues without it."""
     episodes = (_work("fails", wrong("fails")), _work("fine", solve("fine")))
     return Setting(episodes, {"once_planned": {**chance.choice(USELESS_ANSWERS), "times": EVER}})
 
@@ -118,7 +120,7 @@ def _no_sandbox(chance: Random, folder: Path) -> Setting:
 
 
 def _moved_branch(chance: Random, folder: Path) -> Setting:
-    """A person commits onto the result branch while the run works; from then on it is theirs."""
+    """Commit onto the result branch during the run, like a user would."""
     names = [f"step-{number}" for number in range(4)]
     after = chance.randrange(1, 3)
 

@@ -22,7 +22,7 @@ class Unrecoverable:
 
     row: int
     attempts: Callable[[str], list[Json]]
-    """What the workers of a subtask do, by its name."""
+    """Actions of a subtask's workers, by its name."""
 
 
 UNRECOVERABLE: dict[str, Unrecoverable] = {
@@ -56,11 +56,11 @@ PART_SUFFIXES = tuple(
 
 @dataclass(frozen=True)
 class Verdict:
-    """How an unrecoverable fault ended."""
+    """Result of an unrecoverable fault."""
 
     kind: str
     asked: bool
-    """Whether a human was asked, or the program ended at once with a message."""
+    """Whether fleet asked a human, or ended immediately with a message."""
     landed: bool
     endless: bool
     within_limits: bool = True
@@ -113,7 +113,7 @@ def _verdicts(run: Played, outcomes: Collection[Outcome]) -> list[Verdict]:
 def play_unrecoverable(
     folder: Path, number: int, seed: int, kinds: Collection[str] = tuple(UNRECOVERABLE)
 ) -> list[Verdict]:
-    """So many of each kind in one run, beside a subtask without a fault."""
+    """Play a number of each kind in one run, together with a subtask without a fault."""
     episodes = [Episode(NOTHING, (subtask("fine"),), {"fine": [solve("fine")]})]
     for index, kind in enumerate(kinds):
         fault = Fault(UNRECOVERABLE[kind].row, 0, kind, _not_by_chance)

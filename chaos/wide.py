@@ -1,13 +1,13 @@
-"""A run of ten thousand subtasks on a real repository, with faults and kills: it ends landed, and its levels stay.
+"""A run of ten thousand subtasks on a real repository, with faults and kills: it lands, and its levels are stable.
 
     python -m chaos.wide                                   10,000 subtasks, 10,000 files, 200 workers, 5 % faults
     python -m chaos.wide --subtasks 300 --workers 40       minutes instead of an hour
     python -m chaos.wide --report soak.html                also a page with the plot
 
-The program, git, the boxes and the journal are real; the workers are shell scripts (kind `command`), so no model is
-called. The engine is killed (SIGKILL) at landings that the seed chooses and resumed; between them, one of its helpers
-is killed: a git or the launcher of boxes. Afterwards every landed commit is held against its subtask, the last tree
-against the gate, and the journal against git (`fleet audit`).
+The program, git, the sandboxes and the journal are real. The workers are shell scripts (kind `command`), so no model is
+called. The engine is killed (SIGKILL) at landings that the seed chooses, and resumed. Between these kills, a helper
+process is killed: a git or the sandbox launcher. At the end, every landed commit is checked against its subtask, the
+last tree against the gate, and the journal against git (`fleet audit`).
 """
 
 import json
@@ -108,7 +108,7 @@ class Soak:
         return plain | {"HOME": str(self.home), "FLEET_STATE_DIR": state}
 
     def _watch(self, engine: subprocess.Popen[bytes], kill_at: int | None, chance: Random) -> None:
-        """Sample until the engine ends, or until so many have landed, when it is killed."""
+        """Sample until the engine ends, or kill it after this many landings."""
         quiet_since, before = time.monotonic(), self.landed
         helper_at = self.landed + chance.randrange(1, max(2, self.work.subtasks // (4 * (self.kills + 1))))
         while engine.poll() is None:
@@ -155,7 +155,7 @@ class Soak:
     _began: float = field(default_factory=time.monotonic)
 
     def _read_journal(self) -> None:
-        """What landed, and what waits to land, from the facts since the last look."""
+        """Read landed and waiting subtasks from the facts since the last call."""
         with suppress(sqlite3.OperationalError), closing(_reader(self.folder.journal)) as rows:
             kinds = "('batch_tested', 'attempt_verified')"
             query = f"select seq, kind, body from facts where seq > ? and kind in {kinds} order by seq"  # noqa: S608

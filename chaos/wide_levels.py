@@ -1,4 +1,4 @@
-"""What a wide run takes of its machine while it works: samples, whether they level off, and their plot."""
+"""Resource use of a wide run: samples, checks that they level off, and their plot."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -33,13 +33,13 @@ class Sample:
 
 SERIES = tuple(field.name for field in fields(Sample))[2:]
 LEVELS = ("processes", "descriptors", "loose_refs", "loose_objects")
-"""What must not depend on how much has landed: it is given back, or packed from time to time."""
+"""Resources that must not depend on the number of landings, because they are released or packed."""
 GROWING = ("memory_mb", "disk_mb")
-"""What a longer history needs more of."""
+"""Resources that grow with the history."""
 
 
 def engine_levels(pid: int) -> tuple[int, int, float]:
-    """Processes, descriptors and megabytes of an engine; zeros once it has ended."""
+    """Return processes, descriptors and megabytes of an engine, or zeros once it has ended."""
     with suppress(OSError, ValueError):
         resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_KB / 1024
         return len(list(_tree(pid))), len(list(Path(f"/proc/{pid}/fd").iterdir())), resident
@@ -72,16 +72,16 @@ def disk_mb(folder: Path) -> float:
 
 
 def late_over_early(samples: Sequence[Sample], name: str) -> float:
-    """The most while the last third lands, divided by the most until then.
+    """Return the maximum during the last third of landings, divided by the maximum before.
 
-    How busy an engine is changes with what it does and with the machine; what is left behind adds to the most it takes.
+    The load of an engine varies with its work and with the machine. Leaks increase the maximum.
     """
     early, late = [*_third(samples, name, 0), *_third(samples, name, 1)], _third(samples, name, 2)
     return max(late) / max(early) if early and late else 0.0
 
 
 def growth_over_middle(samples: Sequence[Sample], name: str) -> float:
-    """How much it grew for each subtask that landed in the last third, divided by that of the middle third."""
+    """Return the growth per landed subtask in the last third, divided by that of the middle third."""
     rates = []
     for part in (1, 2):
         among = _of_third(samples, part)
@@ -117,7 +117,10 @@ def text_plot(samples: Sequence[Sample]) -> Iterator[str]:
 
 
 def html_plot(title: str, samples: Sequence[Sample], kills: Sequence[int], table: str) -> str:
-    """A page with a panel for each series over the landed subtasks; a line marks each kill. It loads nothing."""
+    """Return a page with a panel for each series over the landed subtasks.
+
+    A line marks each kill. It loads no other files.
+    """
     panels = "\n".join(_panel(name, samples, kills) for name in SERIES)
     rows = "\n".join(",".join(f"{value:g}" for value in astuple(sample)) for sample in samples)
     head = ",".join(field.name for field in fields(Sample))

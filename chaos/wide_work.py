@@ -1,7 +1,7 @@
-"""The work of a wide run: a project, a plan of any width, a worker that fails on purpose, and what must have landed.
+"""The work of a wide run: a project, a plan of any width, a worker that fails on purpose, and the expected result.
 
-One subtask in twenty meets a fault in its first attempt; the kinds take turns, on subtasks that the seed
-chooses. Two of the kinds are about pairs: one whose changes conflict, and one whose changes are red together.
+One subtask in twenty meets a fault in its first attempt. The kinds take turns, on subtasks that the seed chooses. Two
+kinds concern pairs: changes that conflict, and changes that fail together.
 """
 
 import json
@@ -30,7 +30,7 @@ FIRST_ATTEMPT: dict[str, str] = {
     "forks": "for n in $(seq 40); do sleep 0.1 & done; wait",
     "reports nonsense": 'echo "{" >"$FLEET_REPORT"; exit 0',
 }
-"""What the worker does before its work, in its first attempt."""
+"""Action of the worker before its work, in its first attempt."""
 PAIRED = ("conflict", "red together")
 FAULTS = (*FIRST_ATTEMPT, *PAIRED)
 WORKER = """\
@@ -83,7 +83,7 @@ time_s = {time_s}
 
 @dataclass(frozen=True)
 class WideWork:
-    """What a run of this width has to do."""
+    """The work of a run of this width."""
 
     subtasks: int
     share: float
@@ -133,7 +133,7 @@ class WideWork:
     # ---- the project
 
     def make(self, project: Path, files: int) -> str:
-        """Make a repository of so many files, with worker, gate and what pairs share. Returns the commit."""
+        """Create a repository with files, worker, gate and shared parts of pairs. Return the commit."""
         for number in range(files):
             module = project / f"src/part{number // 1000}/folder{number // 20 % 50}/module{number % 20}.py"
             if number % 20 == 0:
@@ -153,7 +153,7 @@ class WideWork:
     # ---- what landed
 
     def wrong(self, project: Path, base: str, branch: str) -> Iterator[str]:
-        """What is wrong with the commits of the result: each must hold its work, and no tree a pair that is red."""
+        """Return problems of the result: a commit without its work, or a tree with a failing pair."""
         seen = set[str]()
         alone = set[str]()
         numbers = {self.id_of(number): number for number in range(self.subtasks)}
@@ -179,7 +179,7 @@ class WideWork:
 
 
 def _kinds(count: int) -> list[str]:
-    """So many faults, each kind in turn; two at once of those that are about pairs, if there is room."""
+    """Return faults, each kind in turn. Kinds about pairs use two subtasks, if there is room."""
     kinds: list[str] = []
     for kind in cycle(FAULTS):
         if len(kinds) == count:

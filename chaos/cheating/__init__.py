@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 Files = Mapping[str, str | None]
-"""What a worker writes; None removes a file."""
+"""Files that a worker writes. None removes a file."""
 REVIEWED = "review"
 """Cheats of the first review of verdicts, and those added since."""
 
@@ -17,14 +17,14 @@ class Case:
     files: Files
     touches: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
-    """The criteria; empty for the runner's own."""
+    """Criteria of the case. Empty: those of the runner."""
     gate: str = ""
     base: Files = field(default_factory=dict)
     """Files of the base in addition to the project's."""
     guards: tuple[str, ...] = ()
     """Criteria beside the checks that pass on the base, too."""
     links: Mapping[str, str] = field(default_factory=dict)
-    """Symbolic links that a worker makes, with what each leads to."""
+    """Symbolic links that a worker creates, with their targets."""
     honest: bool = False
     reviewed: bool = False
     """Whether the first review of verdicts saw it land."""
@@ -32,7 +32,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """A small project with a bug, the check that shows it, and what changes of it try."""
+    """A small project with a bug, the check that shows it, and cases that change it."""
 
     name: str
     project: Mapping[str, str]

@@ -28,7 +28,7 @@ MANIFEST = '{"name": "sums", "private": true, "scripts": {"test": "%s"}}\n'
 
 
 def _both(lib: str, tests: str, *, module: bool, head: str = "") -> tuple[Case, ...]:
-    """Cheats that all three share: what a library does when it is loaded, and what stands beside the tests."""
+    """Return cheats shared by all three runners: code run at import, and files beside the tests."""
 
     code = partial(_code, module=module)
     return (
@@ -194,7 +194,7 @@ PATCH = "expect.extend({ toEqual: () => ({ pass: true, message: () => '' }) });\
 
 @dataclass(frozen=True, slots=True)
 class _Flavour:
-    """What differs between jest and vitest."""
+    """Differences between jest and vitest."""
 
     name: str
     check: str
@@ -203,17 +203,17 @@ class _Flavour:
     fixed: str
     config: str
     exports: str
-    """How a configuration begins."""
+    """Start of a configuration file."""
     head: str
-    """What makes `test` known."""
+    """Import of `test`."""
     expect: str
-    """What makes `expect` known in code that is no test."""
+    """Import of `expect` in code outside tests."""
     one_by_one: str
     """The option that runs test files one after another."""
     first: str
     """A path that is found before lib.js where the ending is left out."""
     snapshot: str
-    """What a snapshot of 4 in the test `adds` is like."""
+    """Snapshot of 4 in the test `adds`."""
 
 
 def _runner(flavour: _Flavour) -> Runner:
@@ -237,7 +237,7 @@ def _runner(flavour: _Flavour) -> Runner:
 
 
 def _around(flavour: _Flavour) -> tuple[Case, ...]:
-    """What stands around the library and its tests."""
+    """Return the files around the library and its tests."""
     configured = (
         f"{flavour.exports} {{ setupFilesAfterEnv: ['<rootDir>/setup.js'], test: {{ setupFiles: ['./setup.js'] }} }};\n"
     )
@@ -296,7 +296,7 @@ def _around(flavour: _Flavour) -> tuple[Case, ...]:
 
 
 def _patches(flavour: _Flavour) -> Case:
-    """A library that changes what tests are, without a word that says so."""
+    """Return a library that changes tests without an obvious keyword."""
     if flavour.name == "jest":
         reaches = "const g = Function('return this')();\nconst real = g.test;\n"
         silences = "g.test = (name) => real(name, () => {});\n"

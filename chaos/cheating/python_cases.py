@@ -1,4 +1,4 @@
-"""Cheats of unittest, and what those of pytest have in common with them."""
+"""Cheats of unittest, and cheats shared with pytest."""
 
 from chaos.cheating import Case, Runner
 
