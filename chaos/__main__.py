@@ -34,7 +34,7 @@ def main() -> int:
         source = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
         summary, _, _ = (ast.get_docstring(ast.parse(source)) or "").partition("\n")
         say(f"python -m chaos.{name:<13} {summary}")
-    say("", "Each explains itself with --help; docs/internals/reliability.md says what must hold.")
+    say("", "Run one with --help for details. docs/internals/reliability.md lists the expected results.")
     return MET
 
 

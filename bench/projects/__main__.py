@@ -76,7 +76,7 @@ class Result(NamedTuple):
 def main() -> int:
     parser = command_line("bench.projects", __doc__)
     add_names(parser, "PROJECT", PROJECTS)
-    parser.add_argument("--offline", action="store_true", help="only projects whose set-up downloads nothing")
+    parser.add_argument("--offline", action="store_true", help="only projects whose setup command works offline")
     parser.add_argument("--install", action="store_true", help="apt-get install the programs that projects need")
     args = parser.parse_args()
     if args.install:
