@@ -1,8 +1,8 @@
 """Runs `fleet init` on generated projects: does the gate pass in the sandbox, and after how many commands?
 
-    python -m bench.projects                 every project, with the network for set-ups
+    python -m bench.projects                 every project, with network access for setup
     python -m bench.projects uv cargo make-c these only
-    python -m bench.projects --offline       those whose set-up downloads nothing
+    python -m bench.projects --offline       projects whose setup works offline
 
 Each project is written, committed and cloned. Then `fleet init --yes` and `fleet try` run in the clone. A project is
 skipped if a program that it needs is missing. On Debian, `--install` installs packages from apt. State and

@@ -201,9 +201,9 @@ class Attempts:
 
 
 # ---- instructions ----------------------------------------------------------------------------------------------------
-# What the operator tells one attempt.
+# Instructions of the operator for one attempt.
 #
-# An attempt that was interrupted by a crash starts over with a conversation of its own, so it reads everything again.
+# After a crash, an attempt starts over with a new conversation, so it reads all instructions again.
 
 
 @dataclass(slots=True)

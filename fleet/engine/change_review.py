@@ -21,9 +21,9 @@ from fleet.core.verdicts.summaries import has_no_tests, named_tests
 from fleet.engine.checks import Checks
 from fleet.ports.agents import Repository, WorkspaceError
 
-LISTED = 50  # tests named in a failure; the others are counted
+LISTED = 50  # tests named in a failure. Others are only counted
 MOST_SOURCES = 40  # files of the base that are read to learn what the checks run
-NOTED = 20  # oddities of one change that are named; the others are counted
+NOTED = 20  # oddities of one change that are named. Others are only counted
 
 
 @dataclass(slots=True)

@@ -28,9 +28,8 @@ from fleet.ports.orders import ChecksOrder, Node
 from fleet.ports.worktrees import Commits, SetupFailedError, Worktrees
 
 # ---- trust -----------------------------------------------------------------------------------------------------------
-# Whom a run believes: what nodes say of checks, compared with what this machine finds. A node that is broken, or
-# lies, must not be able to make honest work fail, nor bad work land (docs/decisions/0096). Knows nothing of how
-# checks are run.
+# Trust in nodes: compares a node's results for checks with those of this machine. A broken or lying node must not make
+# honest work fail or bad work land (docs/decisions/0096). Independent of how checks run.
 
 
 MOST_WRONG_REDS = 3
@@ -47,7 +46,7 @@ class NodeTrust:
     engine: Recorder
     clock: Clock
     distrust: Callable[[str, str], None] = lambda *_: None
-    """Takes the name of a node that reported green what is red, and why."""
+    """Takes the name of a node that reported a failing check as passed, and the reason."""
     rest: Callable[[str, str], None] = lambda *_: None
     """Stops new work for a node for a while. Takes the name of the node and the reason."""
     _wrong_reds: Counter[str] = field(default_factory=Counter)
@@ -91,10 +90,10 @@ class NodeTrust:
 
 
 # ---- runner reports --------------------------------------------------------------------------------------------------
-# What the programs of checks reported: which tests ran, and which commands owe such a report.
+# Reports of test runners: the tests that ran, and the commands that must report them.
 #
-# What is only somebody's word is kept apart until this machine has seen the same: it must not be able to make honest
-# work fail by what it says of other runs (docs/decisions/0096).
+# Unconfirmed reports of nodes are kept separately until this machine has confirmed them, because a false report must
+# not make honest work fail (docs/decisions/0096).
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +187,7 @@ BROKEN_SETUP = (
     "[fleet] not run: {how} on this commit, which changes inputs of the setup command (worktrees.lock_files); "
     "without these changes it passes"
 )
-IN_A_ROW = 8  # criteria of a merged tree that run one after another; such rows run side by side
+IN_A_ROW = 8  # criteria of a merged tree that run in sequence. Such sequences run concurrently
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ TRIES_AFTER_BUG = 2
 SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})  # descriptors, memory, processes
 NO_THREAD = "can't start new thread"
 TRACE = 4_000  # characters of a bug's trace
-TRY_AGAIN_S = 0.5  # the first pause after a failure of the machine; each is twice as long as the one before
+TRY_AGAIN_S = 0.5  # first pause after a failure of the machine, doubled for each further one
 Result = TypeVar("Result")
 
 
@@ -86,7 +86,7 @@ async def persist(
     check: Callable[[f.Failure], None] = lambda _: None,
     again_s: float = TRY_AGAIN_S,
 ) -> Result:
-    """Carry out a step, again where that may help. Raises what it raised last.
+    """Carry out a step, with retries if they may help. Raises the last error.
 
     `check` raises if a failure of this machine makes another try useless.
     """

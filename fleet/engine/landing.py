@@ -20,7 +20,7 @@ from fleet.engine.internal_errors import failure_of
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.worktrees import EffectError, Integrator, Merged
 
-OUTPUT_KEPT = 1_000  # characters of output that the journal keeps of a check on a green tree; its log holds the rest
+OUTPUT_KEPT = 1_000  # characters of a passing check's output in the journal. Its log has the full output
 
 
 @dataclass(slots=True)
@@ -194,7 +194,7 @@ class Lander:
                     checks=checks,
                     proofs=tuple(run.model_copy(update={"output": run.output[-OUTPUT_KEPT:]}) for run in proofs),
                 )
-            except Exception:  # an error of ours: what can't be recorded must not have happened
+            except Exception:  # an internal error: an effect that can't be recorded must be undone
                 await self.integrator.advance(state.run, new=state.tip, old=tip)
                 raise
 

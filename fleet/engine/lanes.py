@@ -25,11 +25,10 @@ Perform = Callable[[Command], Awaitable[None]]
 
 
 # ---- bugs ------------------------------------------------------------------------------------------------------------
-# Errors of ours in the loop itself: in a rule of policy, in what should be running, in a command that fails silently.
+# Internal errors in the loop itself: in a policy rule, in the choice of effects, in a command that fails silently.
 #
-# What raises is left out and reported to the operator once; everything else continues. A rule is skipped until the
-# state changes, which the report already does. A command is set aside. If nothing is left to do or to wait for, the
-# run ends.
+# A step that raises is skipped and reported to the operator once, and all other steps continue. A rule is skipped until
+# the state changes, which the report itself causes. A command is set aside. If no work is left, the run ends.
 
 
 Given = ParamSpec("Given")
@@ -136,7 +135,7 @@ class Lanes:
         return bool(self._running)
 
     def reconcile(self, state: RunState, now: float, tasks: TaskGroup) -> None:
-        """Start what is missing, and stop what must not go on."""
+        """Start missing effects, and stop unwanted ones."""
         for command in self.startable(state, now):
             del self._missing[command]
             self._running[command] = CancelScope()
@@ -191,7 +190,7 @@ class Lanes:
         try:
             with self._running[command]:
                 await self._perform(command)
-        except FleetError:  # nothing can be written any more
+        except FleetError:  # the disk is full
             raise
         except Exception as error:  # noqa: BLE001 - the loop outlives any one command
             self._bugs.stopped(command, error)

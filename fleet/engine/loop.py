@@ -158,7 +158,7 @@ class Engine:
         self._awake = Event()
 
     async def _commit(self, proposals: list[_Proposal]) -> None:
-        """Record, in one transaction, what was proposed and requested, and every decision that follows."""
+        """Record proposals, requests and the resulting decisions in one transaction."""
         now, state, new = self._clock.now(), self.state, list[Step]()
         requests = self._bugs.guard("read the inbox", self._requests) or []
         answers = [_Proposal(_answer(request, now)) for _, request in requests]
@@ -234,9 +234,9 @@ class SystemClock:
 
 
 # ---- recovery --------------------------------------------------------------------------------------------------------
-# What happens before a run is resumed: the commits that the journal names are compared with those that git still has.
+# Before a run is resumed, the commits in the journal are compared with those in git.
 #
-# Knows no git: `Recover` says which commits exist. This module decides what that means for subtasks.
+# Independent of git: `Recover` lists the existing commits. This module decides the consequences for subtasks.
 
 
 UNWRITTEN_S = 600.0  # objects written less than this long before the last fact may not have reached the disk
@@ -282,14 +282,14 @@ def loss(state: RunState, recovered: RecoveredCommits, now: float) -> f.WorkLost
             continue
         unlanded = subtask.has_own_commit and recovered.tip != state.tip and subtask.landed not in recovered.below
         if not unlanded and (subtask.landed is not None or subtask.current is None):
-            continue  # its commit is intact, or nothing more is expected of it
+            continue  # its commit is intact, or it is closed
         if last.commit in recovered.gone or (not unlanded and _lost_its_base(state, last, recovered)):
             do_again.append(subtask.id)
         elif unlanded:
             land_again.append(subtask.id)
     if not (recovered.gone or land_again or do_again) and recovered.shown:
         return None
-    landed = [id_ for batch in state.landing.tested for id_ in batch.landed]  # what others need comes before them
+    landed = [id_ for batch in state.landing.tested for id_ in batch.landed]  # dependencies come first
     order = {id_: place for place, id_ in enumerate(landed)}
     return f.WorkLost(
         at=now,

@@ -75,7 +75,7 @@ class Performer:
         try:
             await persist(perform, step, tries=tries, check=self._raise_if_disk_full, again_s=again_s)
         except DrainingError:
-            pass  # nothing to record: the command is carried out when the run is resumed
+            pass  # do not record a failure: a resumed run repeats the command
         except DiskFullError:
             raise
         except Exception as error:  # noqa: BLE001 - the fleet survives any one effect; the fact keeps the trace
@@ -100,7 +100,7 @@ class Performer:
         return tries_after(failure) if may_repeat and failure.kind == "internal" else 1
 
     async def _record_setups(self) -> None:
-        """Record the set-ups that the command needed, with the output of those that failed."""
+        """Record the setup runs of the command, with the output of failed ones."""
         for setup in self._adapters.worktrees.finished_setups():
             check = setup.check if not setup.check.passed else setup.check.model_copy(update={"output": ""})
             await self._engine.record(f.SetupRan(at=self._now(), setup=setup.model_copy(update={"check": check})))
@@ -153,7 +153,7 @@ class Performer:
     # ---- the base
 
     async def _check_base(self, base: Sha) -> None:
-        if not self._adapters.gate.criteria:  # then it is about the set-up
+        if not self._adapters.gate.criteria:  # then the failure concerns the setup command
             async with self._adapters.worktrees.lease(base):
                 pass
         checks = await self._checks.on(base, self._adapters.gate.criteria)

@@ -45,7 +45,7 @@ class RunBudget:
         self.service = service_gate(engine, clock)
         self._reserved = _Total()
         self._widened = _Total()
-        """The part of it that goes beyond what calls usually cost."""
+        """Part of the reservation beyond the usual cost of calls."""
         self._freed = Event()
 
     async def reserve(self, cost: Cost, subtask: SubtaskId | None) -> f.Failure | None:

@@ -19,7 +19,7 @@ LeaveOut = Callable[[str, Exception], None]
 
 
 def _ignore(what: str, error: Exception) -> None:
-    """Leave out what broke without a word."""
+    """Ignore errors in optional steps."""
     del what, error
 
 
@@ -32,7 +32,7 @@ class ThisMachine:
     programs: frozenset[str] = frozenset()
     """Workers that are programs. A program that fails is not run again, because it may have had effects."""
     leave_out: LeaveOut = _ignore
-    """Takes what broke after the work was done, with its error."""
+    """Takes the step that failed after the work was done, and its error."""
     give_up: Callable[[f.Failure], None] = lambda _: None
     """Raises if a failure means that the disk is full."""
     again_s: float = TRY_AGAIN_S
@@ -58,7 +58,7 @@ class ThisMachine:
         return tuple(runs)
 
     async def _work(self, order: AttemptOrder, lease: Lease, meter: Meter, tell: Tell) -> AttemptResult:
-        """Let the worker work, and commit what it changed."""
+        """Run the worker, and commit its change."""
         brief = order.brief
         try:
             outcome = await self.workers[order.worker].run(brief, lease.workspace, meter)

@@ -15,7 +15,7 @@ class ForgeKind:
     """Properties of a kind of forge, shared by all its repositories."""
 
     name: str
-    """Also what the labels of a host's name say, in lower case."""
+    """Also recognized in the labels of a host name, in lower case."""
     prefix: str
     """Of a reference in short."""
     host: str

@@ -26,7 +26,7 @@ CauseKind = Literal[
 ]
 MOST_CAUSES, MOST_FAILURES, MOST_LAST = 4, 6, 8
 LONGEST_LINE = 300
-ENDS = 4_000  # lines that are looked at, from each end of the output
+ENDS = 4_000  # lines examined from each end of the output
 SCANNED = 1_000  # characters of a line
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
@@ -120,7 +120,7 @@ _ADVICE: Mapping[CauseKind, str] = {
 
 
 class Cause(NamedTuple):
-    """A line that names what stopped a command."""
+    """A line that names the cause of a failure."""
 
     kind: CauseKind
     subject: str
@@ -198,7 +198,7 @@ def _distinct(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
 # own code, or `json.dumps`, can walk later.
 
 
-DEEPEST = 200  # levels; pydantic's parser stops there too
+DEEPEST = 200  # levels, the limit of pydantic's parser
 
 
 def parse_json(text: str | bytes | bytearray) -> Any:

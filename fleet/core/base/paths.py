@@ -43,7 +43,7 @@ def _compiled(pattern: str) -> tuple[tuple[str, ...], tuple[frozenset[int], ...]
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Follows all ways through the pattern at once, a character at a time, so that no pattern of a model is slow."""
+    """Follow all paths through the pattern in parallel, character by character, so that no pattern is slow."""
     parts, reached = _compiled(pattern)
     end = len(parts)
     positions = reached[0]

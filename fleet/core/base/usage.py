@@ -126,7 +126,7 @@ class Cost(BaseModel):
 
 
 # ---- capabilities ----------------------------------------------------------------------------------------------------
-# What a models' service can do beyond the basics of the Messages API. One that lacks something is used without it.
+# Optional features of a model service beyond the basic Messages API. fleet does not use the missing ones.
 
 
 Capability = Literal[

@@ -240,7 +240,7 @@ LandingFact = BatchFormed | BatchTested | Published | PublishFailed | WorkLost
 
 
 # ---- review facts ----------------------------------------------------------------------------------------------------
-# Facts about reviews of changes by models that did not make them: votes, their findings, what became of these.
+# Facts about reviews of changes by other models: votes, their findings, and the outcomes of findings.
 
 
 FindingResult = Literal[

@@ -15,9 +15,9 @@ FailureKind = Literal[
     "tool",  # a tool or command the worker needs does not work
     "check",  # an acceptance check failed
     "vacuous",  # an acceptance check passed before any work was done
-    "empty",  # claimed done, nothing changed
+    "empty",  # reported done, but no file changed
     "bounds",  # changed files that it may not change, or that may not be committed
-    "conflict",  # does not merge with what has landed since
+    "conflict",  # does not merge with work that landed since
     "integration",  # merges, but the merged tree is red
     "too_complex",
     "ambiguous",
@@ -25,9 +25,9 @@ FailureKind = Literal[
     "budget",  # turns, time, tokens or dollars of the attempt or its subtask are spent
     "spent",  # the budget of the run: the attempt was stopped and continues when it is raised
     "infrastructure",  # ours or the machine's: worktrees, sandboxes, disk
-    "configuration",  # a wrong key, an unknown model: nothing works until a person fixes it
-    "internal",  # a bug of ours: the step is tried once more, then set aside
-    "crash",  # what a bug of ours was called in older journals
+    "configuration",  # a wrong key or an unknown model, which a human has to fix
+    "internal",  # a bug in fleet: the step is retried once, then set aside
+    "crash",  # a bug in fleet, in older journals
     "other",
 ]
 FREE: frozenset[FailureKind] = frozenset({"transient", "infrastructure", "internal", "crash", "configuration", "spent"})
@@ -41,7 +41,7 @@ RungReason = Literal[
     "explored",  # in old journals: it may land work for fewer, and too little is known of it
     "unpriced",  # in old journals: a price on the ladder is unknown, so its first rung is taken
     "climbed",  # the rung below failed
-    "again",  # the attempt before failed for a reason that no other rung mends
+    "again",  # the previous attempt failed for a reason that no other rung can fix
 ]
 Role = Literal["planner", "sub_planner", "worker", "resolver", "reviewer"]
 """Purpose of a model call."""
@@ -60,7 +60,7 @@ RehearsalNote = Literal[
     "by_hand",  # no worker may make this change, or it would come out different: the rehearsal made it itself
     "red",  # the gate fails on the commit as it is in history
     "flaky",  # the gate failed on a commit, then passed on it
-    "fault",  # a fault that was mixed in; not written any more, kept so that old journals load
+    "fault",  # an injected fault, not written any more, so that old journals load
 ]
 
 
@@ -353,7 +353,7 @@ class Happened(Shape):
 
 
 # ---- estimate parts --------------------------------------------------------------------------------------------------
-# What facts say about the cost and the time of subtasks to come, and the parts of forecasts in early journals.
+# Estimates of the cost and duration of future subtasks, and parts of forecasts in early journals.
 
 
 class Spread(Shape):

@@ -101,7 +101,7 @@ PlanFact = PlannerCalled | PlanRevised | PlanGraded | PlanForecast | PlannerFail
 
 
 # ---- people facts ----------------------------------------------------------------------------------------------------
-# Facts about people: what they were asked and what they asked for.
+# Facts about questions to humans, and about requests from users.
 
 
 class QuestionAsked(Happened):

@@ -321,7 +321,7 @@ RunFact = (
 
 
 # ---- node facts ------------------------------------------------------------------------------------------------------
-# Facts about nodes: the other machines that work for a run, and what people asked of them.
+# Facts about nodes, the other machines of a run, and requests about them.
 
 
 class NodeConnected(Happened):

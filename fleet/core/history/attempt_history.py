@@ -152,7 +152,7 @@ def fail(state: RunState, id_: SubtaskId, failure: f.Failure, at: float) -> RunS
     if id_ in state.landing.queue or any(batch.holds((id_,)) for batch in state.landing.open_batches):
         guilty = [id_] if failure.kind == "integration" else []
         state = replace(state, landing=merge_queue.remove(state.landing, [id_], guilty=guilty))
-    if failure.kind == "spent":  # interrupted, not failed: there is nothing to recover from
+    if failure.kind == "spent":  # interrupted, not failed, so no recovery is necessary
         return state
     return add_failure(state, Trouble(subtask=id_, attempt=number, kind=failure.kind, summary=failure.summary), at)
 
@@ -231,7 +231,7 @@ def _parts_below(state: RunState, id_: SubtaskId) -> list[SubtaskId]:
 
 
 # ---- review history --------------------------------------------------------------------------------------------------
-# How facts about reviews change the state: votes and a pending batch belong to the attempt under way.
+# Applies facts about reviews: votes and a pending batch belong to the running attempt.
 
 
 def after_review(state: RunState, fact: f.ReviewFact) -> RunState:

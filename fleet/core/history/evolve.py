@@ -52,7 +52,7 @@ _AFTER: dict[type, After] = {kind: after for union, after in _MODULES for kind i
 # Follows a journal: reads new facts, applies them to the state, and remembers how far it has read.
 
 
-SLICE = 200  # facts read at once; a caller may stop between two slices
+SLICE = 200  # facts per read; a caller may stop between two slices
 
 OnFact = Callable[[RunState | None, Fact, RunState], None]
 """Called with each new fact, and the state before and after it."""

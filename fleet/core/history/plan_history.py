@@ -123,7 +123,7 @@ def _apply_to_subtasks(state: RunState, fact: f.PlanRevised) -> RunState:
 
 
 def _choose(state: RunState, fact: f.PlanRevised, id_: SubtaskId, strategy: f.Strategy, why: str) -> RunState:
-    """Add what a planner chose to the incident. A person's choice closes it: it did not recover by itself."""
+    """Add a planner's choice to the incident. A user's choice closes it, because it did not recover automatically."""
     subtask = state.subtasks[id_]
     if subtask.failure is None:
         return state
@@ -288,7 +288,7 @@ def answer_question(state: RunState, fact: f.QuestionAnswered) -> RunState:
     if fact.drop and question.about is not None:
         return drop_open(state, [question.about], f"dropped by {fact.by}", answer=fact.answer, by=fact.by)
     is_retry = fact.answer.strip().lower() == "retry"
-    if question.about is not None and ((question.aside and is_retry) or not state.has_planner):  # no planner is asked
+    if question.about is not None and ((question.aside and is_retry) or not state.has_planner):  # no planner is called
         guidance = "" if is_retry else fact.answer
         retry = f.RetryRequested(at=fact.at, subtask=question.about, guidance=guidance, by=fact.by)
         return settle_questions(_retry_requested(state, retry), [question.id], answer=fact.answer, by=fact.by)

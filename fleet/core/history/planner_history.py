@@ -26,7 +26,7 @@ def open_area(state: RunState, area: SubtaskId) -> RunState:
 
 
 def spend_in_areas(state: RunState, subtask: SubtaskState, attempt: Attempt, dollars: float) -> RunState:
-    """Count what an attempt spent for every area that it is inside of, if the area's own attempt is not younger."""
+    """Count the spending of an attempt for every area around it, if the area's own attempt is not younger."""
     area = subtask.area
     while area is not None:
         current = state.subtasks[area].current
@@ -120,7 +120,7 @@ def _add_unread(state: RunState, area: Area, news: Reading) -> RunState:
 
 
 def close_area(state: RunState, area: SubtaskId) -> RunState:
-    """End an attempt at an area, and its open call. The planner now in charge gets what it had not read yet."""
+    """End an attempt at an area and its open call. The planner now in charge gets its unread reports."""
     planning = state.areas.get(area)
     if planning is None:
         return state

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 T = TypeVar("T")
 
-if TYPE_CHECKING:  # the type checker knows the fields of the library's own only
+if TYPE_CHECKING:  # the type checker only supports fields of the library's function
     from dataclasses import replace as replace  # noqa: PLC0414 - exported
 else:
     _new, _set = object.__new__, object.__setattr__

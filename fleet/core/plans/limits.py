@@ -9,13 +9,13 @@ from fleet.core.plans.plan import Effort, Estimate, Risk, Shape, Subtask
 # ---- rungs -----------------------------------------------------------------------------------------------------------
 # Rungs: a worker's model and its effort, and the ladder that they make.
 #
-# A size is what an estimate says about a subtask: how a rung does depends on it.
+# The size of a subtask comes from its estimate. The success of a rung depends on it.
 
 
 Size = Literal["small", "medium", "large"]
 SIZES: tuple[Size, ...] = get_args(Size)
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
-ENOUGH = 5  # subtasks or attempts observed; fewer say nothing about the next one
+ENOUGH = 5  # minimum number of observed subtasks or attempts for a prediction
 SMALL_LINES, SMALL_MINUTES = 40, 5.0
 LARGE_LINES, LARGE_MINUTES = 200, 20.0
 
@@ -104,7 +104,7 @@ class ReviewRules(Shape):
 
 
 HERE = ""
-"""The name of the manager's machine among those that work for a run."""
+"""Name of the manager's machine among the machines of a run."""
 
 
 class MachineOffer(Shape):
@@ -196,7 +196,7 @@ class Policy(Shape):
     backoff_first_s: float = Field(default=1.0, gt=0)
     backoff_cap_s: float = Field(default=120.0, gt=0)
     batch: int = Field(default=256, ge=1, le=500)
-    """The most candidates that land at once."""
+    """Maximum number of candidates that land together."""
     slots: int = Field(default=2, ge=1, le=64)
     """Merged trees tested in parallel."""
     every_commit: bool = False

@@ -16,9 +16,9 @@ from fleet.core.plans.plan import PLANNER, WORKER_SUCCEEDED, Criterion, Plan, Su
 from fleet.core.plans.revision import Problem, Revision, described_subtasks
 
 # ---- command lines ---------------------------------------------------------------------------------------------------
-# What the words of a check's command reveal: whether it can fail, whether it can pass, and which programs it needs.
+# Examines the words of a check's command: whether it can fail, whether it can pass, and its programs.
 #
-# Runs nothing. Finds nothing in lines that only a shell could parse.
+# Does not run commands, and skips lines that only a shell could parse.
 
 
 ALWAYS_PASS = frozenset("true : echo printf pwd date whoami sleep".split())
@@ -119,7 +119,7 @@ CONTENDED = 4  # subtasks that change one file
 NAMED = 6  # ids or paths named in a warning
 COARSE_LINES, COARSE_MINUTES, COARSE_PATHS, COARSE_CHECKS, COARSE_GOAL = 400, 90, 15, 10, 6_000
 FINE_LINES = 2
-COMPARED = 40_000  # pairs of patterns; a plan with more has contended files anyway
+COMPARED = 40_000  # pairs of patterns. A plan with more has contended files in any case
 EVERYTHING = frozenset({"*", "**", "**/*", ".", "./"})
 
 _REFERS_OUTSIDE = re.compile(
@@ -183,7 +183,7 @@ def grade_revision(
 def grade_plan(
     plan: Plan, runs: Runs | None = None, steps: Collection[str] = (), *, without: Collection[SubtaskId] = ()
 ) -> Grade:
-    """The grade of a whole plan, as its author wrote it, except for some subtasks, such as split ones."""
+    """Return the grade of an author's plan, without some subtasks, such as split ones."""
     places = {subtask.id: f"subtasks[{index}]" for index, subtask in enumerate(plan.subtasks)}
     about = {id_: place for id_, place in places.items() if id_ not in without}
     return grade(plan, about=about, open_=(), runs=runs, steps=steps)

@@ -92,7 +92,7 @@ def fill(data: Mapping[str, object], settings: Mapping[str, str]) -> Filled | tu
         return parameters
     body = {key: value for key, value in data.items() if key != TABLE}
     if TABLE not in data and not settings:
-        return Filled(body)  # a document that declares nothing may hold text that looks like a placeholder
+        return Filled(body)  # without declarations, text that looks like a placeholder is allowed
     values, problems = _read_values(parameters, settings)
     filler = _Filler(parameters, values)
     document = {key: filler.fill(value, (key,)) for key, value in body.items()}
@@ -257,9 +257,9 @@ def parameter_lines(parameters: Mapping[str, Parameter]) -> list[str]:
 
 
 # ---- plan file -------------------------------------------------------------------------------------------------------
-# Reads a plan from a document's data: finds every problem at once, and accepts the spellings of deployment plans.
+# Reads a plan from a document's data. Reports all problems together, and accepts the aliases of deployment plans.
 #
-# Knows nothing of files: the data may come from JSON or TOML.
+# Independent of files: the data may come from JSON or TOML.
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -354,7 +354,7 @@ def _step_as_subtask(step: object) -> object:
 
 
 # ---- flat ------------------------------------------------------------------------------------------------------------
-# Flat runs: one worker does the whole epic. All subtasks of a planner's first revision or of a plan become one.
+# Flat runs: one worker does the entire epic. All subtasks of a plan or of the first revision become one.
 
 
 NOTE = " (merged into one subtask: the run is flat)"

@@ -38,7 +38,7 @@ ResultsFile = Annotated[str, Field(pattern=r"^(?:junit|sarif):[\w.@+*?][\w.@+*?/
 """Format and location of a command's results: `junit:build/reports/*.xml`, `sarif:lint.sarif`."""
 MOST_VOTES = 9
 WORKER_SUCCEEDED = "worker_succeeded"
-"""The named check of a step whose own exit code is the whole criterion."""
+"""Named check of a step whose exit code is the only criterion."""
 PLANNER = "planner"
 """Worker of an area, which is a subtask with a separate planner."""
 
@@ -101,7 +101,9 @@ class Criterion(Planned):
         default=True,
         description="True: must fail before the work is done. False: a guard that must pass before and after.",
     )
-    tests: SkipJsonSchema[ResultsFile | None] = None  # a planner names checks, whose results the configuration knows
+    tests: SkipJsonSchema[ResultsFile | None] = (
+        None  # a planner names checks, and the configuration has their results files
+    )
     """The files that its command leaves results in: `junit:reports/*.xml`, or `sarif:lint.sarif` of an analyser."""
     review: SkipJsonSchema[str | None] = None  # a person decides what is worth a review
     """Faults that a model looks for in the change, instead of a command. The model must not have made the change."""
@@ -169,7 +171,7 @@ class Plan(Planned):
     subtasks: tuple[Subtask, ...] = ()
     """Subtasks in any order. `depends_on` decides which must land first."""
     rollback_plan: str | None = None
-    """The plan file that undoes the changes when a step fails: its name, beside this file or in the library."""
+    """Name of the plan file that undoes the changes if a step fails, in the same directory or in the library."""
     risk_level: Risk = "low"
     """Risk of the plan for its review. The rules also use the `risk` of each subtask."""
     estimated_duration: str | None = None

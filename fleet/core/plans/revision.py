@@ -33,7 +33,7 @@ from fleet.core.plans.plan import (
 )
 
 # ---- validate --------------------------------------------------------------------------------------------------------
-# Whether a plan is valid as a whole. Every problem is reported at once, each with its path in the document.
+# Validates a plan. Reports all problems together, each with its path in the document.
 
 
 LONGEST_TITLE = 200
@@ -125,7 +125,7 @@ def _may_have_cycle(plan: Plan, before: Sequence[Subtask]) -> bool:
         now is not old and now.depends_on != old.depends_on for now, old in zip(plan.subtasks, before, strict=False)
     ):
         return True
-    new = needs_of(plan.subtasks[len(before) :])  # nothing older depends on these, unless it has the same id
+    new = needs_of(plan.subtasks[len(before) :])  # older subtasks depend on these only if they have the same id
     is_new = all(subtask.id not in new for subtask in before)
     return not is_new or bool(find_cycle({id_: new.keys() & set(needs) for id_, needs in new.items()}))
 
@@ -239,7 +239,9 @@ class Change(Written):
     context: tuple[str, ...] | None = None
     worker: str | None = None
     model: str | None = None
-    effort: SkipJsonSchema[Effort | None] = None  # a grammar holds 24 optional fields; a planner's `retry` has it
+    effort: SkipJsonSchema[Effort | None] = (
+        None  # a grammar may have 24 optional fields; a planner's `retry` sets this one
+    )
     parameters: dict[str, JsonValue] | None = None
     labels: SkipJsonSchema[tuple[Label, ...] | None] = None
     risk: Risk | None = None

@@ -128,7 +128,7 @@ def refusal(state: RunState, now: float, cost: Cost, held: Cost, subtask: Subtas
     return None
 
 
-WIDENED = 0.25  # of a budget: what calls under way may take together beyond what calls usually cost
+WIDENED = 0.25  # share of a budget that calls in flight may reserve beyond the usual cost
 
 
 def widening(
@@ -166,7 +166,7 @@ def _too_little(budget: Budget, cost: Cost) -> str | None:
 
 
 # ---- outages ---------------------------------------------------------------------------------------------------------
-# Outages of the model service: when a human is asked about them, with which text, and when a run gives up.
+# Outages of the model service: questions to a human, their texts, and when a run gives up.
 
 
 HOURS_FROM = 120  # minutes

@@ -37,7 +37,10 @@ from fleet.core.state.subtasks import Mark
 
 
 def decide(state: RunState, now: float) -> tuple[f.Fact, ...]:
-    """The next decisions, or none. They come from one rule, so that the next rule sees what they changed."""
+    """Return the next decisions, if any.
+
+    They come from a single rule, so that the next rule sees their effects.
+    """
     if state.ended:
         return ()
     for rule in RULES:
@@ -130,7 +133,7 @@ def _ask_about_configuration(state: RunState, now: float) -> Iterator[f.Fact]:
 
 
 def _ask_about_service(state: RunState, now: float) -> Iterator[f.Fact]:
-    """Ask about an outage that the whole run waits for: at once if only a human can end it, else when it lasts."""
+    """Ask about an outage that blocks the run: immediately if only a human can end it, otherwise after a while."""
     for scope, outage in state.service.items():
         if state.spent.calls and now >= budget.question_due_at(state, scope, outage):
             yield budget.question(state, scope, outage, now)

@@ -129,7 +129,7 @@ def ends_unanswered_at(state: RunState, now: float) -> float | None:
 
 
 def is_published(state: RunState) -> bool:
-    """Whether the result branch shows what landed, or too many attempts to move it failed."""
+    """Return whether the result branch includes all landed work, or could not be moved too many times."""
     gave_up = state.publish_failures >= PUBLISH_TRIES or state.tip == state.publish_aside
     return not unpublished(state) or gave_up
 
@@ -147,7 +147,7 @@ def outcome(state: RunState) -> f.Ending:
 # When a planner is called, the run's own or an area's, and when an area fails because of its planner.
 
 
-IDLE_CALLS = 2  # planner calls in a row that may change nothing
+IDLE_CALLS = 2  # maximum number of consecutive planner calls without changes
 MICRODOLLAR = 1e-6  # an area without any budget still starts, and then fails
 
 
@@ -238,7 +238,7 @@ def _may_start(state: RunState, chosen: Set, now: float) -> bool:
 
 
 def fail_areas(state: RunState, now: float) -> Iterator[f.Fact]:
-    """Fail each area whose planner can't continue. The planner in charge of the area decides what follows."""
+    """Fail each area whose planner can't continue. The planner in charge of the area decides the next step."""
     for area in active_areas(state):
         failure = _area_failure(state, area, now)
         if failure is not None:

@@ -22,7 +22,7 @@ from fleet.core.state.subtasks import Attempt, Mark, SubtaskState
 
 ASSUMED, WEIGHT = 0.05, 10.0  # the failure rate before anything is known, and how many outcomes it counts for
 RARE, COMMON = 0.001, 0.9
-START_S = 0.05  # to test one tree, besides its checks
+START_S = 0.05  # to test one tree, without its checks
 FULL = 2  # candidates for each worker, if that is more than a batch holds
 PARTS = 6  # while every tree is tested, a batch takes at most this fraction of the time allowed for that
 

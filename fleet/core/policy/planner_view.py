@@ -22,11 +22,11 @@ from fleet.core.state.subtasks import Set, SubtaskState
 # ---- closed work -----------------------------------------------------------------------------------------------------
 # Closed subtasks in a few lines, for a planner whose run has more of them than a prompt should list.
 #
-# They are counted by area: an area with a planner of its own, or else the folder that they changed.
+# They are counted by area: an area with a separate planner, or otherwise the directory that they changed.
 
 
-GROUPS = 40  # areas and folders; the smallest are counted together
-RESULT = 240  # characters of what became of one
+GROUPS = 40  # areas and directories, the smallest counted together
+RESULT = 240  # characters of one outcome
 LATEST, TITLE = 4, 60  # subtasks named in it, and characters of each title
 DEPTHS = (3, 2, 1)  # components of a folder's name: fewer where there would be too many folders
 GLOB = frozenset("*?[")
@@ -129,12 +129,12 @@ def _folder_of(spec: Subtask) -> tuple[str, ...]:
 
 
 ALL = 200  # subtasks up to which all are listed
-SIZE = 38_000  # bytes, if shorter texts can achieve it; with the summary of what is closed, fewer than 20,000 tokens
+SIZE = 38_000  # bytes, if shorter texts can achieve it. With the summary of closed work, fewer than 20,000 tokens
 GOAL = 2_000  # characters of the goal, all of which is in the epic
 ANSWERED = 20  # questions whose answers were read before
 UNDECIDED: frozenset[Status] = frozenset({"failed", "blocked", "escalated"})
 KNOWN = 80  # characters of a failure that was decided about
-SHORT = 300  # characters of evidence; a summary says more than an end that is shorter
+SHORT = 300  # characters of evidence. A summary is more useful than a shorter end
 AREA_EVIDENCE = 3_000  # characters of evidence of an area's failure, which its planner sees once
 ROUNDED = {"dollars": 4, "tokens": 0, "minutes": 1, "attempts": 0}
 
@@ -171,7 +171,7 @@ LENGTHS = (
     Lengths(title=80, question=200, result=80, advice=80, pieces=1, evidence=110, earlier=0, history=1, news=40),
     Lengths(title=60, question=100, result=0, advice=0, pieces=0, evidence=60, earlier=0, history=1, news=10),
 )
-"""From those that a planner should have to those that are left where very many subtasks have failed or reported."""
+"""From the preferred lengths to the shortest, for runs with very many failed or reported subtasks."""
 
 FailureEntry = TypedDict("FailureEntry", {"attempt": int, "class": FailureKind, "strategy": Strategy, "evidence": str})
 
@@ -200,7 +200,7 @@ class QuestionEntry(TypedDict):
 
 
 class PlannerState(TypedDict):
-    """The `<state>` block: of the whole run, or of an area."""
+    """Return the `<state>` block of the run or of an area."""
 
     run: RunId
     area: NotRequired[SubtaskId]
@@ -359,7 +359,7 @@ def _result(subtask: SubtaskState, length: int) -> str:
 
 
 def _failures(subtask: SubtaskState, lengths: Lengths) -> list[FailureEntry]:
-    """The latest failures, the last one with more of its evidence than those before."""
+    """Return the latest failures. The last one includes more evidence."""
     failed = [attempt for attempt in subtask.attempts if attempt.failure is not None][-lengths.history :]
     return [
         {
@@ -380,23 +380,23 @@ def _evidence(failure: Failure, length: int) -> str:
 
 
 # ---- planner record --------------------------------------------------------------------------------------------------
-# What a planner reads of a run that no longer changes: what was planned and what landed, in order.
+# The unchanging part of a planner's input: plans and landed work, in order.
 #
-# New entries come at the end, and none is rewritten: whatever changed is said again, later. So the prompt of the next
-# call begins as the last one did, and the models' service need not read it again. What moves is in the `<state>`.
+# Entries are only appended and never rewritten: a change adds an entry. The prompt of the next call therefore starts
+# like the previous one, and the model service can read it from the cache. Changing parts are in the `<state>` block.
 #
-# In a long run the oldest entries are left out, many at once, so that the next calls begin alike again. What was
-# planned stays in it while it is open.
+# In a long run, the oldest entries are removed many at a time, so that the following prompts share their start again.
+# Entries about open subtasks stay.
 
 
 RECORD_GOAL = 1_000  # characters of a goal
-RECORD_RESULT = 600  # characters of what a worker reported
+RECORD_RESULT = 600  # characters of a worker's report
 BRIEF = 200  # of it in the list that a search finds
 RECOMMENDATION, RECOMMENDATIONS = 300, 5  # characters of each, and how many
-PAGE = 120_000  # characters: the older ones of more than two pages are left out, a page at once
+PAGE = 120_000  # characters: beyond two pages, the oldest page is left out
 OLD = 60  # entries about subtasks that were planned before those, and were open when these were left out
 FOUND = 50  # subtasks that a search finds
-EVIDENCE = 3_000  # characters of the evidence of one failure, where a planner asks for it
+EVIDENCE = 3_000  # characters of the evidence of one failure, if a planner requests it
 
 
 class RecordEntry(TypedDict):

@@ -56,7 +56,7 @@ LADDER: dict[f.FailureKind, Rung] = {
         Rung("other", True, "planner", "none of these"),
     )
 }
-LONGEST_CLIMB = 64  # doublings; any cap is reached long before, and a float has no room for a thousand
+LONGEST_CLIMB = 64  # doublings, far beyond any cap. A float overflows at about a thousand
 _AGAIN = (
     "Do the subtask again on this base: keep what landed, and bring this subtask's change into it so that both do what "
     "they were meant to."
@@ -124,7 +124,7 @@ def choose_remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, no
 
 def _free_remedy(state: RunState, subtask: SubtaskState, failure: f.Failure, retry: f.RemedyChosen) -> f.Fact:
     """The decision about a failure that uses up no attempt."""
-    if failure.kind == "internal":  # no try and no planner fixes a bug; `failure_action` is about failed work
+    if failure.kind == "internal":  # a retry or a planner can't fix a bug, and `failure_action` is for failed work
         return aside_question(subtask, failure, retry.at)
     if subtask.retries <= state.policy.max_retries:
         return retry

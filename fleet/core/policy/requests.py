@@ -210,7 +210,7 @@ _WILDCARDS = "*?["
 def is_approved(state: RunState, id_: SubtaskId) -> bool:
     """Whether a subtask may start as it is now."""
     match state.policy.reviewing:
-        case None:  # a run from before there were rules: its first plan waited, or nothing did
+        case None:  # a run of an early version without rules: only its first plan could wait
             return not state.policy.review or state.approved is not None
         case "none":
             return True
@@ -317,7 +317,7 @@ def may_overlap(one: str, other: str) -> bool:
     first, second = _before_wildcards(one), _before_wildcards(other)
     if first == one and second == other:
         return False
-    if first == one or second == other:  # a file or a folder beside a pattern that does not match it
+    if first == one or second == other:  # a file or directory that the pattern does not match
         name, start = (one, second) if first == one else (other, first)
         return start.startswith(f"{name.rstrip('/')}/")
     return first.startswith(second) or second.startswith(first)

@@ -29,7 +29,7 @@ def wanted_labels(state: RunState, spec: Subtask) -> frozenset[str]:
 
 
 def check_labels(state: RunState, spec: Subtask) -> frozenset[str]:
-    """The labels that a machine must have which runs the checks of a subtask: its own, not those of its worker."""
+    """Return the labels required of a machine for the checks of a subtask: its own, without those of its worker."""
     if state.rehearsal is not None or state.relanding is not None:
         return frozenset()
     return frozenset(spec.labels)
@@ -42,7 +42,7 @@ def labels_here(state: RunState) -> frozenset[str]:
 
 
 def known_machines(state: RunState) -> Machines:
-    """The machines that may ever work for a run: those of its configuration, and those that were added since."""
+    """Return the machines of a run: from its configuration, and added since."""
     machines = state.policy.machines
     added = {
         node.name: MachineOffer(labels=seen.labels, lands=seen.lands, works=seen.workers > 0)

@@ -49,7 +49,7 @@ Closing = Literal[
     "landed",
     "parts landed",
     "asked",  # a human was
-    "helped",  # a human did, without being asked
+    "helped",  # a human did, without a question
     "dropped",
     "skipped",
     "rolled back",
@@ -206,7 +206,7 @@ NOT_CONNECTED = "not connected yet"
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A machine beside the manager's."""
+    """A machine other than the manager's."""
 
     name: str
     out: str = NOT_CONNECTED
@@ -224,7 +224,7 @@ class NodeState:
 
     @property
     def part_of(self) -> str:
-        """The cluster that it is a machine of, which may be drained as a whole."""
+        """Cluster of the machine. Its machines can be drained together."""
         return self.greeting.part_of if self.greeting is not None else ""
 
     @property
@@ -329,7 +329,7 @@ class Planning:
     said: str = ""
     """Last text of the model."""
     spent: float = 0.0
-    """For an area: the dollars that attempts inside of it cost since its own attempt began."""
+    """For an area: cost of the attempts inside it since its own attempt started, in dollars."""
     synthesis: str | None = None
     knows_low_budget: bool = False
     """Whether the planner was called after a budget reached its soft limit."""
@@ -398,7 +398,7 @@ class RunState:
     rehearsal: Rehearsal | None = None
     """Settings of the rehearsal, if the run is one."""
     relanding: Relanding | None = None
-    """The result that is landed again, if that is what the run does."""
+    """Result that the run lands again, if that is its purpose."""
     issue: IssueSource | None = None
     """The issue that the goal was read from, if it was."""
     rehearsed: tuple[RehearsalNoted, ...] = ()
@@ -451,7 +451,7 @@ class RunState:
     service: Mapping[str, Outage] = field(default_factory=dict)
     """Model families with an outage. The empty key stands for the entire service."""
     nodes: Mapping[str, NodeState] = field(default_factory=dict)
-    """The machines beside the manager's, by name."""
+    """Machines other than the manager's, by name."""
     questions: Mapping[QuestionId, Question] = field(default_factory=dict)
     asked: tuple[QuestionId, ...] = ()
     """The questions without an answer."""

@@ -180,10 +180,10 @@ def agent_phases(state: RunState) -> Iterator[Phase]:
 
 
 # ---- areas -----------------------------------------------------------------------------------------------------------
-# Subtasks with a planner, a state and a share of the budget of their own.
+# Subtasks with a separate planner, state and share of the budget.
 #
-# An area is a subtask whose worker is `planner`. While an attempt at it is under way, its planner is in charge of the
-# subtasks it made; otherwise the planner in charge of the area is.
+# An area is a subtask whose worker is `planner`. While an attempt at it is running, its planner is in charge of the
+# subtasks it created. Otherwise the planner in charge of the area is.
 
 
 def is_active(state: RunState, area: SubtaskId) -> bool:

@@ -18,7 +18,7 @@ from fleet.core.plans.limits import Size
 from fleet.core.plans.plan import PLANNER, Effort, Subtask
 
 # ---- subtask state ---------------------------------------------------------------------------------------------------
-# What happened to one subtask, and to each attempt at it. All values are frozen; only `history/` makes new ones.
+# The history of one subtask and its attempts. All values are frozen, and only `history/` creates new ones.
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Literal
 from fleet.core.base.paths import matches
 
 Kind = Literal["shell", "code", "make", "package", "tox", "nox", "just", "pytest", "javascript"]
-ROOT = "/repo/"  # where the box shows the worktree
+ROOT = "/repo/"  # path of the worktree in the sandbox
 MOST_COMMANDS = 400  # of one text: more are not looked at
 NESTED = 4  # substitutions within each other
 KEYWORDS = frozenset("if then else elif fi do done while until for case esac time ! exec command nohup".split())
@@ -43,12 +43,12 @@ CONFIGURES = re.compile(
 )
 SHORT = {"-c", "-p", "-r"}
 LOADS = frozenset({"pytest", "py.test", "jest", "mocha", "ava", "node", "ruby", "nodejs", "tsx", "ts-node"})
-"""Programs whose short options name a configuration, or what is loaded."""
+"""Programs whose short options name a configuration or a module to load."""
 SUBSTITUTION = re.compile(r"[$<>]\(([^()]*)\)|`([^`]*)`")
 LOOP = re.compile(r"\bfor\s+([A-Za-z_]\w*)\s+in\s+([^;\n]*)")
 MOST_LOOPS, MOST_TURNS = 4, 50
 LONGEST = 100_000  # characters of a text in which loops are unrolled
-LONGEST_LOOP = 2_000  # characters of what a loop goes through: no more is put in the place of its variable
+LONGEST_LOOP = 2_000  # characters of a loop's values that replace its variable
 RUNS_FOUND = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 GLOB = re.compile(r"[*?]")
 
@@ -245,7 +245,7 @@ def _without_wrappers(words: Sequence[str]) -> list[str]:
 
 
 def _configuration(words: Sequence[str]) -> Iterator[str]:
-    """The values of options that name a configuration or what is loaded."""
+    """Return the values of options that name a configuration or a module to load."""
     is_loader = words[0].rsplit("/", 1)[-1] in LOADS
     for word, following in pairwise((*words, "")):
         option, is_joined, value = word.partition("=")
@@ -272,7 +272,7 @@ def _started(file: str, rest: Sequence[str], folder: str, *, decides: bool, is_s
 def _interpreted(program: str, words: Sequence[str], folder: str, *, decides: bool) -> Reading:
     """`sh FILE`, `sh -c TEXT`, `python3 FILE`, `node --test`."""
     is_shell = SHELLS.fullmatch(program) is not None
-    if words[:1] in (["-n"], ["--check"]):  # looks at the syntax, and runs nothing
+    if words[:1] in (["-n"], ["--check"]):  # checks the syntax without running the file
         return Reading()
     for number, word in enumerate(words):
         is_inline = re.fullmatch(r"-\w*c", word) is not None if is_shell else word in INLINE

@@ -218,7 +218,7 @@ def _module(path: str) -> tuple[str, str]:
 
 
 def _import_folders(base: Collection[str]) -> frozenset[str]:
-    """The folders that Python looks for modules in when tests of this base run: the root, `src`, those of tests."""
+    """Return the directories that Python searches for modules when tests run: the root, `src`, and those of tests."""
     tests = (path.rpartition("/")[0] for path in base if path.endswith(".py") and is_test(path))
     return frozenset({"", "src", "lib", "python", *tests})
 
@@ -233,10 +233,9 @@ def _below(folder: str) -> str:
 
 
 # ---- findings --------------------------------------------------------------------------------------------------------
-# What an analyser finds: a change may bring nothing that the run's base does not have.
+# Results of analysers: a change must not add findings compared to the run's base.
 #
-# The exit code of an analyser says only that it found something, so it counts for nothing; that results are there
-# does.
+# The exit code of an analyser only shows whether it found something, so it is ignored. Missing results are a failure.
 
 
 NO_RESULTS = "[fleet] no readable results found at {tests}"

@@ -130,7 +130,7 @@ def _of_file(part: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_equal_to_everything(lines: Sequence[str]) -> bool:
-    """Whether these lines begin a comparison that never looks at what it compares with."""
+    """Return whether these lines start a comparison that ignores its operand."""
     head = EQUALITY.search(lines[0])
     if head is None:
         return False

@@ -113,7 +113,7 @@ def _parsed_makefile(text: str) -> tuple[dict[str, list[str]], dict[str, list[st
 
 
 def _expanded(text: str, variables: dict[str, str]) -> str:
-    for _ in range(5):  # variables may refer to others; those that refer to themselves end here
+    for _ in range(5):  # depth of variables that refer to other variables; stops at cycles
         text = FUNCTION.sub(r"\1", FOREACH.sub(_unrolled, text, count=MOST_LOOPS)[:LONGEST])
         text = REFERENCE.sub(lambda match: variables.get(match[1], ""), text)[:LONGEST]
     return text.replace("$$", "$")

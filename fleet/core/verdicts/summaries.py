@@ -108,7 +108,7 @@ RUNNERS = (_unittest, _node, _listed, _go, _cargo, _others)
 # (docs/decisions/0038).
 
 
-TESTS_INSIDE = (".rs",)  # files that hold tests of their own
+TESTS_INSIDE = (".rs",)  # files that contain tests
 PATH_WORD = re.compile(r"[\w./@+-]+")
 _WRAPPERS = r"(?:\w+=\S*\s+|(?:env|exec|time|timeout\s+\S+|(?:uv|poetry|pdm|hatch|pipenv)\s+run)\s+)*"
 _PYTEST = re.compile(
