@@ -110,7 +110,7 @@ def _doing(row: AgentRow) -> str:
 
 
 NODES_COLUMNS = (
-    Column("state", 11),
+    Column("state", 13),
     Column("node", 12, grows=2),
     Column("busy", 9, to_right=True),
     Column("attempts", 8, spare=2, to_right=True),
@@ -123,7 +123,7 @@ NODES_COLUMNS = (
 MARKS: dict[NodeStatus, Span] = {
     "connected": ("● connected", "good"),
     "drained": ("◌ drained", "dim"),
-    "out": ("✘ out", "bad"),
+    "unavailable": ("✘ unavailable", "bad"),
     "banned": ("✘ banned", "bad"),
 }
 NONE = "No nodes. Add one configured in [nodes.NAME] with `fleet nodes add NAME`."

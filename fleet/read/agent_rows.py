@@ -103,8 +103,8 @@ def _agent(state: RunState, subtask: SubtaskState, attempt: Attempt) -> AgentRow
 # The nodes of a run, and the subtasks that wait for one.
 
 
-NodeStatus = Literal["connected", "drained", "out", "banned"]
-"""`drained`: does not get new work. `out`: unreachable or unusable. `banned`: sent invalid data."""
+NodeStatus = Literal["connected", "drained", "unavailable", "banned"]
+"""`drained`: accepts no new work. `unavailable`: can't be reached or used. `banned`: violated the protocol."""
 MOST_WAITING = 100
 
 
@@ -115,9 +115,9 @@ class NodeUseView:
     name: str
     """The name in `[nodes.NAME]`."""
     status: NodeStatus
-    """`connected`, `drained`, `out` (not available) or `banned`."""
+    """`connected`, `drained`, `unavailable` or `banned`."""
     why: str
-    """Why it is out or banned, or who drained it."""
+    """Why it is unavailable or banned, or who drained it."""
     working: int
     """Running attempts. 0 if no engine is running."""
     workers: int | None
@@ -172,7 +172,7 @@ def node_occupancy(state: RunState) -> Counter[str]:
 def node_status(nodes: Mapping[str, NodeState], node: NodeState) -> NodeStatus:
     if node.banned:
         return "banned"
-    return "drained" if drained_by(nodes, node) else "out" if node.out else "connected"
+    return "drained" if drained_by(nodes, node) else "unavailable" if node.out else "connected"
 
 
 def waiting_for_machines(state: RunState, now: float) -> Mapping[SubtaskId, str]:

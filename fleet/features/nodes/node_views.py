@@ -33,7 +33,7 @@ class NodeView:
     fix: str
     """How to fix the problem."""
     in_run: str | None
-    """Its status in the run: `connected`, `drained`, `out` or `banned`, or null if it is not part of a run."""
+    """Its status in the run: `connected`, `drained`, `unavailable` or `banned`, or null if it is not part of a run."""
     labels: Sequence[str]
     """Its configured labels."""
     lands: bool

@@ -197,6 +197,6 @@ def test_an_overview_without_agents_says_what_the_next_subtask_waits_for() -> No
     offers = {"": MachineOffer(lands=True), "big": MachineOffer(labels=("gpu",), lands=True)}
     story = Story(Policy(machines=Machines(offers=offers)), plan_of("a", "b", labels=("gpu",)))
     watched, snapshot = watch(story.facts)
-    rows = drawn(overview_page(watched, snapshot, PageOptions(width=200, height=30)))
+    rows = drawn(overview_page(watched, snapshot, PageOptions(width=220, height=30)))
     said = "a waits for a machine with the label gpu: node big is unavailable: not connected yet (and 1 more: press 8)."
     assert any(said in row for row in rows)
