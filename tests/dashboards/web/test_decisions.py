@@ -63,7 +63,7 @@ async def test_a_plan_is_approved_whole_or_in_part(tmp_path: Path, only: object)
         ("/runs/r/requests/retry_requested", {"subtask": "one"}, "only a failed subtask"),
         ("/runs/r/requests/question_answered", {"question": "q9", "answer": "x"}, "unknown question"),
         ("/runs/r/requests/limits_changed", {"workers": "many"}, "workers"),
-        ("/runs/r/requests/limits_changed", {"workers": "0"}, "1 to 1000"),
+        ("/runs/r/requests/limits_changed", {"workers": "0"}, "between 1 and 1000"),
         ("/runs/r/requests/drop", {"subtask": "one"}, "a reason is required"),
         ("/runs/r/requests/drop", {"subtask": "nope", "why": "x"}, "not valid"),
         ("/runs/r/requests/plan_revised", {}, "unknown request"),
