@@ -79,7 +79,7 @@ NotBetween = Annotated[
     typer.Option(
         "--not-between",
         metavar="HOURS",
-        help="Quiet hours in local time, such as 22:00-07:00. fleet starts no new work then.",
+        help="Quiet hours in local time, such as 22:00-07:00. New work waits until they end.",
     ),
 ]
 
@@ -264,7 +264,7 @@ def run(
     """Plan an epic, build it and land it.
 
     The result is the branch fleet/RUN. fleet does not touch your checkout. On a terminal, a full screen opens. If you
-    leave it with q, the run continues. Without it, Ctrl-C stops the run after the running agents have finished, and a
+    leave it with q, the run continues. With --plain, Ctrl-C stops the run after the running agents have finished, and a
     second Ctrl-C stops it immediately. `fleet resume` continues it.
 
     Exit codes: 0 everything landed, 1 not everything landed, 2 usage, 3 environment, 4 budget, 130 interrupted.

@@ -137,7 +137,7 @@ def graph(
     repo: Repo = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Show the dependencies of a plan, or write them as a Mermaid or Graphviz graph.
+    """Show the dependencies of a plan, or write a graph.
 
     \b
     Examples:
