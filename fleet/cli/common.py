@@ -32,7 +32,7 @@ from fleet.core.policy.requests import Request, request_problem
 from fleet.core.state.state import RunState
 from fleet.errors import HINT, FleetError, UsageError, first_error
 from fleet.ports.worktrees import EffectError
-from fleet.read.base_view import Finding, FindingState, View, dump_view
+from fleet.read.base_view import Finding, View, dump_view
 from fleet.read.question_view import RequestView
 from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.journal import Journal
@@ -369,7 +369,7 @@ def show_view(view: AnyView, lines: Callable[[AnyView], Iterable[str]], *, as_js
         show(lines(view))
 
 
-FINDING_LABELS: Mapping[FindingState, str] = {"ok": "ok", "warning": "WARN", "failure": "FAIL"}
+FINDING_LABELS = {"ok": "ok", "warning": "WARN", "failure": "FAIL"}
 
 
 def show_findings(findings: Iterable[Finding]) -> None:

@@ -178,9 +178,6 @@ class CleanView:
 # The results of `fleet doctor`.
 
 
-FindingState = Literal["ok", "warning", "failure"]
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
     """The result of a check of this machine or, with `--live`, of the model service."""
@@ -196,7 +193,7 @@ class Finding:
     dollars: float | None = None
     """The cost of a call to the service; null without a call."""
     warning: InitVar[bool] = False
-    state: FindingState = field(init=False)
+    state: Literal["ok", "warning", "failure"] = field(init=False)
     """`ok`; `warning` if runs work but something is missing or disabled; or `failure`."""
 
     def __post_init__(self, warning: bool) -> None:
