@@ -63,13 +63,13 @@ class FolderFeed(JournalFeed):
         try:
             return await stored_diff(self._state_dir, self.run, base, commit)
         except FleetError as error:
-            return str(error)
+            return error.text
 
     async def copy(self, commit: Sha, into: Path) -> str | None:
         try:
             is_stored = await stored_copy(self._state_dir, self.run, commit, into)
         except FleetError as error:
-            return str(error)
+            return error.text
         return None if is_stored else f"commit {commit[:12]} is no longer in the store"
 
     def resume(self) -> str | None:
@@ -79,7 +79,7 @@ class FolderFeed(JournalFeed):
             withdraw_cancel(self._folder)
             self._background.start(fleet)
         except FleetError as error:
-            return str(error)
+            return error.text
         return None
 
     def read_plan(self, path: Path) -> Plan | str:
@@ -87,7 +87,7 @@ class FolderFeed(JournalFeed):
             plan = self._folder.state().plan
             return load_plan(path, self._fleet(self._folder).wiring.known.beside(plan))
         except FleetError as error:
-            return str(error)
+            return error.text
 
     def write_plan(self, plan: Plan, path: Path) -> None:
         path.write_text(dump_plan(plan, toml=path.suffix == ".toml"), encoding="utf-8")

@@ -601,8 +601,7 @@ def _shown_errors() -> Iterator[None]:
     try:
         yield
     except FleetError as error:
-        hint = f"; {error.hint}" if error.hint else ""
-        raise RequestError(FAILED, f"{error.message}{hint}") from error
+        raise RequestError(FAILED, error.text) from error
     except EffectError as error:
         raise RequestError(FAILED, error.failure.summary) from error
 
