@@ -7,7 +7,8 @@
 
 Before any money is spent, it prints the number of runs and their maximum cost. With --keep, finished runs are reused.
 With --against, each repository and seed is run with both versions, and the difference of each measure is shown with its
-interval. docs/internals/evaluation.md explains the measures. The exit code is 1 if the second version is worse in any measure.
+interval. docs/internals/evaluation.md explains the measures. The exit code is 1 if the second version is worse in any
+measure.
 """
 
 import argparse

@@ -393,10 +393,8 @@ class Fleet:
                 return summary, f"check the credentials for {models.service}: fleet uses those that its own tools find"
             return summary, f"check the key in {models.api_key_env}: it was sent to {models.base_url}"
         if failure.kind == "configuration":
-            return (
-                f"{summary} ({failure.evidence}, {service})",
-                "run `fleet doctor --live` to find unsupported settings",
-            )
+            hint = "check planner.model, models.worker and --base-url, or run `fleet doctor --live`"
+            return f"{summary} ({failure.evidence}, {service})", hint
         if failure.kind == "transient":
             return summary, f"check that {service} is up, or select another service with --base-url"
         return summary, ""

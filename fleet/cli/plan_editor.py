@@ -271,7 +271,7 @@ def find_plan(name: str, repo: Path) -> Path | RunFolder:
 def check_plan_output(output: Path, *, force: bool) -> None:
     """Raise `UsageError` if the plan can't be written there. Call it before the planner."""
     if output.suffix not in {".json", ".toml"}:
-        raise UsageError(f"unknown plan format: {output}", hint="use a file name that ends in .toml or .json")
+        raise UsageError(f"unknown plan format: {output}", hint="use a file name that ends in .json or .toml")
     check_output(output, force=force)
 
 

@@ -353,7 +353,7 @@ def _reason(key: Key, value: object, repository: Path, below: Mapping[Key, objec
     if key == ("worktrees", "setup_network") and value != "none":
         return "gives its setup command network access"
     if key == ("models", "base_url") and not is_loopback(str(value)):
-        return f"sends your key and code to {shown_value(value)} (a repository may only name a localhost address)"
+        return f"sends your key and code to {shown_value(value)}, which is not an address of this machine"
     if key == ("run", "review") and value is False and below.get(key) is True:
         return "skips the plan review that you require"
     if key in _BUDGETS:
@@ -380,7 +380,7 @@ def _path_outside(paths: list[object], repository: Path) -> str | None:
     outside = next((path for path in paths if not _is_inside(str(path), repository)), None)
     if outside is None:
         return None
-    return f"shows workers {shown_value(outside)} (a repository may only name paths below {{repo}}, outside of .git)"
+    return f"shows workers {shown_value(outside)}, which is not below {{repo}} or is in its .git"
 
 
 def _is_inside(path: str, repository: Path) -> bool:

@@ -129,7 +129,7 @@ def test_on_a_terminal_approve_shows_the_plan_and_takes_only_a_clear_yes(
             terminal.ended(1)
         assert "risk high, worker step" in terminal.text
         assert "Waiting for approval: 3 of 3 subtasks. No subtask starts before that." in terminal.text
-        assert "nothing was approved" in terminal.text
+        assert "not approved. The plan is still pending" in terminal.text
         assert (awaiting(stage, "one", "two", "three"), trace[1]) == (True, [])
         with at_a_terminal(stage, "approve", RUN) as terminal:
             terminal.shows("Approve this? [y/N]")

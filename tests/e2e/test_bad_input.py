@@ -69,7 +69,7 @@ def test_a_result_branch_that_exists_is_not_overwritten(stage: Stage, repository
     git(repository, "branch", "fleet/mine")
     with refused(stage, repository):
         run(stage, repository, "--name", "mine").ended(USAGE).says(
-            "has a branch 'fleet/mine' already", "--name", "git branch -D fleet/mine"
+            "already has a branch 'fleet/mine'", "--name", "git branch -D fleet/mine"
         )
     assert git(repository, "rev-parse", "fleet/mine") == git(repository, "rev-parse", "main")
 
@@ -231,7 +231,7 @@ def test_a_state_directory_that_cannot_be_written_is_reported(stage: Stage, repo
         closed = stage.with_(FLEET_STATE_DIR=place)
         with untouched(repository):
             done = run(closed, repository).ended(ENVIRONMENT)
-            done.says(f"the state directory {place} can't be written", "FLEET_STATE_DIR")
+            done.says(f"can't write to the state directory {place}", "FLEET_STATE_DIR")
         closed.fleet("runs").ended(0).says("no runs yet")
         closed.fleet("status").ended(USAGE).says("no runs in")
 
@@ -254,7 +254,7 @@ def test_a_missing_git_is_reported(stage: Stage, repository: Path) -> None:
     (few / "bwrap").symlink_to(shutil.which("bwrap") or "bwrap")
     with refused(stage, repository):
         without = stage.with_(PATH=str(few))
-        run(without, repository).ended(ENVIRONMENT).says("git is not installed", "apt-get install git")
+        run(without, repository).ended(ENVIRONMENT).says("git not found in PATH", "apt-get install git")
         without.fleet("doctor", at=repository).ended(ENVIRONMENT).says("FAIL  git", "apt-get install git")
 
 
@@ -270,7 +270,7 @@ def test_a_wrong_key_of_the_configuration_is_reported_with_its_file_and_the_near
     with refused(stage, repository):
         done = run(stage, repository, "--config", str(given)).ended(USAGE)
         done.says("3 problems", f"{given}:2", "run.wrokers", "did you mean 'workers'?", f"{given}:5", "landing.batch")
-        done.says(str(repository / "fleet.toml"), "models.base_url", "may only name an address of this machine")
+        done.says(str(repository / "fleet.toml"), "models.base_url", "which is not an address of this machine")
         stage.fleet("config", "show", "--config", str(given)).ended(USAGE).says("run.wrokers")
         strange = stage.with_(FLEET_RUN_WROKERS="4")
         strange.fleet("config", "show").ended(USAGE).says("FLEET_RUN_WROKERS", "did you mean 'FLEET_RUN_WORKERS'?")

@@ -76,7 +76,7 @@ def test_values_are_asked_for_before_anything_runs(stage: Stage, repository: Pat
         (("--set", "what=x", "--set", f"file={HOSTILE}"), "could change the meaning of this command"),
     ):
         done = stage.fleet("run", "--plan", "shout", *words, "--base-url", "http://127.0.0.1:9", at=repository).ended(2)
-        done.says("it takes:", says.replace("what is missing", "what: is missing"))
+        done.says("parameters:", says.replace("what is missing", "what: is missing"))
     stage.fleet("run", "Write", "--set", "what=x", at=repository).ended(2).says("--set requires --plan")
     assert stage.runs == []
 
@@ -95,7 +95,7 @@ def test_the_plan_of_a_run_that_waits_is_edited_at_a_terminal_and_then_approved(
     name = stage.run_name
     stage.fleet("run", "--plan", str(path), "--name", name, "--base-url", url, "--detach", at=repository).ended(0)
     stage.wait(name, lambda state: state.plan.subtasks)
-    stage.fleet("plans", "edit", name).ended(2).says("needs a terminal", f"fleet approve {name} --plan plan.json")
+    stage.fleet("plans", "edit", name).ended(2).says("requires a terminal", f"fleet approve {name} --plan plan.json")
     with at_a_terminal(stage, "plans", "edit", name) as terminal:
         terminal.shows("~ one title: Write one → Draw one")
         terminal.shows(f"fleet approve {name}")

@@ -120,13 +120,13 @@ def test_every_problem_of_a_plan_is_listed_with_its_path(stage: Stage, repositor
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("plan.json", "{", "plan.json:1: is not JSON"),
+        ("plan.json", "{", "plan.json:1: invalid JSON"),
         ("plan.json", "[]", "expected a table, got list"),
         ("plan.toml", "goal = ", "plan.toml:1"),
         ("plan.toml", 'goal = "x"', "subtasks: is empty"),
         ("plan.json", '{"subtasks": [], "steps": []}', "keep one"),
         ("plan.json", '{"subtasks": 7}', "is not a list"),
-        ("plan.json", "[" * 100_000, "is not JSON"),
+        ("plan.json", "[" * 100_000, "invalid JSON"),
     ],
 )
 def test_what_is_no_plan_is_refused(name: str, text: str, says: str, stage: Stage, repository: Path) -> None:
@@ -137,7 +137,7 @@ def test_what_is_no_plan_is_refused(name: str, text: str, says: str, stage: Stag
 
 
 def test_a_plan_that_cannot_be_read_is_refused(stage: Stage, repository: Path) -> None:
-    for path, says in ((stage.room / "gone.json", "gone.json"), (stage.room, "is not a file")):
+    for path, says in ((stage.room / "gone.json", "gone.json"), (stage.room, "not a regular file")):
         stage.fleet("run", "--plan", str(path), at=repository).ended(2).says(says)
     (stage.room / "binary.json").write_bytes(b"\xff\xfe\x00")
     stage.fleet("run", "--plan", str(stage.room / "binary.json"), at=repository).ended(2).says("UTF-8")
@@ -148,7 +148,7 @@ def test_where_a_plan_is_to_be_written_is_looked_at_before_the_planner_is_paid(s
     (stage.room / "x.toml").mkdir()
     for output, says in (
         ("gone/plan.toml", "gone"),
-        (str(stage.room / "x.toml"), "is a folder"),
+        (str(stage.room / "x.toml"), "is a directory"),
         ("plan.yaml", ".json or .toml"),
     ):
         done = stage.fleet("plan", "Write", "-o", output, "--base-url", "http://127.0.0.1:9", at=repository).ended(2)
