@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.errors import FleetError, read_error
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.program import fleet, left_run, on_a_terminal
 
@@ -50,6 +51,17 @@ def test_a_pipe_has_colours_only_if_they_are_wanted(tmp_path: Path, run: RunFold
     assert "\x1b[" not in plain
     assert re.sub(r"\x1b\[\d+m", "", colored) == plain != colored
     assert fleet("status", "--color", "alwyas", cwd=tmp_path).stderr.endswith("hint: did you mean 'always'?\n")
+
+
+def test_the_hint_of_an_error_is_on_a_line_below_it(tmp_path: Path) -> None:
+    lines = ["error: `fleet` has no verb 'stauts'", "hint: did you mean 'status'?"]
+    assert fleet("stauts", cwd=tmp_path).stderr.splitlines() == lines
+
+
+@pytest.mark.parametrize("hint", ["", "run `fleet doctor`"])
+def test_an_error_of_another_process_is_read_back_with_its_hint(hint: str) -> None:
+    read = read_error(FleetError("two\nlines", hint=hint).text)
+    assert (read.message, read.hint) == ("two\nlines", hint)
 
 
 def test_every_error_is_json_with_json(tmp_path: Path, run: RunFolder) -> None:
