@@ -286,7 +286,7 @@ def _subtasks_of(state: Planned) -> str:
     ids = state.plan.ids
     if len(ids) > NAMED_SUBTASKS:
         return f"run `fleet plans show {state.run}` to list its {len(ids)} subtasks"
-    return f"its subtasks are {', '.join(ids)}" if ids else "it has no subtasks yet"
+    return f"its subtasks are {', '.join(ids)}" if ids else "its plan is still empty"
 
 
 # ---- requests -------------------------------------------------------------------------------------------------------

@@ -302,7 +302,7 @@ def missing_verb(path: str, verbs: list[str]) -> UsageError:
 
 
 def _unknown_option(path: str, option: str, options: list[str]) -> UsageError:
-    message = f"`{path}` has no option {safe(option)}"
+    message = f"unknown option for `{path}`: {safe(option)}"
     if hint := REPLACED.get(f"{path} {option}") or REPLACED.get(option):
         return UsageError(message, hint=hint)
     if path == "fleet resume" and option in NOT_FOR_RESUME:

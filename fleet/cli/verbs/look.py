@@ -190,7 +190,7 @@ def _find(name: str | None, run: str | None, repo: Path) -> tuple[RunFolder, Run
 def _show_incident(run: RunSnapshot, number: int, *, as_json: bool) -> None:
     incidents = run.incidents()
     if all(incident.number != number for incident in incidents):
-        numbers = f"use a number from 1 to {len(incidents)}" if incidents else "the run has no incidents"
+        numbers = f"use a number from 1 to {len(incidents)}" if incidents else "no incidents are recorded"
         raise UsageError(f"{run.run} has no incident {number}", hint=numbers)
     common.show_view(run.incident(number), story_lines, as_json=as_json)
 
