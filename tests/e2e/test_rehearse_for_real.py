@@ -184,13 +184,9 @@ def test_it_asks_before_it_pays(stage: Stage, past: Past, model: Serve) -> None:
         ((*budget, "--yes", "--gate", "false"), "the gate fails on its parent"),
     ):
         stage.fleet(*real, *options, at=past.path).ended(2).says(words)
-<<<<<<< HEAD
     stage.fleet("rehearse", "--budget", "1", at=past.path).ended(2).says(
         "can't be used with a rehearsal without --for-real"
     )
-=======
-    stage.fleet("rehearse", "--budget", "1", at=past.path).ended(2).says("is free without --for-real")
->>>>>>> 63f55a9f (rehearse: keep the verb within one screen)
     assert stage.runs == []
 
 

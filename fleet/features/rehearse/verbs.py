@@ -128,17 +128,10 @@ def rehearse(
     options = flags(limits_of(workers=workers, budget=budget), sandbox=sandbox, gate=gate, base_url=base_url)
     loaded = common.configuration(repo, config, options)
     if for_real:
-<<<<<<< HEAD
         _refuse({"--plan": plan_file, "-o": output, "--write": write, "--branch": branch}, "--for-real")
         redoing = live.Redoing(repo, last or LAST_FOR_REAL, worker, name, yes)
         raise typer.Exit(live.begin_and_show(Fleet(loaded, current()), redoing, as_json=as_json))
     _refuse({"--budget": budget, "--yes": yes, "--base-url": base_url}, "a rehearsal without --for-real")
-=======
-        _refuse({"--plan": plan_file, "-o": output, "--write": write, "--branch": branch}, "--for-real redoes commits")
-        redoing = live.Redoing(repo, last or LAST_FOR_REAL, worker, name, yes)
-        raise typer.Exit(live.begin_and_show(Fleet(loaded, current()), redoing, as_json=as_json))
-    _refuse({"--budget": budget, "--yes": yes, "--base-url": base_url}, "a rehearsal is free without --for-real")
->>>>>>> 63f55a9f (rehearse: keep the verb within one screen)
     root = _root_to_write_to(repo) if write else None
     fleet = Fleet(for_rehearsal(loaded), current())
     line = _line(fleet, repo, plan_file, last=last or LAST)
