@@ -17,11 +17,11 @@ from agents.models.text import capped, fenced, render
 from agents.models.transcripts import Transcripts
 from agents.tools.registry import PLANNER_TOOLS
 from agents.tools.report import FindSubtasks, ReadReport
-from agents.tools.tool import Finished, ToolResult, strict_declaration
+from agents.tools.tool import ReportDone, ToolResult, strict_declaration
 from fleet.core.facts.facts import Failure
 from fleet.core.plans.parameters import parse
 from fleet.core.plans.revision import Problem, Revision
-from fleet.ports.agents import Meter, PlannerBrief, Repository
+from fleet.ports.agents import Meter, PlannerBrief, PlannerRepository
 
 _TAGS = re.compile(r"<(?=\s*/?\s*(?:epic|state|workers|notes|area|record)\b)", re.IGNORECASE)
 _PAGE = 4
@@ -48,15 +48,15 @@ class SubmitRevision:
         self._submit = submit
         self._repairs_left = repairs
 
-    async def run(self, raw: Mapping[str, Any]) -> ToolResult | Finished[Failure | None]:
+    async def run(self, raw: Mapping[str, Any]) -> ToolResult | ReportDone[Failure | None]:
         parsed = parse(Revision, dict(raw), at="")
         problems = await self._submit(parsed) if isinstance(parsed, Revision) else parsed
         if not problems:
-            return Finished(None)
+            return ReportDone(None)
         listed = capped("\n".join(f"- {problem}" for problem in problems), _LONGEST)
         if self._repairs_left <= 0:
             why = f"the revision is still inconsistent: {capped(str(problems[0]), _LONGEST_PROBLEM)}"
-            return Finished(Failure(kind="protocol", summary=why, evidence=listed))
+            return ReportDone(Failure(kind="protocol", summary=why, evidence=listed))
         self._repairs_left -= 1
         return ToolResult(f"The revision is inconsistent. None of it was applied.\n{listed}", is_error=True)
 
@@ -69,7 +69,9 @@ class ClaudePlanner:
     caller: Caller
     transcripts: Transcripts
 
-    async def plan(self, brief: PlannerBrief, repository: Repository, submit: Submit, meter: Meter) -> Failure | None:
+    async def plan(
+        self, brief: PlannerBrief, repository: PlannerRepository, submit: Submit, meter: Meter
+    ) -> Failure | None:
         """Submit one revision through `submit`, repaired until it is consistent."""
         settings, state = self.settings, fenced("state", brief.state)
         settled, latest = _blocks(brief)

@@ -235,9 +235,9 @@ class CannedServer(asyncio.Protocol):
 
 def canned_response() -> bytes:
     """One tool call as server-sent events, labelled as the simulated model labels its answers."""
-    from agents.simulated.behaviours import Message, Text, ToolUse  # noqa: PLC0415
+    from agents.simulated.behaviours import BehaviourMessage, Text, ToolUse  # noqa: PLC0415
     from agents.simulated.encoding import (  # noqa: PLC0415
-        Answer,
+        EncodedAnswer,
         Envelope,
         events,
     )
@@ -246,7 +246,7 @@ def canned_response() -> bytes:
     text = Text("I look at the next file, and continue from there. " * 4)
     call = ToolUse("toolu_1", "look", {"path": "src/part0/folder1/module2.py", "lines": "1-200"})
     envelope = Envelope("msg_simulated_1", "claude-haiku-5-5", PromptTokens(500, 0, 4000))
-    body = b"".join(events(Answer(Message((text, call)), 0, 80), envelope))
+    body = b"".join(events(EncodedAnswer(BehaviourMessage((text, call)), 0, 80), envelope))
     head = (
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-simulated-model: fleet\r\n"
         f"request-id: req_simulated_1\r\ncontent-length: {len(body)}\r\n\r\n"

@@ -36,14 +36,14 @@ from fleet.config.load import load_config
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.engine.this_machine import ThisMachine
-from fleet.features.nodes.call_desk import Line
+from fleet.features.nodes.call_proxy import CallChannel
 from fleet.features.nodes.kinds import Table, machine_of, transport_environment
 from fleet.features.nodes.manager_side import connect
 from fleet.features.nodes.messages import PROTOCOL, Open
+from fleet.features.nodes.node_config import build_node_config
 from fleet.features.nodes.node_process import LineMeter
 from fleet.features.nodes.remote_node import RemoteNode, StoreObjects
 from fleet.features.nodes.settings import NodeSettings
-from fleet.features.nodes.terms import terms_of
 from fleet.ports.agents import WorkerBrief
 from fleet.ports.orders import AttemptOrder, AttemptResult, Progress
 from fleet.ports.worktrees import Change
@@ -120,7 +120,7 @@ class Pair:
         return watch.cost
 
     async def _attempt(self, name: str, order: AttemptOrder) -> AttemptResult:
-        meter = LineMeter(Line())
+        meter = LineMeter(CallChannel())
         if name == HERE:
             return await self.local.attempt(order, meter, _ignore)
         return await self.remote.attempt(f"{RUN}/attempt/{order.brief.subtask.id}/1", order, meter, _ignore)
@@ -181,7 +181,7 @@ async def _remote(project: Project, wiring: Wiring, worktrees: RunWorktrees, bas
         name=NODE,
         workers=2,
         checks=1,
-        connect=partial(connect, machine, opening, terms_of(wiring)),
+        connect=partial(connect, machine, opening, build_node_config(wiring)),
         objects=StoreObjects(
             worktrees.store, wiring.worktrees, project.folder / "transcripts-of-nodes", project.folder / "logs-of-nodes"
         ),

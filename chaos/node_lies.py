@@ -21,12 +21,12 @@ from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import CheckRun
 from fleet.engine.this_machine import ThisMachine
 from fleet.features.nodes import messages, node_process
-from fleet.features.nodes.call_desk import Line
+from fleet.features.nodes.call_proxy import CallChannel
 from fleet.features.nodes.host import OrderHost
 from fleet.features.nodes.messages import LONGEST_TRANSCRIPT, dump_event
 from fleet.features.nodes.node_orders import AttemptDone, ChecksDone, OrderReport
 from fleet.features.nodes.transport import Link
-from fleet.ports.orders import AttemptOrder, AttemptResult, Began, ChecksOrder
+from fleet.ports.orders import AttemptOrder, AttemptResult, ChecksOrder, WorktreeReady
 from scripts.frame import MET
 
 HOUR_S = 3_600
@@ -139,7 +139,7 @@ def bad_work(forge: Forge, honest: AttemptDone) -> OrderReport:
 def lie_in_reports(forged: Callable[[Forge, AttemptDone], OrderReport]) -> None:
     honest = OrderHost._reported
 
-    async def reported(self: Any, order: AttemptOrder, line: Line, result: AttemptResult) -> OrderReport:
+    async def reported(self: Any, order: AttemptOrder, line: CallChannel, result: AttemptResult) -> OrderReport:
         done = await honest(self, order, line, result)
         return forged(Forge(str(self.pack.__self__.git_store.git_dir), order), done)
 
@@ -193,8 +193,8 @@ def lie_in_the_stream(lie: Callable[[Link], Any]) -> None:
     """Do this in front of the first event of an order."""
     honest = Link.send
 
-    async def send(self: Link, message: messages.Message, *parts: bytes) -> None:
-        if isinstance(message, messages.Event):
+    async def send(self: Link, message: messages.NodeMessage, *parts: bytes) -> None:
+        if isinstance(message, messages.NodeEvent):
             set_(Link, "send", honest)
             await lie(self)
         await honest(self, message, *parts)
@@ -214,12 +214,12 @@ async def frame_of_gigabytes(link: Link) -> None:
 
 async def order_not_given(link: Link) -> None:
     """A report of an order that it was not given."""
-    await link.send(messages.Event(key=NOT_ASKED, number=0), *dump_event(Began()))
+    await link.send(messages.NodeEvent(key=NOT_ASKED, number=0), *dump_event(WorktreeReady()))
 
 
 async def beats_not_asked(link: Link) -> None:
     """Answers to signs of life that were not given."""
-    await link.send(messages.Beat(number=1_000_000))
+    await link.send(messages.Heartbeat(number=1_000_000))
 
 
 async def objects_not_sent(link: Link) -> None:
@@ -230,10 +230,10 @@ async def objects_not_sent(link: Link) -> None:
 def endless_events() -> None:
     """Report the start of an order repeatedly."""
 
-    async def follow(self: Any, key: str, since: int = 0) -> AsyncIterator[Began]:
+    async def follow(self: Any, key: str, since: int = 0) -> AsyncIterator[WorktreeReady]:
         del self, key, since
         while True:
-            yield Began()
+            yield WorktreeReady()
 
     set_(OrderHost, "follow", follow)
 

@@ -22,7 +22,7 @@ from fleet.ports.agents import (
     Meter,
     ModelUse,
     PlannerBrief,
-    Repository,
+    PlannerRepository,
     WorkerBrief,
     Workspace,
     WorkspaceError,
@@ -164,7 +164,7 @@ class ScriptedPlanner:
     async def plan(
         self,
         brief: PlannerBrief,
-        repository: Repository,
+        repository: PlannerRepository,
         submit: Callable[[Revision], Awaitable[Sequence[Problem]]],
         meter: Meter,
     ) -> f.Failure | None:

@@ -138,7 +138,7 @@ def _axis_end(value: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ChartSpan:
     """A bar in a row."""
 
     tone: str
@@ -150,7 +150,7 @@ class Span:
 def spans(
     title: str,
     summary: str,
-    rows: Sequence[tuple[str, Sequence[Span]]],
+    rows: Sequence[tuple[str, Sequence[ChartSpan]]],
     seconds: float,
     *,
     key: Sequence[tuple[str, str]] = (),
@@ -167,7 +167,7 @@ def spans(
     return Picture(title, summary, WIDTH, height, _join(parts), key, note)
 
 
-def _bar(span: Span, y: int, scale: float, end: float) -> Markup:
+def _bar(span: ChartSpan, y: int, scale: float, end: float) -> Markup:
     width = max(3.0, ((span.to_s if span.to_s is not None else end) - span.from_s) * scale)
     title = _svg("<title>{}</title>", span.title) if span.title else ""
     drawn = '<rect class="{}" x="{:.1f}" y="{}" width="{:.1f}" height="{}" rx="3">{}</rect>'

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from dashboards.address import Address
-from dashboards.web.access import Access
+from dashboards.web.access import WebAccess
 from dashboards.web.site import serving
 from fleet.core.facts.facts import Fact
 from tests.dashboards.browser import Page, browser
@@ -85,7 +85,7 @@ def renamed(facts: Sequence[tuple[int, Fact]], run: str) -> Sequence[tuple[int, 
 
 async def capture_web(runs: Runs, at: float, scratch: Path, *, everything: Path, shown: Path) -> None:
     """Capture every page in every look. The clock stands at `at`."""
-    access = Access(scratch / "sessions.json", lambda: at)
+    access = WebAccess(scratch / "sessions.json", lambda: at)
     serves = serving(runs, access, Address("127.0.0.1", 0), lambda: at, PERSON, scrape=lambda _: (b"", "text/plain"))
     async with serves as server, browser(scratch) as page:
         await page.open(server.link("decide"))

@@ -16,7 +16,7 @@ from agents.models.answer import Answer, Block, Request, ToolCall, size
 from agents.models.calls import Calls
 from agents.models.text import capped, operator_text, well_formed
 from agents.models.transcripts import Transcript
-from agents.tools.tool import Finished, Tool, ToolInputError, ToolResult
+from agents.tools.tool import ReportDone, Tool, ToolInputError, ToolResult
 from fleet.core.base.ids import did_you_mean
 from fleet.core.facts.facts import Failure, FailureKind
 from fleet.ports.agents import DrainingError, Meter, WorkspaceError
@@ -97,7 +97,7 @@ class Conversation(Generic[End]):
             call, text, then = known
             self.history.add_call(call)
             self.history.add_ours([_result_block(call, ToolResult(text)), text_block(then)])
-        result: Finished[End] | Failure | None = None
+        result: ReportDone[End] | Failure | None = None
         with anyio.move_on_after(guards.seconds) as self._clock:
             for turn in range(1, guards.turns + 1):
                 if (result := await self._take_turn(turn)) is not None:
@@ -110,11 +110,11 @@ class Conversation(Generic[End]):
             case Failure():
                 self.transcript.write("failure", **result.model_dump())
                 return result
-            case Finished(value=value):
+            case ReportDone(value=value):
                 self.transcript.write("end", value=str(value))
                 return value
 
-    async def _take_turn(self, turn: int) -> Finished[End] | Failure | None:
+    async def _take_turn(self, turn: int) -> ReportDone[End] | Failure | None:
         """Make one call and run its tools. Return None if the conversation continues."""
         await self._read_instructions()
         self.history.make_room(self.spec.limits)
@@ -182,7 +182,7 @@ class Conversation(Generic[End]):
 
     # ---- running tools
 
-    async def _act(self, answer: Answer, *, turns_left: int) -> Finished[End] | Failure | None:
+    async def _act(self, answer: Answer, *, turns_left: int) -> ReportDone[End] | Failure | None:
         self.history.add_answer(answer)
         self._conduct.forgive("no_tool", *_MISTAKES_OF_AN_ANSWER)
         if loop := self._conduct.loop(answer.calls):
@@ -192,7 +192,7 @@ class Conversation(Generic[End]):
         malformed = False
         for call in answer.calls:
             outcome = await self._run(call)
-            if isinstance(outcome, Finished) and turns_left and self.operator.has_news:
+            if isinstance(outcome, ReportDone) and turns_left and self.operator.has_news:
                 outcome = _NOT_ENDED
             if not isinstance(outcome, ToolResult):
                 return outcome
@@ -209,11 +209,11 @@ class Conversation(Generic[End]):
         self.history.add_ours(results)
         return None
 
-    async def _run(self, call: ToolCall) -> ToolResult | Finished[End] | Failure:
+    async def _run(self, call: ToolCall) -> ToolResult | ReportDone[End] | Failure:
         """Run a call, unless the operator stops it before or during the call."""
         if self.operator.interrupts:
             return _NOT_RUN
-        outcome: ToolResult | Finished[End] | Failure = _STOPPED
+        outcome: ToolResult | ReportDone[End] | Failure = _STOPPED
         async with self._kept_warm():
             try:
                 outcome = await self._tool(call).run(call.input)

@@ -13,7 +13,7 @@ from agents.models.prices import ModelLimits, Price, prices_of
 from agents.models.service import RetryPolicy
 from agents.tools.tool import OpenServers
 from fleet.ports.agents import Extras
-from fleet.ports.settings import Models, Planner, WorkerSection
+from fleet.ports.settings import Models, PlannerSection, WorkerSection
 
 
 class WorkerSettings(WorkerSection):
@@ -44,7 +44,7 @@ class AgentSettings:
     transcripts: Path
     """The folder in which every conversation is recorded."""
     models: Models
-    planner: Planner
+    planner: PlannerSection
     workers: Mapping[str, WorkerSettings]
     """The workers by the names that plans use."""
     retry: RetryPolicy

@@ -20,7 +20,7 @@ _MILLION = 1_000_000
 _HOUR_FACTOR = 2.0  # of the input price, for one hour in the cache
 
 
-class Price(settings.Price):
+class Price(settings.PriceSection):
     """Dollars per million tokens of a model, including values without a configuration key."""
 
     cache_write_1h: float | None = Field(default=None, ge=0)

@@ -9,8 +9,8 @@ from typing import Any
 
 from agents.simulated.prompt import (
     Body,
-    Piece,
     PromptCache,
+    PromptPiece,
     PromptTokens,
     RequestError,
     check_marks,
@@ -30,7 +30,7 @@ from agents.simulated.rules import (
     check_turns,
     model_rules,
 )
-from agents.simulated.script import FaultWindow, Limits, Script
+from agents.simulated.script import FaultWindow, Script, ServiceLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Admitted:
     body: Body
     rules: ModelRules
     prompt: PromptTokens
-    pieces: list[Piece]
+    pieces: list[PromptPiece]
     binding: Binding
     thinks: bool
     summarized: bool
@@ -102,7 +102,7 @@ class Rulebook:
         check_turns(data["messages"])
         return tokens(sum(len(piece.role) + len(piece.text) for piece in pieces_of(data)))
 
-    def _count(self, rules: ModelRules, effort: str, pieces: list[Piece]) -> PromptTokens:
+    def _count(self, rules: ModelRules, effort: str, pieces: list[PromptPiece]) -> PromptTokens:
         minimum = self._script.cache_minimum_tokens
         prompt = self._cache.count(
             f"{rules.id} {effort}", pieces, rules.cache_minimum_tokens if minimum is None else minimum
@@ -119,7 +119,7 @@ class Rulebook:
 MINUTE = 60.0
 
 
-class Bucket:
+class TokenBucket:
     """A limit per minute, which refills evenly."""
 
     def __init__(self, limit: float, burst_s: float, now: float) -> None:
@@ -140,12 +140,12 @@ class Bucket:
 class Limiter:
     """The limits of a family of models: requests, input and output tokens. `max_tokens` is not counted."""
 
-    def __init__(self, limits: Limits, now: float) -> None:
+    def __init__(self, limits: ServiceLimits, now: float) -> None:
         output = limits.output_tokens_per_minute or limits.tokens_per_minute
         self._limits = limits
-        self._requests = Bucket(limits.requests_per_minute, limits.burst_s, now)
-        self._input = Bucket(limits.tokens_per_minute, limits.burst_s, now)
-        self._output = Bucket(output, limits.burst_s, now)
+        self._requests = TokenBucket(limits.requests_per_minute, limits.burst_s, now)
+        self._input = TokenBucket(limits.tokens_per_minute, limits.burst_s, now)
+        self._output = TokenBucket(output, limits.burst_s, now)
 
     def admit(self, now: float, tokens: int) -> float | None:
         """Return None if the request is accepted, otherwise the seconds until a retry."""
@@ -179,7 +179,7 @@ class Limiter:
 class FamilyLimits:
     """The limits of all families of models."""
 
-    def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
+    def __init__(self, limits: ServiceLimits, now: Callable[[], float]) -> None:
         self._limits, self._now = limits, now
         self._families: dict[str, Limiter] = {}
 

@@ -34,7 +34,7 @@ class ReportTexts(ScriptShape):
     discovered: tuple[str, ...] = ()
 
 
-class Call(ScriptShape):
+class ToolCallStep(ScriptShape):
     """A tool call."""
 
     tool: str
@@ -45,7 +45,7 @@ class WorkBehaviour(ScriptShape):
     """The first turns of all behaviors."""
 
     turns: int = Field(default=0, ge=0, le=100, description="Turns spent exploring before anything else.")
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCallStep, ...] = ()
     """Tools to call next, one per turn, regardless of their results."""
     says: ReportTexts = ReportTexts()
 
@@ -63,13 +63,13 @@ class Solve(WritingBehaviour):
     do: Literal["solve"] = "solve"
 
 
-class Wrong(WritingBehaviour):
+class WrongResult(WritingBehaviour):
     """Write files that don't reach the goal, and report done."""
 
     do: Literal["wrong"] = "wrong"
 
 
-class Stray(WritingBehaviour):
+class OutOfBounds(WritingBehaviour):
     """Solve the subtask, but also change files out of bounds."""
 
     do: Literal["stray"] = "stray"
@@ -84,7 +84,7 @@ class Shell(WorkBehaviour):
     commands: tuple[str, ...] = Field(min_length=1)
 
 
-class Fetch(WorkBehaviour):
+class FetchStep(WorkBehaviour):
     """Fetch addresses into files, then report done, or failed with the host's answer."""
 
     do: Literal["fetch"] = "fetch"
@@ -92,7 +92,7 @@ class Fetch(WorkBehaviour):
     """The address of each file."""
 
 
-class Claim(WorkBehaviour):
+class FalseClaim(WorkBehaviour):
     """Report done without doing anything."""
 
     do: Literal["claim"] = "claim"
@@ -105,7 +105,7 @@ class TooComplex(WorkBehaviour):
     message: str = "This is too much for one worker. Split it."
 
 
-class Ask(WorkBehaviour):
+class AskBehaviour(WorkBehaviour):
     """Stop because information is missing."""
 
     do: Literal["ask"] = "ask"
@@ -163,7 +163,7 @@ class Malformed(FaultBehaviour):
     how: Literal["json", "schema", "tool"] = "json"
 
 
-class Mute(FaultBehaviour):
+class NoToolCall(FaultBehaviour):
     """A turn without a tool call."""
 
     do: Literal["mute"] = "mute"
@@ -186,11 +186,11 @@ class Until(ScriptShape):
     then: "Behaviour"
 
 
-Work = Solve | Wrong | Stray | Shell | Fetch | Claim | TooComplex | Ask | Fail
-Fault = Http | BreakStream | Hang | Malformed | Mute
+Work = Solve | WrongResult | OutOfBounds | Shell | FetchStep | FalseClaim | TooComplex | AskBehaviour | Fail
+Fault = Http | BreakStream | Hang | Malformed | NoToolCall
 Behaviour = Annotated[Work | Fault | Until, Field(discriminator="do")]
 
-for _shape in (Until, FaultBehaviour, Http, BreakStream, Hang, Malformed, Mute):
+for _shape in (Until, FaultBehaviour, Http, BreakStream, Hang, Malformed, NoToolCall):
     _shape.model_rebuild()
 
 
@@ -238,7 +238,7 @@ Block = Text | ToolUse | Thinking | Redacted
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class BehaviourMessage:
     """A complete answer."""
 
     blocks: tuple[Block, ...]
@@ -246,10 +246,10 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class BehaviourTurn:
     """An answer and its fault."""
 
-    message: Message
+    message: BehaviourMessage
     pace: Pace | None = None
     fault: FaultKey | None = None
     wire_fault: WireFault | None = None
@@ -273,21 +273,27 @@ def call(step: str, number: int, name: str, arguments: dict[str, JsonValue]) -> 
 
 
 def strike(
-    fault: Fault, key: FaultKey, intended: Message, invalid: InvalidCall, *, pace: Pace | None, times_struck: int
-) -> Turn:
+    fault: Fault,
+    key: FaultKey,
+    intended: BehaviourMessage,
+    invalid: InvalidCall,
+    *,
+    pace: Pace | None,
+    times_struck: int,
+) -> BehaviourTurn:
     """Return the turn in which a fault affects an intended answer."""
     id_ = f"toolu_simulated_malformed-{times_struck}"  # without a step, so that the call is not counted
     match fault:
         case Http() | BreakStream() | Hang():
-            return Turn(intended, pace, key, fault)
-        case Mute():
-            message = Message((Text(fault.text),) if fault.text else (), fault.stop_reason)
+            return BehaviourTurn(intended, pace, key, fault)
+        case NoToolCall():
+            message = BehaviourMessage((Text(fault.text),) if fault.text else (), fault.stop_reason)
         case Malformed(how="json"):
-            message = Message((ToolUse(id_, invalid.tool, {}, broken=invalid.broken),))
+            message = BehaviourMessage((ToolUse(id_, invalid.tool, {}, broken=invalid.broken),))
         case Malformed(how="schema"):
-            message = Message((ToolUse(id_, invalid.tool, invalid.misfit),))
+            message = BehaviourMessage((ToolUse(id_, invalid.tool, invalid.misfit),))
         case Malformed():
-            message = Message((ToolUse(id_, "launch_rocket", {"to": "moon"}),))
+            message = BehaviourMessage((ToolUse(id_, "launch_rocket", {"to": "moon"}),))
         case _:
             assert_never(fault)
-    return Turn(message, pace, key)
+    return BehaviourTurn(message, pace, key)

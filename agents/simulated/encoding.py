@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from agents.simulated.admission import Admitted
-from agents.simulated.behaviours import Block, Message, Redacted, Text, Thinking, ToolUse
+from agents.simulated.behaviours import BehaviourMessage, Block, Redacted, Text, Thinking, ToolUse
 from agents.simulated.prompt import CHARACTERS_PER_TOKEN, PromptTokens, tokens
 from agents.simulated.rules import sign, signed_id
 
@@ -21,18 +21,18 @@ SILENT = "I think about what to do next."
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EncodedAnswer:
     """A message to send, and its tokens."""
 
-    message: Message
+    message: BehaviourMessage
     thinking_tokens: int
     output_tokens: int
 
 
-def answer_with(message: Message, request: Admitted, thinking_tokens: int) -> Answer:
+def answer_with(message: BehaviourMessage, request: Admitted, thinking_tokens: int) -> EncodedAnswer:
     """Add thinking to the message, and limit its length."""
     if request.body.max_tokens == 0:  # the request only reads and writes the cache
-        return Answer(Message((), "max_tokens"), 0, 0)
+        return EncodedAnswer(BehaviourMessage((), "max_tokens"), 0, 0)
     message = replace(message, blocks=tuple(_with_unique_ids(message, request)))
     thought = 0
     if request.thinks:
@@ -42,14 +42,14 @@ def answer_with(message: Message, request: Admitted, thinking_tokens: int) -> An
     return _within(message, request.body.max_tokens, thought)
 
 
-def _with_unique_ids(message: Message, request: Admitted) -> Iterator[Block]:
+def _with_unique_ids(message: BehaviourMessage, request: Admitted) -> Iterator[Block]:
     """Yield blocks with ids that are unique in the conversation."""
     for index, block in enumerate(message.blocks):
         tag = f"{request.binding.prefix[:8]}{index}"
         yield replace(block, id=f"{block.id}_{tag}") if isinstance(block, ToolUse) else block
 
 
-def _after_thinking(message: Message, request: Admitted) -> tuple[Message, str]:
+def _after_thinking(message: BehaviourMessage, request: Admitted) -> tuple[BehaviourMessage, str]:
     """Return the message after its thinking, and the summary. Between tool calls, models don't write texts."""
     texts = [block.text for block in message.blocks if isinstance(block, Text)]
     acts = any(isinstance(block, ToolUse) for block in message.blocks)
@@ -64,7 +64,7 @@ def _after_thinking(message: Message, request: Admitted) -> tuple[Message, str]:
     return replace(message, blocks=(*blocks, *rest)), summary
 
 
-def _within(message: Message, most: int, thought: int) -> Answer:
+def _within(message: BehaviourMessage, most: int, thought: int) -> EncodedAnswer:
     """Truncate the message where it and its thinking reach the limit."""
     left, kept = (most - thought) * CHARACTERS_PER_TOKEN, list[Block]()
     written = 0
@@ -79,10 +79,10 @@ def _within(message: Message, most: int, thought: int) -> Answer:
                 kept.append(replace(block, broken=text[:room]))
             elif isinstance(block, Text) and text[:room].strip():
                 kept.append(Text(text[:room]))
-            return Answer(Message(tuple(kept), "max_tokens"), min(thought, most), most)
+            return EncodedAnswer(BehaviourMessage(tuple(kept), "max_tokens"), min(thought, most), most)
         written += len(text)
         kept.append(block)
-    return Answer(message, thought, thought + tokens(written))
+    return EncodedAnswer(message, thought, thought + tokens(written))
 
 
 def written_of(block: Block) -> str:
@@ -134,7 +134,7 @@ def error_body(status: int, message: str, request_id: str | None = None) -> dict
     return {"type": "error", "error": error, "request_id": request_id}
 
 
-def message_body(answer: Answer, envelope: Envelope) -> dict[str, Any]:
+def message_body(answer: EncodedAnswer, envelope: Envelope) -> dict[str, Any]:
     """Return the answer as one document."""
     body = _start(envelope)
     content = [_full(block) for block in answer.message.blocks]
@@ -148,7 +148,7 @@ def halves(body: dict[str, Any]) -> list[bytes]:
     return [document[: len(document) // 2], document[len(document) // 2 :]]
 
 
-def events(answer: Answer, envelope: Envelope) -> Iterator[bytes]:
+def events(answer: EncodedAnswer, envelope: Envelope) -> Iterator[bytes]:
     """Yield the answer as server-sent events."""
     yield event("message_start", {"message": _start(envelope)})
     yield event("ping", {})
@@ -166,12 +166,12 @@ def event(name: str, data: dict[str, Any]) -> bytes:
     return f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n".encode()
 
 
-def usage_of(answer: Answer, prompt: PromptTokens) -> dict[str, Any]:
+def usage_of(answer: EncodedAnswer, prompt: PromptTokens) -> dict[str, Any]:
     """Return the billed usage of an answer."""
     return _read(prompt) | _written(answer)
 
 
-def _written(answer: Answer) -> dict[str, Any]:
+def _written(answer: EncodedAnswer) -> dict[str, Any]:
     details = {"thinking_tokens": answer.thinking_tokens}
     return {"output_tokens": answer.output_tokens, "output_tokens_details": details}
 

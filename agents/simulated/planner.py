@@ -13,9 +13,9 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from agents.simulated.behaviours import InvalidCall, Message, Text, TimesStruck, Turn, call, strike
-from agents.simulated.prompt import Request
-from agents.simulated.script import PlannerScript, Script, Step
+from agents.simulated.behaviours import BehaviourMessage, BehaviourTurn, InvalidCall, Text, TimesStruck, call, strike
+from agents.simulated.prompt import PromptRequest
+from agents.simulated.script import PlannerScript, PlannerStep, Script
 
 QUOTED = 700  # characters of evidence in guidance
 SUBMIT = "submit_revision"
@@ -25,11 +25,11 @@ OPERATIONS = ("add", "revise", "split", "retry", "drop", "ask")
 REJECTION = "Rejected: "
 
 _INVALID = InvalidCall(SUBMIT, broken='{"assessment": "It', misfit={"add": "everything"})
-_INTERRUPTED = Message((call("submit", 0, SUBMIT, {"assessment": "The answer that was on its way."}),))
+_INTERRUPTED = BehaviourMessage((call("submit", 0, SUBMIT, {"assessment": "The answer that was on its way."}),))
 
 
 @dataclass(frozen=True, slots=True)
-class SubtaskView:
+class PlannedSubtask:
     """A subtask in the state."""
 
     id: str
@@ -50,7 +50,7 @@ class SubtaskView:
         return self.status in UNDECIDED or (self.status == "escalated" and bool(self.answer))
 
 
-def play_planner(script: Script, request: Request, times_struck: TimesStruck) -> Turn:
+def play_planner(script: Script, request: PromptRequest, times_struck: TimesStruck) -> BehaviourTurn:
     """Return the next turn of the planner: a fault, exploration, or a revision."""
     part = script.planner
     subtasks = read_subtasks(request.state)
@@ -67,15 +67,15 @@ def play_planner(script: Script, request: Request, times_struck: TimesStruck) ->
     if not (subtasks or closed) and explored < len(explore):
         tool = explore[explored]
         blocks = (Text("I look at the repository first."), call("explore", explored, tool.tool, dict(tool.input)))
-        return Turn(Message(blocks), part.pace)
+        return BehaviourTurn(BehaviourMessage(blocks), part.pace)
     area, reason = str(request.state.get("area") or ""), _rejection(request.state)
     revision = revise(part, subtasks, area=area, rejected=reason, closed=closed)
     text = Text(str(revision["assessment"]))
-    return Turn(Message((text, call("submit", len(request.turns), SUBMIT, revision))), part.pace)
+    return BehaviourTurn(BehaviourMessage((text, call("submit", len(request.turns), SUBMIT, revision))), part.pace)
 
 
 def revise(
-    part: PlannerScript, subtasks: tuple[SubtaskView, ...], *, area: str = "", rejected: str = "", closed: int = 0
+    part: PlannerScript, subtasks: tuple[PlannedSubtask, ...], *, area: str = "", rejected: str = "", closed: int = 0
 ) -> dict[str, JsonValue]:
     """Return the revision for a state: all matching steps, then all failures that no step handles."""
     by_id = {each.id: each for each in subtasks}
@@ -102,7 +102,7 @@ def revise(
     return _nothing_to_change(part, subtasks, area=area, closed=closed)
 
 
-def _unscripted(subtask: SubtaskView) -> tuple[str, dict[str, JsonValue]]:
+def _unscripted(subtask: PlannedSubtask) -> tuple[str, dict[str, JsonValue]]:
     """Return the operation for a subtask that no step of the script handles."""
     quoted = subtask.evidence[-QUOTED:]
     if subtask.status == "blocked" and not subtask.asked:
@@ -115,7 +115,7 @@ def _unscripted(subtask: SubtaskView) -> tuple[str, dict[str, JsonValue]]:
 
 
 def _nothing_to_change(
-    part: PlannerScript, subtasks: tuple[SubtaskView, ...], *, area: str, closed: int
+    part: PlannerScript, subtasks: tuple[PlannedSubtask, ...], *, area: str, closed: int
 ) -> dict[str, JsonValue]:
     if (subtasks or closed) and all(each.status in CLOSED for each in subtasks):
         synthesis = f"{area}: {', '.join(each.title for each in subtasks)}." if area else part.synthesis
@@ -126,7 +126,7 @@ def _nothing_to_change(
 
 
 def _fitting(
-    step: Step, subtasks: tuple[SubtaskView, ...], area: str, rejected: str, closed: int
+    step: PlannerStep, subtasks: tuple[PlannedSubtask, ...], area: str, rejected: str, closed: int
 ) -> Iterator[dict[str, Any]]:
     """Yield the step's revision once per matching subtask."""
     when = step.when
@@ -154,7 +154,7 @@ def _fitting(
         yield document
 
 
-def _is_about(step: Step, subtask: SubtaskView) -> bool:
+def _is_about(step: PlannerStep, subtask: PlannedSubtask) -> bool:
     when = step.when
     return (
         subtask.needs_decision
@@ -175,7 +175,7 @@ def _filled(document: dict[str, Any], **values: str) -> dict[str, Any]:
 
 
 def _applies(
-    name: str, item: Mapping[str, Any], by_id: Mapping[str, SubtaskView], already: Mapping[str, list[Any]]
+    name: str, item: Mapping[str, Any], by_id: Mapping[str, PlannedSubtask], already: Mapping[str, list[Any]]
 ) -> bool:
     """Whether an operation still applies. Each step therefore fires only once, although the planner is stateless."""
     key = "about" if name == "ask" else "id"
@@ -199,16 +199,16 @@ def read_closed(state: Mapping[str, Any]) -> int:
     return count if isinstance(count, int) else 0
 
 
-def read_subtasks(state: Mapping[str, Any]) -> tuple[SubtaskView, ...]:
+def read_subtasks(state: Mapping[str, Any]) -> tuple[PlannedSubtask, ...]:
     return tuple(_subtask(item, _tables(state.get("questions"))) for item in _tables(state.get("subtasks")))
 
 
-def _subtask(item: Mapping[str, Any], questions: list[Mapping[str, Any]]) -> SubtaskView:
+def _subtask(item: Mapping[str, Any], questions: list[Mapping[str, Any]]) -> PlannedSubtask:
     id_, failures = str(item.get("id", "")), _tables(item.get("failures"))
     last = failures[-1] if failures else {}
     about = [question for question in questions if question.get("about", id_) == id_]
     answers = [str(question["answer"]) for question in about if question.get("answer")]
-    return SubtaskView(
+    return PlannedSubtask(
         id=id_,
         title=str(item.get("title", "")),
         status=str(item.get("status", "")),

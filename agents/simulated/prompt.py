@@ -15,7 +15,7 @@ THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PromptPiece:
     """A block of a prompt."""
 
     path: str
@@ -38,7 +38,7 @@ def as_blocks(content: Any) -> list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
 
 
-def pieces_of(data: dict[str, Any]) -> list[Piece]:
+def pieces_of(data: dict[str, Any]) -> list[PromptPiece]:
     """Return all blocks: tools, system prompt, messages. A cache mark of the request belongs to its last block."""
     pieces = [_piece(f"tools.{index}", "tools", block) for index, block in enumerate(data.get("tools") or ())]
     system = as_blocks(data.get("system")) if data.get("system") else []
@@ -53,14 +53,14 @@ def pieces_of(data: dict[str, Any]) -> list[Piece]:
     return pieces
 
 
-def _piece(path: str, role: str, block: dict[str, Any]) -> Piece:
+def _piece(path: str, role: str, block: dict[str, Any]) -> PromptPiece:
     control = block.get("cache_control")
     rest = {name: value for name, value in block.items() if name != "cache_control" and value is not None}
     text = json.dumps(rest, sort_keys=True, ensure_ascii=False)
-    return Piece(path, role, str(block.get("type", "custom")), text, control and control.get("ttl", "5m"), block)
+    return PromptPiece(path, role, str(block.get("type", "custom")), text, control and control.get("ttl", "5m"), block)
 
 
-def marked(pieces: list[Piece]) -> Iterator[tuple[int, Lifetime]]:
+def marked(pieces: list[PromptPiece]) -> Iterator[tuple[int, Lifetime]]:
     """Yield the indexes of blocks with a cache mark."""
     for index, piece in enumerate(pieces):
         if piece.mark is not None:
@@ -149,7 +149,7 @@ class PastTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PromptRequest:
     """A call to the model."""
 
     model: str
@@ -173,7 +173,7 @@ class Request:
         return max((turn.number + 1 for turn in self.turns if turn.step == step), default=0)
 
 
-def read_request(body: Body) -> Request:
+def read_request(body: Body) -> PromptRequest:
     tools = frozenset(str(tool.get("name", "")) for tool in body.tools)
     role: Role = next((role for name, role in _ENDINGS.items() if name in tools), "other")
     texts = [text for message in body.messages if message.role == "user" and (text := _text(message.blocks))]
@@ -182,7 +182,7 @@ def read_request(body: Body) -> Request:
     attempt = {"run": review.get("run"), "number": review.get("attempt")} if review else _block(first, "attempt")
     state = _block("\n".join(texts), "state", last=True) if role == "planner" else {}
     number = attempt.get("number")
-    return Request(
+    return PromptRequest(
         model=body.model,
         role=role,
         tools=tools,
@@ -280,7 +280,7 @@ class _Entry:
     until: float
 
 
-def check_marks(pieces: Sequence[Piece]) -> None:
+def check_marks(pieces: Sequence[PromptPiece]) -> None:
     """Check cache marks. Raises `RequestError` if there are too many, or for wrong order or blocks."""
     marks = list(marked(list(pieces)))
     if len(marks) > MOST_MARKS:
@@ -306,7 +306,7 @@ class PromptCache:
         self._now = now
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
 
-    def count(self, reader: str, pieces: Sequence[Piece], minimum_tokens: int) -> PromptTokens:
+    def count(self, reader: str, pieces: Sequence[PromptPiece], minimum_tokens: int) -> PromptTokens:
         """Count the tokens of a prompt whose request starts now. `reader` is the model and its effort."""
         start = self._now()
         digests, lengths = _prefixes(reader, pieces)
@@ -350,7 +350,7 @@ class PromptCache:
             self._entries.popitem(last=False)
 
 
-def _prefixes(reader: str, pieces: Sequence[Piece]) -> tuple[list[bytes], list[int]]:
+def _prefixes(reader: str, pieces: Sequence[PromptPiece]) -> tuple[list[bytes], list[int]]:
     """Return the digests and lengths of all prefixes of the blocks."""
     digest = blake2b(reader.encode(), digest_size=16)
     digests, lengths, length = [], [], 0

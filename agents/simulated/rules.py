@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Required, Union, get_args, get_origi
 from pydantic import BaseModel, ConfigDict, Field, Tag, TypeAdapter, ValidationError, create_model
 from pydantic import Discriminator as Discriminated
 
-from agents.simulated.prompt import THINKING, Piece, RequestError, as_blocks
+from agents.simulated.prompt import THINKING, PromptPiece, RequestError, as_blocks
 from fleet.core.base.output import parse_json
 from fleet.core.base.usage import Capability
 
@@ -332,12 +332,12 @@ class Fingerprints:
     def __init__(self) -> None:
         self._known: OrderedDict[str, _Fingerprint] = OrderedDict()
 
-    def remember(self, answer: str, model: str, pieces: Sequence[Piece], tokens: int) -> None:
+    def remember(self, answer: str, model: str, pieces: Sequence[PromptPiece], tokens: int) -> None:
         self._known[answer] = _fingerprint(model, pieces, tokens)
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
 
-    def compare(self, asked: object, model: str, pieces: Sequence[Piece]) -> dict[str, Any] | None:
+    def compare(self, asked: object, model: str, pieces: Sequence[PromptPiece]) -> dict[str, Any] | None:
         """Return the `diagnostics` of an answer; None if they were not requested or the prompt only grew."""
         previous = asked.get("previous_message_id") if isinstance(asked, dict) else None
         if previous is None:
@@ -353,7 +353,7 @@ class Fingerprints:
         return None
 
 
-def _fingerprint(model: str, pieces: Sequence[Piece], tokens: int, *, first: int | None = None) -> _Fingerprint:
+def _fingerprint(model: str, pieces: Sequence[PromptPiece], tokens: int, *, first: int | None = None) -> _Fingerprint:
     """Return the fingerprint of a prompt with the `first` blocks of its messages."""
     top = {role: [piece for piece in pieces if piece.path.startswith(f"{role}.")] for role in ("system", "tools")}
     messages = [piece for piece in pieces if piece.path.startswith("messages.")]
@@ -361,7 +361,7 @@ def _fingerprint(model: str, pieces: Sequence[Piece], tokens: int, *, first: int
     return _Fingerprint(model, _digest(top["system"]), _digest(top["tools"]), _digest(counted), len(counted), tokens)
 
 
-def _digest(pieces: Sequence[Piece]) -> bytes:
+def _digest(pieces: Sequence[PromptPiece]) -> bytes:
     digest = blake2b(digest_size=16)
     for piece in pieces:
         digest.update(f"{piece.role}\0{piece.text}\0".encode("utf-8", "surrogatepass"))
@@ -381,7 +381,7 @@ _DIGEST = 12  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class ConnectionDropped:
     """A thinking block that the model does not see."""
 
     path: str
@@ -399,7 +399,7 @@ class Binding:
     """A digest of everything before it, without thinking."""
     previous: str
     """The signature of the previous thinking block, or empty."""
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[ConnectionDropped, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,16 +413,16 @@ class _Claims:
     id: str = field(compare=False, default="")
 
 
-def check_thinking(pieces: Sequence[Piece], reader: str, *, drop: bool) -> Binding:
+def check_thinking(pieces: Sequence[PromptPiece], reader: str, *, drop: bool) -> Binding:
     """Check all thinking blocks. Raises `RequestError` if one is bound elsewhere and may not be dropped."""
-    running, last, dropped = blake2b(digest_size=_DIGEST), "", list[Dropped]()
+    running, last, dropped = blake2b(digest_size=_DIGEST), "", list[ConnectionDropped]()
     for piece in pieces:
         if not piece.is_thinking:
             running.update(f"{piece.role}\0{piece.text}\0".encode("utf-8", "surrogatepass"))
             continue
         claims = _claims(piece)
         if claims.model != reader:
-            dropped.append(Dropped(piece.path, "model_binding_mismatch"))
+            dropped.append(ConnectionDropped(piece.path, "model_binding_mismatch"))
         elif claims.prefix != running.hexdigest() or (last and claims.previous != last):
             if not drop:
                 raise RequestError(
@@ -430,7 +430,7 @@ def check_thinking(pieces: Sequence[Piece], reader: str, *, drop: bool) -> Bindi
                     "conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "
                     '"drop_block".'
                 )
-            dropped.append(Dropped(piece.path, "prefix_binding_mismatch"))
+            dropped.append(ConnectionDropped(piece.path, "prefix_binding_mismatch"))
         else:
             last = claims.id
     return Binding(running.hexdigest(), last, tuple(dropped))
@@ -452,7 +452,7 @@ def signed_id(signature: str) -> str:
     return _seal(parse_json(b64decode(signature))[0])
 
 
-def _claims(piece: Piece) -> _Claims:
+def _claims(piece: PromptPiece) -> _Claims:
     """Parse the signature of a block. Raises `RequestError` if the block is not from the service or was changed."""
     redacted = piece.type == "redacted_thinking"
     signature = piece.block["data"] if redacted else piece.block["signature"]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agents.simulated.behaviours import Behaviour, Call, Fail, Fault, Pace, ScriptShape
+from agents.simulated.behaviours import Behaviour, Fail, Fault, Pace, ScriptShape, ToolCallStep
 from fleet.core.base.usage import Capability
 from fleet.core.plans.parameters import parse
 from fleet.core.plans.revision import Revision
@@ -41,7 +41,7 @@ class When(ScriptShape):
     """All subtasks are merged or dropped."""
 
 
-class Step(ScriptShape):
+class PlannerStep(ScriptShape):
     """A revision with its conditions. `{id}`, `{title}`, `{evidence}` and `{answer}` in its texts are filled in."""
 
     when: When
@@ -49,9 +49,9 @@ class Step(ScriptShape):
 
 
 class PlannerScript(ScriptShape):
-    explore: tuple[Call, ...] = ()
+    explore: tuple[ToolCallStep, ...] = ()
     """Tools to call, one per turn, before the first revision. Unavailable tools are skipped."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PlannerStep, ...] = ()
     synthesis: str = "Every subtask has landed."
     faults: tuple[Annotated[Fault, Field(discriminator="do")], ...] = ()
     """Faults of the planner's first calls in a run, in order."""
@@ -69,7 +69,7 @@ class WorkerScript(ScriptShape):
 class AgentScript(ScriptShape):
     """An agent other than planner and worker, from another program with its own tools."""
 
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCallStep, ...] = ()
     """Tools to call, one per turn, regardless of their results."""
     says: str = "This is a simulated model; it plays planners and workers."
 
@@ -94,7 +94,7 @@ class ReviewerScript(ScriptShape):
     """The reviewer has no findings if the client's texts contain this text. A change must not be able to add it."""
 
 
-class Limits(ScriptShape):
+class ServiceLimits(ScriptShape):
     """The rate limits of each family of models, reported in headers and enforced with status 429."""
 
     requests_per_minute: int = Field(default=1_000_000, ge=1)
@@ -133,7 +133,7 @@ class Script(ScriptShape):
     """Capabilities that the service lacks. It rejects requests that use them."""
     terse: bool = False
     """Whether such an error does not name the rejected field."""
-    limits: Limits = Limits()
+    limits: ServiceLimits = ServiceLimits()
     weather: tuple[FaultWindow, ...] = ()
     """Windows in which calls fail."""
     cache_minimum_tokens: int | None = Field(default=None, ge=0)

@@ -25,10 +25,21 @@ from aiohttp.typedefs import Handler
 from pydantic import JsonValue
 
 from agents.simulated.admission import Admitted, FaultSchedule, Rulebook
-from agents.simulated.behaviours import Block, BreakStream, FaultKey, Hang, Http, Message, Text, ToolUse, Turn, call
+from agents.simulated.behaviours import (
+    BehaviourMessage,
+    BehaviourTurn,
+    Block,
+    BreakStream,
+    FaultKey,
+    Hang,
+    Http,
+    Text,
+    ToolUse,
+    call,
+)
 from agents.simulated.encoding import Envelope, answer_with, error_body, event, events, halves, message_body, usage_of
 from agents.simulated.planner import play_planner
-from agents.simulated.prompt import SESSION_ENDING, Request, RequestError, read_request
+from agents.simulated.prompt import SESSION_ENDING, PromptRequest, RequestError, read_request
 from agents.simulated.rules import MODELS, dollars
 from agents.simulated.script import AgentScript, Script, ScriptedFinding
 from agents.simulated.worker import play_worker, write_commands
@@ -224,7 +235,7 @@ class SimulatedService:
         return Envelope(f"msg_simulated_{next(self._numbers):06d}", admitted.rules.id, admitted.prompt, extra)
 
     async def _answer(
-        self, received: web.Request, turn: Turn, admitted: Admitted, *, think_s: float
+        self, received: web.Request, turn: BehaviourTurn, admitted: Admitted, *, think_s: float
     ) -> web.StreamResponse:
         """Send the answer as a stream of events or as one document."""
         streamed, envelope, rules = admitted.body.stream, self._envelope(admitted), admitted.rules
@@ -379,7 +390,7 @@ LONGEST_ID = 64
 
 
 @dataclass(slots=True)
-class Batch:
+class MessageBatch:
     """A batch: its answers, and how often it is still reported as unfinished."""
 
     id: str
@@ -420,10 +431,10 @@ class BatchDesk:
 
     def __init__(self, asks: int) -> None:
         self._asks = asks
-        self._batches: dict[str, Batch] = {}
+        self._batches: dict[str, MessageBatch] = {}
         self._numbers = itertools.count(1)
 
-    def take(self, data: object, answer: Callable[[Any], dict[str, Any]]) -> Batch:
+    def take(self, data: object, answer: Callable[[Any], dict[str, Any]]) -> MessageBatch:
         """Answer all requests of a new batch. Raises `RequestError` if it is invalid."""
         requests = data.get("requests") if isinstance(data, dict) else None
         if not isinstance(requests, list) or not 0 < len(requests) <= MOST_REQUESTS:
@@ -434,23 +445,23 @@ class BatchDesk:
         if any("stream" in each.get("params", {}) for each in requests):
             raise RequestError("requests.0.params.stream: streaming is not supported in batches")
         results = [{"custom_id": each["custom_id"], "result": answer(each.get("params"))} for each in requests]
-        batch = Batch(f"msgbatch_simulated_{next(self._numbers):06d}", datetime.now(UTC), results, self._asks)
+        batch = MessageBatch(f"msgbatch_simulated_{next(self._numbers):06d}", datetime.now(UTC), results, self._asks)
         self._batches[batch.id] = batch
         return batch
 
-    def find(self, id_: str) -> Batch:
+    def find(self, id_: str) -> MessageBatch:
         """Raises `RequestError`."""
         if id_ not in self._batches:
             raise RequestError(f"batch {id_!r} not found", 404)
         return self._batches[id_]
 
-    def look(self, id_: str) -> Batch:
+    def look(self, id_: str) -> MessageBatch:
         """Return a batch, and count the poll. Raises `RequestError`."""
         batch = self.find(id_)
         batch.asks_left -= 1
         return batch
 
-    def latest(self) -> list[Batch]:
+    def latest(self) -> list[MessageBatch]:
         return list(reversed(self._batches.values()))
 
     def __len__(self) -> int:
@@ -468,7 +479,7 @@ class SimulatedModel:
         self.script = script
         self._struck: Counter[FaultKey] = Counter()
 
-    def turn(self, request: Request) -> Turn:
+    def turn(self, request: PromptRequest) -> BehaviourTurn:
         """Return the answer to a request, and count its fault."""
         match request.role:
             case "planner":
@@ -478,7 +489,7 @@ class SimulatedModel:
             case "reviewer":
                 turn = play_reviewer(self.script, request)
             case _:
-                turn = Turn(_agent_message(self.script.agent, request))
+                turn = BehaviourTurn(_agent_message(self.script.agent, request))
         if turn.fault is not None:
             self._struck[turn.fault] += 1
         if SESSION_ENDING in request.tools:
@@ -493,7 +504,7 @@ class SimulatedModel:
             for (run, subtask, number, depth), times in self._struck.items()
         ]
 
-    def think_s(self, request: Request, turn: Turn) -> float:
+    def think_s(self, request: PromptRequest, turn: BehaviourTurn) -> float:
         """Return the duration of the answer: the pace with a jitter derived from the seed."""
         pace = turn.pace or self.script.pace
         name = f"{self.script.seed}/{request.run}/{request.subtask.get('id')}/{request.attempt}/{len(request.turns)}"
@@ -501,12 +512,12 @@ class SimulatedModel:
         return pace.think_s * (1 + pace.jitter * (2 * spread - 1))
 
 
-def _agent_message(script: AgentScript, request: Request) -> Message:
+def _agent_message(script: AgentScript, request: PromptRequest) -> BehaviourMessage:
     """Return the next call of another program's agent, or its last message if the tool is not available."""
     done = request.done("call")
     if done < len(script.calls) and (scripted := script.calls[done]).tool in request.tools:
-        return Message((Text("I use a tool."), call("call", done, scripted.tool, scripted.input)))
-    return Message((Text(script.says),), "end_turn")
+        return BehaviourMessage((Text("I use a tool."), call("call", done, scripted.tool, scripted.input)))
+    return BehaviourMessage((Text(script.says),), "end_turn")
 
 
 def _for_claude_code(block: Block) -> Block:
@@ -538,7 +549,7 @@ _FILE = re.compile(r"^=== (.*)$")
 _LINE = re.compile(r"^ *(\d+) ([+ -]) (.*)$")
 
 
-def play_reviewer(script: Script, request: Request) -> Turn:
+def play_reviewer(script: Script, request: PromptRequest) -> BehaviourTurn:
     """Return the findings of the reviewer of the request's change."""
     part = script.reviewer(str(request.subtask.get("id", "")))
     if part is None:
@@ -553,8 +564,8 @@ def play_reviewer(script: Script, request: Request) -> Turn:
     return _submit([each for each in found if each is not None])
 
 
-def _submit(findings: list[JsonValue]) -> Turn:
-    return Turn(Message((call("submit", 0, SUBMIT, {"findings": findings}),)))
+def _submit(findings: list[JsonValue]) -> BehaviourTurn:
+    return BehaviourTurn(BehaviourMessage((call("submit", 0, SUBMIT, {"findings": findings}),)))
 
 
 def _found(finding: ScriptedFinding, change: str) -> JsonValue:

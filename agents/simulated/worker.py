@@ -12,8 +12,18 @@ from typing import assert_never
 from pydantic import JsonValue
 
 from agents.simulated import behaviours as b
-from agents.simulated.behaviours import FaultKey, InvalidCall, Message, Text, TimesStruck, ToolUse, Turn, call, strike
-from agents.simulated.prompt import PastTurn, Request, Result
+from agents.simulated.behaviours import (
+    BehaviourMessage,
+    BehaviourTurn,
+    FaultKey,
+    InvalidCall,
+    Text,
+    TimesStruck,
+    ToolUse,
+    call,
+    strike,
+)
+from agents.simulated.prompt import PastTurn, PromptRequest, Result
 from agents.simulated.script import UNSCRIPTED, Script
 
 EVIDENCE = 1500  # characters of a failed command's output in a report
@@ -24,7 +34,7 @@ _FIRST = frozenset({"look", "call"})
 _EXIT = re.compile(r"^exit: (\d+)\s*$", re.MULTILINE)
 
 
-def play_worker(script: Script, request: Request, times_struck: TimesStruck) -> Turn:
+def play_worker(script: Script, request: PromptRequest, times_struck: TimesStruck) -> BehaviourTurn:
     """Return the next turn of the worker of the request's subtask."""
     name = str(request.subtask.get("id", ""))
     part = script.worker(name)
@@ -40,10 +50,10 @@ def play_worker(script: Script, request: Request, times_struck: TimesStruck) -> 
         struck = times_struck(key)
         if len(request.turns) == fault.turn and struck < fault.times:
             return strike(fault, key, message, _INVALID, pace=part.pace, times_struck=struck)
-    return Turn(message, part.pace)
+    return BehaviourTurn(message, part.pace)
 
 
-def _resolve(behaviour: b.Work | b.Fault | b.Until, request: Request) -> b.Work | b.Fault:
+def _resolve(behaviour: b.Work | b.Fault | b.Until, request: PromptRequest) -> b.Work | b.Fault:
     """Return the behavior for this attempt, if it depends on conditions."""
     while isinstance(behaviour, b.Until):
         met = (
@@ -55,35 +65,35 @@ def _resolve(behaviour: b.Work | b.Fault | b.Until, request: Request) -> b.Work 
     return behaviour
 
 
-def _work(work: b.Work, request: Request) -> Message:
+def _work(work: b.Work, request: PromptRequest) -> BehaviourMessage:
     looks = request.done("look")
     if looks < work.turns and all(turn.step == "look" for turn in request.turns):
         return _look(request, looks)
     called = request.done("call")
     if called < len(work.calls) and all(turn.step in _FIRST for turn in request.turns):
         scripted = work.calls[called]
-        return Message((Text("I use a tool."), call("call", called, scripted.tool, scripted.input)))
+        return BehaviourMessage((Text("I use a tool."), call("call", called, scripted.tool, scripted.input)))
     match work:
         case b.WritingBehaviour():
             return _write_and_check(work, request)
         case b.Shell():
             return _run_commands(work, request)
-        case b.Fetch():
+        case b.FetchStep():
             return _fetch_files(work, request)
-        case b.Claim():
+        case b.FalseClaim():
             return _report_done(request, work)
         case b.TooComplex():
             return _report_failed(request, "too_complex", work.message, recommendations=work.says.recommendations)
         case b.Fail():
             return _report_failed(request, work.kind, work.message, recommendations=work.says.recommendations)
-        case b.Ask():
+        case b.AskBehaviour():
             summary = work.says.summary or "I can't go on without an answer."
             return _report({"status": "blocked", "summary": summary, "needs": list(work.needs)})
         case _:
             assert_never(work)
 
 
-def _look(request: Request, number: int) -> Message:
+def _look(request: PromptRequest, number: int) -> BehaviourMessage:
     """Return the `number`-th turn of exploration."""
     paths = [str(path) for name in ("context", "touches") for path in _list(request.subtask, name)]
     if number == 0 or not paths:
@@ -91,35 +101,37 @@ def _look(request: Request, number: int) -> Message:
     else:
         path = shlex.quote(paths[(number - 1) % len(paths)])
         commands = [f"sed -n '1,120p' {path}", f"grep -n 'def \\|class ' {path} || true"]
-    return Message((Text("First I look at what is there."), *_bash("look", commands, number=number)))
+    return BehaviourMessage((Text("First I look at what is there."), *_bash("look", commands, number=number)))
 
 
-def _write_and_check(work: b.WritingBehaviour, request: Request) -> Message:
-    files = {**work.files, **work.outside} if isinstance(work, b.Stray) else work.files
+def _write_and_check(work: b.WritingBehaviour, request: PromptRequest) -> BehaviourMessage:
+    files = {**work.files, **work.outside} if isinstance(work, b.OutOfBounds) else work.files
     last = next((turn for turn in reversed(request.turns) if turn.step not in _FIRST), None)
     if last is None:
         return _write(files, through=work.through)
     if last.step == "write" and (refused := _refused(files, last)):
-        return Message((Text("The editor failed. I use the shell."), *_bash("rewrite", write_commands(refused))))
+        return BehaviourMessage(
+            (Text("The editor failed. I use the shell."), *_bash("rewrite", write_commands(refused)))
+        )
     commands = _acceptance_commands(request.subtask) if {"bash", "Bash"} & request.tools else []
     if last.step in {"write", "rewrite"} and commands:
         checks = [f'{command}\necho "exit: $?"' for command in commands]
-        return Message((Text("Now the checks."), *_bash("check", checks)))
+        return BehaviourMessage((Text("Now the checks."), *_bash("check", checks)))
     failed = [result for result in last.results if last.step == "check" and not _passed(result)]
-    if failed and not isinstance(work, b.Wrong):
+    if failed and not isinstance(work, b.WrongResult):
         return _report_failed(request, "other", "My checks fail:\n" + failed[0].text[-EVIDENCE:])
     return _report_done(request, work, files)
 
 
-def _write(files: Mapping[str, str], *, through: str) -> Message:
+def _write(files: Mapping[str, str], *, through: str) -> BehaviourMessage:
     text = Text(f"I write {', '.join(files)}.")
     if through == "bash":
-        return Message((text, *_bash("write", write_commands(files))))
+        return BehaviourMessage((text, *_bash("write", write_commands(files))))
     creates = (
         call("write", 0, "str_replace_based_edit_tool", {"command": "create", "path": path, "file_text": content})
         for path, content in files.items()
     )
-    return Message((text, *creates))
+    return BehaviourMessage((text, *creates))
 
 
 def write_commands(files: Mapping[str, str]) -> list[str]:
@@ -149,21 +161,21 @@ def _passed(result: Result) -> bool:
     return marks[-1] == "0" if marks else not result.is_error
 
 
-def _run_commands(work: b.Shell, request: Request) -> Message:
+def _run_commands(work: b.Shell, request: PromptRequest) -> BehaviourMessage:
     """Run one command per turn."""
     done = request.done("run")
     if done < len(work.commands):
-        return Message((Text("Next command."), *_bash("run", work.commands[done : done + 1], number=done)))
+        return BehaviourMessage((Text("Next command."), *_bash("run", work.commands[done : done + 1], number=done)))
     return _report_done(request, work)
 
 
-def _fetch_files(work: b.Fetch, request: Request) -> Message:
+def _fetch_files(work: b.FetchStep, request: PromptRequest) -> BehaviourMessage:
     """Fetch all addresses in one turn."""
     fetched = next((turn for turn in reversed(request.turns) if turn.step == "fetch"), None)
     if fetched is None:
         inputs = ({"url": url, "path": path} for path, url in work.files.items())
         calls = (call("fetch", 0, "fetch", {**arguments}) for arguments in inputs)
-        return Message((Text("I fetch the files."), *calls))
+        return BehaviourMessage((Text("I fetch the files."), *calls))
     refused = [result.text[-EVIDENCE:] for result in fetched.results if result.is_error]
     if refused:
         last_line = refused[0].strip().rpartition("\n")[2]
@@ -171,7 +183,9 @@ def _fetch_files(work: b.Fetch, request: Request) -> Message:
     return _report_done(request, work, work.files)
 
 
-def _report_done(request: Request, work: b.WorkBehaviour, files: Mapping[str, str] | None = None) -> Message:
+def _report_done(
+    request: PromptRequest, work: b.WorkBehaviour, files: Mapping[str, str] | None = None
+) -> BehaviourMessage:
     texts = work.says
     result: dict[str, JsonValue] = {"files": [*files]} if files else {}
     report: dict[str, JsonValue] = {
@@ -185,8 +199,8 @@ def _report_done(request: Request, work: b.WorkBehaviour, files: Mapping[str, st
 
 
 def _report_failed(
-    request: Request, kind: str, message: str, *, because: str = "", recommendations: Sequence[str] = ()
-) -> Message:
+    request: PromptRequest, kind: str, message: str, *, because: str = "", recommendations: Sequence[str] = ()
+) -> BehaviourMessage:
     report: dict[str, JsonValue] = {
         "status": "failed",
         "summary": f"{_title(request)}: not done{f': {because}' if because else '.'}",
@@ -196,12 +210,14 @@ def _report_failed(
     return _report(report)
 
 
-def _report(report: dict[str, JsonValue]) -> Message:
+def _report(report: dict[str, JsonValue]) -> BehaviourMessage:
     """End the attempt. Empty lists are omitted."""
-    return Message((call("report", 0, "report", {name: value for name, value in report.items() if value != []}),))
+    return BehaviourMessage(
+        (call("report", 0, "report", {name: value for name, value in report.items() if value != []}),)
+    )
 
 
-def _title(request: Request) -> str:
+def _title(request: PromptRequest) -> str:
     return str(request.subtask.get("title") or request.subtask.get("id") or "The subtask")
 
 

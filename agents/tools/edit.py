@@ -16,7 +16,7 @@ _AROUND = 4  # lines shown on either side of a change
 _END = -1  # the last line, in the wire format
 
 
-class View(Arguments):
+class ViewTool(Arguments):
     command: Literal["view"]
     path: str
     view_range: tuple[int, int] | None = None
@@ -42,7 +42,7 @@ class Insert(Arguments):
     insert_text: str
 
 
-class Edit(RootModel[Annotated[View | Create | Replace | Insert, Field(discriminator="command")]]):
+class Edit(RootModel[Annotated[ViewTool | Create | Replace | Insert, Field(discriminator="command")]]):
     """One of the four commands."""
 
 
@@ -56,7 +56,7 @@ class EditTool(WorkerTool):
         edit = parse_arguments(Edit, raw).root
         path = self._inside(edit.path)
         match edit:
-            case View():
+            case ViewTool():
                 return ToolResult(capped(await self._view(path, edit), self.options.output_chars))
             case Create():
                 await self.workspace.write(path, _encoded(edit.file_text))
@@ -72,7 +72,7 @@ class EditTool(WorkerTool):
         normal = posixpath.normpath(path) if path.strip() else "."
         return "." if normal == root else normal.removeprefix(f"{root}/")
 
-    async def _view(self, path: str, view: View) -> str:
+    async def _view(self, path: str, view: ViewTool) -> str:
         try:
             text = await self._text(path)
         except WorkspaceError as no_file:

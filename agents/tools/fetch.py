@@ -22,7 +22,7 @@ from agents.models.text import capped, well_formed
 from agents.tools.tool import (
     PORTS,
     Arguments,
-    Host,
+    ToolHost,
     ToolResult,
     WorkerTool,
     parse_arguments,
@@ -132,7 +132,7 @@ async def _get(http: aiohttp.ClientSession, url: str) -> Fetched | str:
         return Fetched(url, response.status, response.content_type, bytes(body))
 
 
-def _check(url: str, listed: Sequence[Host]) -> None:
+def _check(url: str, listed: Sequence[ToolHost]) -> None:
     match = _URL.fullmatch(url)
     if match is None:
         raise FetchError(f"{url[:200]!r} is not a supported URL. Use an escaped URL such as https://host/path.")
@@ -145,7 +145,7 @@ def _check(url: str, listed: Sequence[Host]) -> None:
 class _PublicResolver(AbstractResolver):
     """Rejects names that resolve to this machine or a private network."""
 
-    def __init__(self, resolver: AbstractResolver, listed: Sequence[Host]) -> None:
+    def __init__(self, resolver: AbstractResolver, listed: Sequence[ToolHost]) -> None:
         self._resolver = resolver
         self._local = any(host.name == _LOCAL for host in listed)
 

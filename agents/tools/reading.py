@@ -20,7 +20,7 @@ from agents.tools.outliner import SECONDS as PROCESS_SECONDS
 from agents.tools.tool import Arguments, ReadOnlyTool, misfit
 from fleet.core.base.output import parse_json
 from fleet.core.base.paths import matches
-from fleet.ports.agents import Repository, WorkspaceError
+from fleet.ports.agents import PlannerRepository, WorkspaceError
 
 # ---- outlines --------------------------------------------------------------------------------------------------------
 # Definitions in sources. A separate process parses them, because it may crash. See `outliner.py`.
@@ -48,7 +48,7 @@ Outlines = dict[str, tuple[Definition, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FileSource:
     """A file in a language that has a grammar."""
 
     path: str
@@ -62,7 +62,7 @@ def is_source(path: str) -> bool:
     return PurePosixPath(path).suffix.lower() in LANGUAGES
 
 
-async def read_outlines(repository: Repository, paths: Iterable[str], *, limit: int) -> list[Source]:
+async def read_outlines(repository: PlannerRepository, paths: Iterable[str], *, limit: int) -> list[FileSource]:
     """Read the first `limit` sources among `paths`. Unreadable ones are skipped."""
     texts: dict[str, str] = {}
     for path in [path for path in paths if is_source(path)][:limit]:
@@ -71,7 +71,7 @@ async def read_outlines(repository: Repository, paths: Iterable[str], *, limit: 
         except WorkspaceError:
             continue
     parsed = await parse_sources(texts)
-    return [Source(path, text, parsed.get(path)) for path, text in texts.items()]
+    return [FileSource(path, text, parsed.get(path)) for path, text in texts.items()]
 
 
 async def parse_sources(texts: Mapping[str, str], *, program: Path = PROGRAM) -> Outlines:
@@ -122,7 +122,7 @@ class ListFiles(ReadOnlyTool[ListFilesArguments]):
     description = "Lists the files of the repository, one path per line."
     takes = ListFilesArguments
 
-    async def look(self, repository: Repository, arguments: ListFilesArguments) -> str:
+    async def look(self, repository: PlannerRepository, arguments: ListFilesArguments) -> str:
         return "\n".join(await repository.list_files(arguments.pattern))
 
 
@@ -137,7 +137,7 @@ class ReadFile(ReadOnlyTool[ReadFileArguments]):
     description = "Reads a file of the repository, with line numbers. Give a range of lines if it is long."
     takes = ReadFileArguments
 
-    async def look(self, repository: Repository, arguments: ReadFileArguments) -> str:
+    async def look(self, repository: PlannerRepository, arguments: ReadFileArguments) -> str:
         if arguments.last_line is not None and arguments.last_line < arguments.first_line:
             raise misfit("last_line is before first_line")
         text = await repository.read_file(arguments.path)
@@ -157,7 +157,7 @@ class Search(ReadOnlyTool[SearchArguments]):
     description = "Finds the lines of the repository that contain a text or define a symbol, as path:line: text."
     takes = SearchArguments
 
-    async def look(self, repository: Repository, arguments: SearchArguments) -> str:
+    async def look(self, repository: PlannerRepository, arguments: SearchArguments) -> str:
         lines = await repository.search(arguments.text, arguments.pattern)
         if arguments.kind == "text":
             return lines
@@ -179,12 +179,12 @@ class HistoryArguments(Arguments):
     limit: int = Field(default=20, ge=1, le=200)
 
 
-class History(ReadOnlyTool[HistoryArguments]):
+class GitHistoryTool(ReadOnlyTool[HistoryArguments]):
     name = "history"
     description = "Shows the latest commits, newest first. Without a path, also shows the files that change most often."
     takes = HistoryArguments
 
-    async def look(self, repository: Repository, arguments: HistoryArguments) -> str:
+    async def look(self, repository: PlannerRepository, arguments: HistoryArguments) -> str:
         return await repository.history(arguments.path, arguments.limit)
 
 
@@ -211,7 +211,7 @@ class RepoMap(ReadOnlyTool[RepoMapArguments]):
     )
     takes = RepoMapArguments
 
-    async def look(self, repository: Repository, arguments: RepoMapArguments) -> str:
+    async def look(self, repository: PlannerRepository, arguments: RepoMapArguments) -> str:
         pattern = arguments.pattern
         paths = [path for path in await repository.list_files() if not pattern or matches(path, [pattern])]
         sources = await read_outlines(repository, paths, limit=_REPO_MAP_SOURCES)

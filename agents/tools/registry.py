@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from agents.models.answer import Block
 from agents.models.text import capped
 from agents.tools.edit import Bash, EditTool
-from agents.tools.reading import History, ListFiles, ReadFile, RepoMap, Search
+from agents.tools.reading import GitHistoryTool, ListFiles, ReadFile, RepoMap, Search
 from agents.tools.report import ReportTool
 from agents.tools.tool import (
     Arguments,
@@ -69,5 +69,5 @@ PLANNER_TOOLS: dict[str, type[ReadOnlyTool[Any]]] = {
     "list_files": ListFiles,
     "read_file": ReadFile,
     "search": Search,
-    "history": History,
+    "history": GitHistoryTool,
 }

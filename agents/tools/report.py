@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 
 from agents.models.answer import Block
 from agents.models.text import capped
-from agents.tools.tool import Arguments, Finished, ToolResult, misfit, parse_arguments, plain_schema, strict_schema
+from agents.tools.tool import Arguments, ReportDone, ToolResult, misfit, parse_arguments, plain_schema, strict_schema
 from fleet.core.base.ids import SubtaskId
 from fleet.core.facts.facts import Report
 
@@ -68,8 +68,8 @@ class ReportTool:
         "input_schema": _schema(),
     }
 
-    async def run(self, raw: Mapping[str, Any]) -> Finished[Report]:
-        return Finished(read_report(raw))
+    async def run(self, raw: Mapping[str, Any]) -> ReportDone[Report]:
+        return ReportDone(read_report(raw))
 
 
 def read_report(raw: Mapping[str, Any]) -> Report:

@@ -13,7 +13,7 @@ from agents.models.answer import Block
 from agents.models.text import capped
 from fleet.core.plans.parameters import parse
 from fleet.core.plans.plan import Written
-from fleet.ports.agents import NO_EXTRAS, Extras, Repository, Workspace
+from fleet.ports.agents import NO_EXTRAS, Extras, PlannerRepository, Workspace
 
 End_co = TypeVar("End_co", covariant=True)
 
@@ -40,7 +40,7 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished(Generic[End_co]):
+class ReportDone(Generic[End_co]):
     """Ends the conversation with this value."""
 
     value: End_co
@@ -57,7 +57,7 @@ class Tool(Protocol[End_co]):
         """Return the declaration for the model."""
         ...
 
-    async def run(self, raw: Mapping[str, Any]) -> "ToolResult | Finished[End_co]": ...
+    async def run(self, raw: Mapping[str, Any]) -> "ToolResult | ReportDone[End_co]": ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class ReadOnlyTool(Generic[Taken]):
     description: str
     takes: type[Taken]
 
-    def __init__(self, repository: Repository, *, output_chars: int) -> None:
+    def __init__(self, repository: PlannerRepository, *, output_chars: int) -> None:
         self._repository = repository
         self._output_chars = output_chars
 
@@ -103,7 +103,7 @@ class ReadOnlyTool(Generic[Taken]):
         text = await self.look(self._repository, parse_arguments(self.takes, raw))
         return ToolResult(capped(text, self._output_chars) or "(nothing)")
 
-    async def look(self, repository: Repository, arguments: Taken) -> str:
+    async def look(self, repository: PlannerRepository, arguments: Taken) -> str:
         raise NotImplementedError
 
 
@@ -198,7 +198,7 @@ _ENTRY = re.compile(r"(\*\.)?([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::(
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class ToolHost:
     """An entry of the list of hosts."""
 
     entry: str
@@ -212,12 +212,12 @@ class Host:
         return same and port == (PORTS[scheme] if self.port is None else self.port)
 
 
-def read_host(entry: str) -> Host | None:
+def read_host(entry: str) -> ToolHost | None:
     """Parse an entry of the list; None if it is malformed."""
     match = _ENTRY.fullmatch(entry)
     if match is None:
         return None
-    return Host(entry, match[2].lower().rstrip("."), int(match[3]) if match[3] else None, bool(match[1]))
+    return ToolHost(entry, match[2].lower().rstrip("."), int(match[3]) if match[3] else None, bool(match[1]))
 
 
 def host_problem(hosts: Sequence[str]) -> str | None:

@@ -39,7 +39,7 @@ class ServingError(Exception):
 
 
 @dataclass(slots=True)
-class Link:
+class HostLink:
     """The stream to the host program in the sandbox."""
 
     stream: ByteStream
@@ -155,10 +155,10 @@ class Notes:
 
 
 @dataclass(slots=True)
-class Client:
+class AcpClient:
     """Serves one session of an agent."""
 
-    link: Link
+    link: HostLink
     notes: Notes
     root: str
     session: str = ""

@@ -82,7 +82,7 @@ class Terminal:
 
 
 @dataclass
-class Host:
+class TerminalHost:
     """Serves one agent until the manager closes the connection."""
 
     root: str
@@ -201,21 +201,21 @@ class Host:
         del self.terminals[asked["terminal"]]
 
 
-SERVED: dict[str, Callable[[Host, Asked], Awaitable[object]]] = {
-    "read": Host.read,
-    "write": Host.write,
-    "create": Host.create,
-    "output": Host.output,
-    "wait": Host.wait,
-    "kill": Host.kill,
-    "release": Host.release,
+SERVED: dict[str, Callable[[TerminalHost, Asked], Awaitable[object]]] = {
+    "read": TerminalHost.read,
+    "write": TerminalHost.write,
+    "create": TerminalHost.create,
+    "output": TerminalHost.output,
+    "wait": TerminalHost.wait,
+    "kill": TerminalHost.kill,
+    "release": TerminalHost.release,
 }
 
 
 # ---- the agent ----
 
 
-async def lines(reader: asyncio.StreamReader, host: Host) -> None:
+async def lines(reader: asyncio.StreamReader, host: TerminalHost) -> None:
     """Forward the agent's output line by line. Lines that are too long are dropped."""
     rest, skipped = b"", 0
     while chunk := await reader.read(65_536):
@@ -236,7 +236,7 @@ async def tail(reader: asyncio.StreamReader, kept: bytearray) -> None:
         del kept[:-ERRORS]
 
 
-async def frames(reader: asyncio.StreamReader, host: Host, agent: asyncio.StreamWriter) -> None:
+async def frames(reader: asyncio.StreamReader, host: TerminalHost, agent: asyncio.StreamWriter) -> None:
     """Process requests of the manager until it closes the connection."""
     with suppress(asyncio.IncompleteReadError, ConnectionError):
         while True:
@@ -300,7 +300,7 @@ async def serve(order: Asked) -> tuple[int, bytes, str]:
     errors = bytearray()
     try:
         async with asyncio.TaskGroup() as tasks:
-            host = Host(os.path.realpath(order["root"]), report, tasks, writer)
+            host = TerminalHost(os.path.realpath(order["root"]), report, tasks, writer)
             await host.send(NEWS, json.dumps({"report": report}).encode())
             if agent.stderr is not None:
                 tasks.create_task(tail(agent.stderr, errors))
@@ -325,7 +325,7 @@ async def end(to_agent: asyncio.StreamWriter, agent: asyncio.subprocess.Process)
     raise OverError
 
 
-async def listen(reader: asyncio.StreamReader, host: Host, agent: asyncio.subprocess.Process) -> None:
+async def listen(reader: asyncio.StreamReader, host: TerminalHost, agent: asyncio.subprocess.Process) -> None:
     """Forward the agent's output and its exit."""
     with suppress(ConnectionError):
         await lines(reader, host)

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from agents.conversation.guards import AttemptBudget
 from agents.models.text import operator_text
-from agents.workers.acp_client import Client, EndError, Link, LinkError, Notes, Rpc, RpcError
+from agents.workers.acp_client import AcpClient, EndError, HostLink, LinkError, Notes, Rpc, RpcError
 from fleet import __version__
 from fleet.core.base.usage import Usage
 from fleet.core.facts.facts import Failure, FailureKind
@@ -55,16 +55,16 @@ class Session:
     failure: Failure | None = None
     is_over: bool = False
     """Whether the agent ended its last turn on its own."""
-    _client: Client | None = None
+    _client: AcpClient | None = None
     _ready: anyio.Event = field(default_factory=anyio.Event)
     _report: str = ""
     _name: str = ""
 
     async def hold(self, stream: ByteStream) -> None:
         """Run the session until the agent is done, has exited or has to stop."""
-        link = Link(stream)
+        link = HostLink(stream)
         async with anyio.create_task_group() as tasks:
-            client = self._client = Client(link, self.notes, self.root)
+            client = self._client = AcpClient(link, self.notes, self.root)
             rpc = Rpc(link.send, client.answer, self._notice, tasks)
             tasks.start_soon(self._listen, link, rpc)
             await self._work(rpc, client)
@@ -74,7 +74,7 @@ class Session:
         if self.failure is None:
             self.failure = Failure(kind=kind, summary=self.notes.shown(why))
 
-    async def _listen(self, link: Link, rpc: Rpc) -> None:
+    async def _listen(self, link: HostLink, rpc: Rpc) -> None:
         """Process the agent's messages until it exits or exceeds a limit."""
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             try:
@@ -96,7 +96,7 @@ class Session:
             self.notes.write("skipped", bytes=news["skipped"])
         return "ended" in news
 
-    async def _work(self, rpc: Rpc, client: Client) -> None:
+    async def _work(self, rpc: Rpc, client: AcpClient) -> None:
         with anyio.move_on_after(START_S) as start:
             await self._ready.wait()
             if not await self._open(rpc, client):
@@ -118,7 +118,7 @@ class Session:
             else:
                 self.is_over = stop == "end_turn"
 
-    async def _open(self, rpc: Rpc, client: Client) -> bool:
+    async def _open(self, rpc: Rpc, client: AcpClient) -> bool:
         """Negotiate a version and start a session."""
         files = schema.FileSystemCapabilities(read_text_file=True, write_text_file=True)
         hello = schema.InitializeRequest(

@@ -68,7 +68,7 @@ class ClaudeCodeWorker:
             socket_in(files.folder) as socket,
         ):
             prompt = files.prompt.read_text(encoding="utf-8")
-            session = Session(prompt, brief.operator, transcript, settings.turns, passed_on=len(told))
+            session = CliSession(prompt, brief.operator, transcript, settings.turns, passed_on=len(told))
             relay = session.listening_to(self.open_relay(budget, transcript, model, settings.turns))
             async with listening(relay, socket):
                 result = await run_program(
@@ -170,7 +170,7 @@ _TOO_LONG = b"a line that is too long: "
 
 
 @dataclass(slots=True)
-class Session:
+class CliSession:
     """Implements `Dialogue` with `hold`."""
 
     prompt: str
@@ -245,7 +245,7 @@ class OverheardRelay:
     """Implements `AgentRelay`. Reports each request to the session before the relay handles it."""
 
     relay: AgentRelay
-    session: Session
+    session: CliSession
 
     @property
     def refused(self) -> Failure | None:

@@ -17,7 +17,7 @@ from dashboards.metrics.catalog import (
     WINDOWS,
 )
 from dashboards.metrics.counted_runs import EndedRun
-from dashboards.metrics.tally import Tally, name_of
+from dashboards.metrics.counters import Tally, name_of
 from fleet import __version__
 from fleet.ports.agents import CallGauges
 from fleet.read.figures import one_number

@@ -21,9 +21,9 @@ from prometheus_client.registry import Collector
 from dashboards.address import Address, AllowedHosts, parse_address
 from dashboards.metrics.catalog import METRICS
 from dashboards.metrics.counted_runs import CountedRuns, free_bytes
+from dashboards.metrics.counters import Histogram, Labels, Tally, kept_metrics, was_counted
 from dashboards.metrics.gauges import RunsSnapshot, samples
 from dashboards.metrics.settings import Metrics
-from dashboards.metrics.tally import Histogram, Labels, Tally, kept_metrics, was_counted
 from fleet import __version__
 from fleet.app.fleet import Fleet, Measures
 from fleet.cli.verbosity import show_note

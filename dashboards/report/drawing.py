@@ -12,7 +12,7 @@ from pathlib import Path
 from jinja2 import Environment
 from markupsafe import Markup
 
-from dashboards.charts import Picture, Span, chart, columns, plan_graph, spans
+from dashboards.charts import ChartSpan, Picture, chart, columns, plan_graph, spans
 from dashboards.rendering import SHARED, environment, markdown_environment
 from dashboards.text.formats import counted, duration, listed, money, sparkline, untested
 from dashboards.text.incident_text import (
@@ -33,7 +33,7 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.facts.facts import Fact
 from fleet.core.plans.limits import Reviewing
 from fleet.read.question_view import InstructionView
-from fleet.read.report_data import OpenSubtask, Point, ReportData, Talk, report_data
+from fleet.read.report_data import AgentSummaries, OpenSubtask, Point, ReportData, report_data
 from fleet.read.run_view import RunStatus
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -250,7 +250,7 @@ def _attempts(data: ReportData) -> Picture:
     rows = [
         (
             safe(each.id, limit=30),
-            [Span(tones[a.landed], a.from_s, a.to_s, f"attempt {a.number}") for a in each.attempts],
+            [ChartSpan(tones[a.landed], a.from_s, a.to_s, f"attempt {a.number}") for a in each.attempts],
         )
         for each in data.spans[:MOST_LANES]
     ]
@@ -273,7 +273,7 @@ def plan_and_incidents(data: ReportData) -> Iterator[Picture]:
         for each in data.incidents[:MOST_BARS]:
             tone, sign = tones[each.recovered]
             label = f"{safe(f'{each.subtask}: {each.kind}', limit=30)} {sign}"
-            rows.append((label, [Span(tone, each.from_s, each.to_s)]))
+            rows.append((label, [ChartSpan(tone, each.from_s, each.to_s)]))
         summary = (
             f"{counted(len(data.incidents), 'incident')}: {data.recovered} recovered without a human, "
             f"{data.closed - data.recovered} not recovered, {len(data.incidents) - data.closed} open."
@@ -299,7 +299,7 @@ def most_expensive(data: ReportData) -> str:
     )
 
 
-def talk_title(talk: Talk) -> str:
+def talk_title(talk: AgentSummaries) -> str:
     name = safe(talk.subtask) if talk.subtask is not None else "the run"
     attempt = f"attempt {talk.number}"
     what = {"worker": attempt, "resolver": attempt, "reviewer": f"review of {attempt}"}.get(
@@ -308,7 +308,7 @@ def talk_title(talk: Talk) -> str:
     return f"{name}: {what}, {safe(talk.model, limit=80)}"
 
 
-def talk_lines(talk: Talk) -> Iterator[str]:
+def talk_lines(talk: AgentSummaries) -> Iterator[str]:
     if talk.earlier:
         yield f"… {talk.earlier} earlier"
     yield from (f"{duration(saying.at_s):>12}  {safe(saying.text, limit=TEXT)}" for saying in talk.sayings)

@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from dashboards.past import Replay
+from dashboards.state_history import RunReplay
 from dashboards.terminal.base_screen import BaseScreen, subtask_of
 from dashboards.terminal.lines import wrapped
 from dashboards.text.incident_text import question_lines
@@ -104,7 +104,7 @@ class ChoiceDialog(Dialog):
             self.dismiss(event.character)
 
 
-class Answer(Input):
+class AnswerDialog(Input):
     """A line of input. A digit chooses an option as long as the line is empty."""
 
     def __init__(self, options: Sequence[str], value: str) -> None:
@@ -135,7 +135,7 @@ class InputDialog(Dialog):
     def fields(self) -> Iterable[Widget]:
         if self._options:
             yield Static(Text("\n".join(f"{n}  {text}" for n, text in enumerate(self._options, 1))), id="options")
-        yield Answer(self._options, self._value)
+        yield AnswerDialog(self._options, self._value)
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()
@@ -165,7 +165,7 @@ class Actions(App[None]):
     shell_command: Sequence[str]
     program: Callable[[Sequence[str], Path | None], int]
     watched: FollowedRun
-    replay: Replay | None
+    replay: RunReplay | None
     marked: frozenset[SubtaskId]
     """The subtasks for the next action."""
 

@@ -13,7 +13,7 @@ from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from dashboards.past import Replay
+from dashboards.state_history import RunReplay
 from dashboards.subtask_map import needs
 from dashboards.terminal.actions import SubtaskActions, TextDialog, text_width
 from dashboards.terminal.base_screen import BaseScreen
@@ -23,7 +23,7 @@ from dashboards.terminal.main_screen import OVERVIEW, RUNS, TITLES, MainScreen
 from dashboards.terminal.subtask_screen import SubtaskScreen
 from dashboards.text.event_text import events_of
 from fleet.core.base.ids import SubtaskId
-from fleet.read.follow import FollowedRun, FollowedRuns, Library
+from fleet.read.follow import FollowedRun, FollowedRuns, RunLibrary
 
 # ---- keys ------------------------------------------------------------------------------------------------------------
 # Every key, in one place: the help, the command palette and docs/reference/keys.md show these tables.
@@ -73,7 +73,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "s": "open a shell in a copy of the attempt's commit",
         "e": "open $EDITOR in a copy of the attempt's commit",
     },
-    "Replay": {
+    "RunReplay": {
         "Space": "pause or play",
         ".": "next fact",
         "+ -": "double / halve the speed",
@@ -173,7 +173,7 @@ class FleetApp(SubtaskActions):
 
     def __init__(
         self,
-        library: Library,
+        library: RunLibrary,
         run: str,
         *,
         user: str,
@@ -194,7 +194,7 @@ class FleetApp(SubtaskActions):
         self.fleet_command = fleet_command
         self._looks = LOOKS_OF[colours]
         self.theme = self._looks[light].theme.name
-        self.replay = Replay(library.open(run), clock, speed) if speed is not None else None
+        self.replay = RunReplay(library.open(run), clock, speed) if speed is not None else None
         self.watched = self._watch(run)
         self._others = FollowedRuns(library, clock)
         self.marked = frozenset()
@@ -350,7 +350,7 @@ class FleetApp(SubtaskActions):
         else:
             self.action_mark()
 
-    def _steer(self, change: Callable[[Replay], None]) -> None:
+    def _steer(self, change: Callable[[RunReplay], None]) -> None:
         if self.replay is not None:
             change(self.replay)
             self._tick()
@@ -359,7 +359,7 @@ class FleetApp(SubtaskActions):
         self._steer(lambda replay: replay.pause(not replay.paused))
 
     def action_step(self) -> None:
-        self._steer(Replay.step)
+        self._steer(RunReplay.step)
 
     def action_speed(self, factor: float) -> None:
         self._steer(lambda replay: replay.faster(factor))

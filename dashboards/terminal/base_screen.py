@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widgets import Input
 
-from dashboards.past import Replay
+from dashboards.state_history import RunReplay
 from dashboards.subtask_map import Need, Span, age, marked, needs_at
 from dashboards.terminal.lines import Line, Page, PageOptions, Painted, bar, clipped, fit, joined, line_width
 from dashboards.terminal.listing import Listing
@@ -272,7 +272,7 @@ CLOCKS_S = 10.0  # maximum difference between active time and time since the sta
 
 
 def header_lines(
-    run: FollowedRun, snapshot: RunSnapshot, width: int, *, others: Sequence[str] = (), replay: Replay | None = None
+    run: FollowedRun, snapshot: RunSnapshot, width: int, *, others: Sequence[str] = (), replay: RunReplay | None = None
 ) -> list[Line]:
     """Four lines of at most `width` cells. `others` are other runs that need a person. A replay has a bar."""
     note = "" if replay is None else str(replay)
@@ -284,7 +284,7 @@ def header_lines(
     ]
 
 
-def scrub_bar(replay: Replay, width: int) -> Line:
+def scrub_bar(replay: RunReplay, width: int) -> Line:
     """The timeline of a replay, with a mark at each failure and each landing."""
     length = replay.length or 1.0
     cells: list[Span] = [("─", "dim")] * width

@@ -21,7 +21,7 @@ from dashboards.text.incident_text import STRATEGIES, outcome, story_lines
 from dashboards.text.safe import safe
 from fleet.read.follow import FollowedRun
 from fleet.read.incident_view import IncidentRow, RateCounts, summaries_of
-from fleet.read.queue import OpenBatch, PastBatch, QueueEntry, ResultBranch
+from fleet.read.queue import OpenBatch, PastBatch, QueueEntry, ResultBranchView
 from fleet.read.run import RunSnapshot
 
 NAMES = 6
@@ -56,7 +56,7 @@ def _key(batch: PastBatch) -> str:
     return f"s:{batch.subtasks[0]}" if batch.subtasks else ""
 
 
-def _summary(result: ResultBranch) -> Line:
+def _summary(result: ResultBranchView) -> Line:
     branch = safe(result.branch)
     published = f"{branch} is at {safe(result.published)[:7]}" if result.published else f"{branch} does not exist yet"
     behind = " (update pending)" if result.is_behind else ""

@@ -16,7 +16,7 @@ from rich.syntax import Syntax, SyntaxTheme
 from textual import work
 from textual.binding import Binding, BindingType
 
-from dashboards.past import TranscriptTail, check_output
+from dashboards.state_history import TranscriptTail, check_output
 from dashboards.subtask_map import marked
 from dashboards.terminal.base_screen import END, BaseScreen, Button
 from dashboards.terminal.lines import Line, Page, PageOptions, clipped, event_line, heading, text_page
@@ -32,7 +32,7 @@ from fleet.read.subtask_view import AttemptView
 STORY, CONVERSATION, DIFF, CHECKS = range(1, 5)
 MISSING = "The commit is no longer in the store."
 TWO_COLUMNS = 100  # cells: minimum width for a side-by-side diff
-TITLES = {STORY: "Story", CONVERSATION: "Conversation", DIFF: "Diff", CHECKS: "Checks"}
+TITLES = {STORY: "Story", CONVERSATION: "ConversationPane", DIFF: "Diff", CHECKS: "Checks"}
 
 
 class SubtaskScreen(BaseScreen):
@@ -54,7 +54,7 @@ class SubtaskScreen(BaseScreen):
         self.subtask = id_
         self._chosen: int | None = None
         """The shown attempt. None means the last one."""
-        self._conversation: tuple[int, Conversation] | None = None
+        self._conversation: tuple[int, ConversationPane] | None = None
         self._patch: tuple[str, str | None] | None = None
         """The shown commit, and its patch once it was read."""
         self._diff: tuple[tuple[str, bool], Page] | None = None
@@ -100,7 +100,7 @@ class SubtaskScreen(BaseScreen):
     def _conversation_page(self, run: FollowedRun, snapshot: RunSnapshot) -> Page:
         number = self._attempt_number(snapshot)
         if self._conversation is None or self._conversation[0] != number:
-            self._conversation = number, Conversation(run.feed.transcript(self.subtask, number))
+            self._conversation = number, ConversationPane(run.feed.transcript(self.subtask, number))
             self._conversation[1].catch_up()
         return self._conversation[1].page(folded=self._folded)
 
@@ -275,7 +275,7 @@ LINES = 20_000  # kept in memory
 BEGINS = ("── ", "   → ", "   ← ", "   thinking")  # prefixes of the first line of each part of a conversation
 
 
-class Conversation:
+class ConversationPane:
     """The lines of a conversation as it grows."""
 
     def __init__(self, path: Path) -> None:
@@ -433,7 +433,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ConversationRow:
     """Two lines side by side. `whole` is a line that belongs to both."""
 
     file: str
@@ -468,11 +468,11 @@ def _half(side: Side | None, file: str, width: int, coloured: Callable[[str, str
     return ((f"{side.number:>{NUMBER}} ", "dim"), *clipped(coloured(side.text, file), width - NUMBER - 1))
 
 
-def _plain(row: Row) -> str:
+def _plain(row: ConversationRow) -> str:
     return row.whole or "\n".join(side.text for side in (row.old, row.new) if side is not None)
 
 
-def _rows(lines: Sequence[str], files: Sequence[str]) -> Iterator[Row]:
+def _rows(lines: Sequence[str], files: Sequence[str]) -> Iterator[ConversationRow]:
     old = new = 0
     removed, added, current = list[Side](), list[Side](), ""
     for line, file in zip(lines, files, strict=True):
@@ -488,15 +488,15 @@ def _rows(lines: Sequence[str], files: Sequence[str]) -> Iterator[Row]:
         yield from _changed(removed, added, current)
         removed, added = [], []
         if sign == " ":
-            yield Row(file, old=Side(old, line), new=Side(new, line))
+            yield ConversationRow(file, old=Side(old, line), new=Side(new, line))
             old, new = old + 1, new + 1
             continue
         if (numbers := HUNK.match(line)) is not None:
             old, new = int(numbers[1]), int(numbers[2])
-        yield Row(file, whole=line)
+        yield ConversationRow(file, whole=line)
     yield from _changed(removed, added, current)
 
 
-def _changed(removed: Sequence[Side], added: Sequence[Side], file: str) -> Iterator[Row]:
+def _changed(removed: Sequence[Side], added: Sequence[Side], file: str) -> Iterator[ConversationRow]:
     for one, other in zip_longest(removed, added):
-        yield Row(file, old=one, new=other)
+        yield ConversationRow(file, old=one, new=other)

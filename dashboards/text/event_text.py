@@ -273,7 +273,7 @@ def _settled(settled: f.FindingSettled) -> str:
     return f"{safe(settled.subtask)}: finding at {place_text(settled.finding)} was {settled.result}"
 
 
-def place_text(finding: f.Finding) -> str:
+def place_text(finding: f.ReviewFinding) -> str:
     return f"{safe(finding.file, limit=PROBLEM)}:{finding.line}"
 
 

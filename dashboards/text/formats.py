@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SPARKS = "▁▂▃▄▅▆▇█"
 
 
-class Kind(Protocol):
+class FieldKind(Protocol):
     """A run, or a view of one, that records whether it is a rehearsal or simulated."""
 
     @property
@@ -31,7 +31,7 @@ class Kind(Protocol):
     def for_real(self) -> bool: ...
 
 
-def kind_mark(run: Kind) -> str:
+def kind_mark(run: FieldKind) -> str:
     """A marker for rehearsals and simulated models. Empty for a real run."""
     if run.for_real:
         return f"  (rehearsal for real{', simulated model' if run.simulated else ''})"

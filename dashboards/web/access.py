@@ -35,7 +35,7 @@ SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class WebSession:
     """The session of a browser or a scraper."""
 
     id: str
@@ -46,7 +46,7 @@ class Session:
     """The digest of its secret."""
 
 
-class Access:
+class WebAccess:
     """The valid links and sessions."""
 
     def __init__(self, file: Path, clock: Callable[[], float]) -> None:
@@ -71,16 +71,16 @@ class Access:
         """Start a session, and return its secret."""
         secret = secrets.token_urlsafe(SECRET_BYTES)
         with self._changing():
-            session = Session(secrets.token_hex(4), role, self._clock(), _digest(secret))
+            session = WebSession(secrets.token_hex(4), role, self._clock(), _digest(secret))
             self._keep([*self.sessions(), session][-MOST_SESSIONS:])
         return secret
 
-    def session(self, secret: str) -> Session | None:
+    def session(self, secret: str) -> WebSession | None:
         self._refresh()
         found = self._sessions.get(_digest(secret))
         return found if found is not None and self._is_valid(found) else None
 
-    def sessions(self) -> Sequence[Session]:
+    def sessions(self) -> Sequence[WebSession]:
         """The valid sessions, oldest first."""
         self._refresh()
         return [each for each in self._sessions.values() if self._is_valid(each)]
@@ -93,7 +93,7 @@ class Access:
             self._keep(left)
         return len(left) < len(before)
 
-    def _is_valid(self, session: Session) -> bool:
+    def _is_valid(self, session: WebSession) -> bool:
         return session.role == "scrape" or self._clock() - session.since <= SESSION_S
 
     def _refresh(self) -> None:
@@ -113,7 +113,7 @@ class Access:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _keep(self, sessions: Sequence[Session]) -> None:
+    def _keep(self, sessions: Sequence[WebSession]) -> None:
         self._sessions = {each.digest: each for each in sessions}
         text = json.dumps([asdict(each) for each in sessions])
         beside = self._file.with_name(f"{self._file.name}.new")
@@ -141,10 +141,10 @@ def _digest(secret: str) -> str:
     return sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
-def _read(file: Path) -> dict[str, Session]:
+def _read(file: Path) -> dict[str, WebSession]:
     try:
         rows = parse_json(file.read_text(encoding="utf-8"))
-        sessions = [Session(str(r["id"]), r["role"], float(r["since"]), str(r["digest"])) for r in rows]
+        sessions = [WebSession(str(r["id"]), r["role"], float(r["since"]), str(r["digest"])) for r in rows]
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -177,13 +177,13 @@ HEADERS: Mapping[str, str] = {
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 MARK = "X-Fleet-Request"  # a header that forms can't send
 SIGN_IN, METRICS = "/sign-in", "/metrics"
-SESSION: web.RequestKey[Session] = web.RequestKey("session", Session)
+SESSION: web.RequestKey[WebSession] = web.RequestKey("session", WebSession)
 
 
 class Guard:
     """The rules for requests to a server."""
 
-    def __init__(self, access: Access, hosts: AllowedHosts, cookie: str) -> None:
+    def __init__(self, access: WebAccess, hosts: AllowedHosts, cookie: str) -> None:
         self.access, self._hosts, self.cookie = access, hosts, cookie
 
     @web.middleware
@@ -232,7 +232,7 @@ def note_bug(bug: Exception) -> None:
     sys.stderr.write("".join(traceback.format_exception(bug)))
 
 
-def _refused_change(request: web.Request, session: Session) -> web.Response | None:
+def _refused_change(request: web.Request, session: WebSession) -> web.Response | None:
     if session.role != "decide":
         return refusal(403, "This session is read-only.")
     if request.content_type != "application/json" or request.headers.get(MARK) != "1":

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from dashboards.subtask_map import Need, needs_at
-from dashboards.web.followed import Reader, Shown, repository_name
+from dashboards.web.shared_runs import Reader, Shown, repository_name
 from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Plan, Subtask
@@ -25,7 +25,7 @@ MOST_APPROVALS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Approval:
+class ApprovalForm:
     """A subtask that waits for approval."""
 
     spec: Subtask
@@ -43,7 +43,7 @@ class Item:
     asked_s: float
     """Seconds since it was asked."""
     version: int
-    approvals: Sequence[Approval]
+    approvals: Sequence[ApprovalForm]
     more_approvals: int
 
 
@@ -71,7 +71,7 @@ async def inbox_page(reader: Reader) -> Shown:
 def _item(run: FollowedRun, snapshot: RunSnapshot, need: Need) -> Item:
     question = snapshot.questions.get(QuestionId(need.key.removeprefix("q:"))) if need.key.startswith("q:") else None
     waiting = snapshot.waiting_for_approval if need.key == "approve" else ()
-    shown = [Approval(snapshot.spec(id_), snapshot.objections_to(id_)) for id_ in waiting[:MOST_APPROVALS]]
+    shown = [ApprovalForm(snapshot.spec(id_), snapshot.objections_to(id_)) for id_ in waiting[:MOST_APPROVALS]]
     return Item(
         run=run.feed.run,
         repository=repository_name(run),
@@ -160,7 +160,7 @@ FIELDS: Mapping[str, frozenset[str]] = {
 MOST_COMMENTS, LONGEST_COMMENT = 200, 4_000
 
 
-class Comment(BaseModel):
+class LineComment(BaseModel):
     """A comment on a line of a diff."""
 
     path: str = Field(max_length=1_000)
@@ -173,7 +173,7 @@ class Comments(BaseModel):
     """Comments on the change of an attempt, sent together."""
 
     attempt: int = Field(ge=1)
-    comments: tuple[Comment, ...] = Field(max_length=MOST_COMMENTS)
+    comments: tuple[LineComment, ...] = Field(max_length=MOST_COMMENTS)
     text: str = Field(default="", max_length=LONGEST_COMMENT)
 
 

@@ -13,10 +13,11 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from dashboards.charts import DRAWN, plan_graph, wave_graph
-from dashboards.past import Past, TranscriptTail, check_output
+from dashboards.state_history import Past, TranscriptTail, check_output
 from dashboards.text.formats import figure_text
 from dashboards.text.plan_review import estimate_rows
-from dashboards.web.followed import (
+from dashboards.web.inbox import items_of
+from dashboards.web.shared_runs import (
     NoSuchPageError,
     Reader,
     Shown,
@@ -26,7 +27,6 @@ from dashboards.web.followed import (
     read_past,
     repository_name,
 )
-from dashboards.web.inbox import items_of
 from fleet.core.base.ids import SubtaskId
 from fleet.read.follow import FollowedRun
 from fleet.read.plan_graph import State
@@ -190,7 +190,7 @@ JUMP_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineStep:
     """A link to another moment."""
 
     key: str
@@ -220,15 +220,15 @@ async def replay_page(reader: Reader, name: str) -> Shown:
     return Shown(f"{name}: replay", parts, is_live=False)
 
 
-def _steps(past: Past, at: int) -> list[Step]:
+def _steps(past: Past, at: int) -> list[TimelineStep]:
     seconds = past.moment(at)
     return [
-        Step("Home", "Start", 1),
-        Step("<", f"{JUMP_S:.0f} s back", min(at, past.place_at(seconds - JUMP_S))),
-        Step(",", "Previous event", past.event_before(at)),
-        Step(".", "Next event", past.event_after(at)),
-        Step(">", f"{JUMP_S:.0f} s forward", max(at, past.place_at(seconds + JUMP_S))),
-        Step("End", "End", len(past)),
+        TimelineStep("Home", "Start", 1),
+        TimelineStep("<", f"{JUMP_S:.0f} s back", min(at, past.place_at(seconds - JUMP_S))),
+        TimelineStep(",", "Previous event", past.event_before(at)),
+        TimelineStep(".", "Next event", past.event_after(at)),
+        TimelineStep(">", f"{JUMP_S:.0f} s forward", max(at, past.place_at(seconds + JUMP_S))),
+        TimelineStep("End", "End", len(past)),
     ]
 
 

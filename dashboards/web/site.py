@@ -27,21 +27,21 @@ from dashboards.web.access import (
     REPORT_POLICY,
     SESSION,
     SIGN_IN,
-    Access,
     Guard,
     Role,
+    WebAccess,
     note_bug,
     refusal,
 )
-from dashboards.web.followed import NoSuchPageError, Reader, Shown, WebRuns, opened
 from dashboards.web.inbox import board_page, inbox_page
 from dashboards.web.run_page import graph_part, replay_page, run_page, subtask_page, subtasks_page
+from dashboards.web.shared_runs import NoSuchPageError, Reader, Shown, WebRuns, opened
 from fleet.core.base.ids import SubtaskId
 from fleet.core.base.output import parse_json
 from fleet.errors import FleetError
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES
-from fleet.read.follow import FollowedRun, Library
+from fleet.read.follow import FollowedRun, RunLibrary
 from fleet.read.run import RunSnapshot
 
 LARGEST_BODY = 4 * 1024 * 1024  # a plan of 10,000 subtasks fits
@@ -76,8 +76,8 @@ class Site:
 
     def __init__(
         self,
-        library: Library,
-        access: Access,
+        library: RunLibrary,
+        access: WebAccess,
         hosts: AllowedHosts,
         clock: Callable[[], float],
         user: str,
@@ -237,7 +237,7 @@ class Site:
     async def _access_page(self, request: web.Request) -> web.Response:
         reader = self._reader(request, request.query)
         part = reader.part("access", sessions=self._access.sessions(), mine=request[SESSION], link="")
-        return self._html(request, Shown("Access", {"access": part}, is_live=False))
+        return self._html(request, Shown("WebAccess", {"access": part}, is_live=False))
 
     async def _change_access(self, request: web.Request) -> web.Response:
         given = await _json(request)
@@ -316,7 +316,7 @@ class WebServer:
     """A listening server."""
 
     address: Address
-    access: Access
+    access: WebAccess
 
     def link(self, role: Role, page: str = "/") -> str:
         """A link that signs in one browser and opens a page."""
@@ -326,8 +326,8 @@ class WebServer:
 
 @asynccontextmanager
 async def serving(
-    library: Library,
-    access: Access,
+    library: RunLibrary,
+    access: WebAccess,
     address: Address,
     clock: Callable[[], float],
     user: str,

@@ -27,7 +27,7 @@ from fleet.read.base_view import WebView
 from fleet.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from dashboards.web.access import Access
+    from dashboards.web.access import WebAccess
     from dashboards.web.site import Scrape
 
 # ---- beside ----------------------------------------------------------------------------------------------------------
@@ -43,11 +43,11 @@ POLL_S = 0.25
 LAST_S = 2.0  # delay after the end of the run, so that open pages show its ending
 
 
-def access_of(state_dir: Path) -> "Access":
+def access_of(state_dir: Path) -> "WebAccess":
     """The access rules, shared by all processes that serve pages."""
-    from dashboards.web.access import Access  # noqa: PLC0415 - aiohttp is slow to import, and help does not need it
+    from dashboards.web.access import WebAccess  # noqa: PLC0415 - aiohttp is slow to import, and help does not need it
 
-    return Access(state_dir / SESSIONS, time.time)
+    return WebAccess(state_dir / SESSIONS, time.time)
 
 
 def scrape_of(state_dir: Path) -> "Scrape | None":

@@ -22,7 +22,7 @@ MORE_PROCESSES = "raise the limit: ulimit -u 4096"
 
 
 @dataclass(frozen=True, slots=True)
-class Supply:
+class CapacityLimit:
     """A resource, and the number of workers that it is enough for."""
 
     workers: int
@@ -31,7 +31,7 @@ class Supply:
     fix: str
 
 
-def capacity(state_dir: Path, *, wanted: int, free_bytes: int) -> Supply:
+def capacity(state_dir: Path, *, wanted: int, free_bytes: int) -> CapacityLimit:
     """The scarcest resource. Raises the limit of open files first, as far as this process can."""
     folder = next(folder for folder in (state_dir, *state_dir.parents) if folder.exists())
     status = os.statvfs(folder)
@@ -39,14 +39,14 @@ def capacity(state_dir: Path, *, wanted: int, free_bytes: int) -> Supply:
     return min(supplies, key=lambda supply: supply.workers)
 
 
-def workers_or_refuse(supply: Supply, wanted: int) -> int:
+def workers_or_refuse(supply: CapacityLimit, wanted: int) -> int:
     """The possible number of workers, at most `wanted`. Raises `FleetError` if it is 0."""
     if supply.workers < 1:
         raise FleetError(f"{supply.why}: not enough for one worker", hint=supply.fix)
     return min(wanted, supply.workers)
 
 
-def open_files(wanted: int) -> Supply:
+def open_files(wanted: int) -> CapacityLimit:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = OWN_FILES + FILES * wanted
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -54,21 +54,21 @@ def open_files(wanted: int) -> Supply:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
         soft = max(soft, allowed)
     workers = wanted if soft == resource.RLIM_INFINITY else (soft - OWN_FILES) // FILES
-    return Supply(workers, f"the limit of open files is {soft}", "raise the limit: ulimit -n 4096")
+    return CapacityLimit(workers, f"the limit of open files is {soft}", "raise the limit: ulimit -n 4096")
 
 
-def processes() -> Supply:
+def processes() -> CapacityLimit:
     """Root does not have a limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if limit == resource.RLIM_INFINITY or os.geteuid() == 0:
-        return Supply(10**6, "processes are not limited", MORE_PROCESSES)
+        return CapacityLimit(10**6, "processes are not limited", MORE_PROCESSES)
     return limited_processes(limit, running=_running(os.geteuid()))
 
 
-def limited_processes(limit: int, *, running: int) -> Supply:
+def limited_processes(limit: int, *, running: int) -> CapacityLimit:
     free = limit - running
     why = f"the limit of processes and threads is {limit}, with {max(0, free)} free"
-    return Supply((free - OWN_PROCESSES) // PROCESSES, why, MORE_PROCESSES)
+    return CapacityLimit((free - OWN_PROCESSES) // PROCESSES, why, MORE_PROCESSES)
 
 
 def _running(user: int) -> int:
@@ -83,21 +83,21 @@ def _running(user: int) -> int:
     return count
 
 
-def disk(folder: Path, status: os.statvfs_result, free_bytes: int) -> Supply:
+def disk(folder: Path, status: os.statvfs_result, free_bytes: int) -> CapacityLimit:
     """The disk space beyond the reserve: `free_bytes`, or a share of a small disk. Allows at least one worker."""
     free, kept = status.f_bavail * status.f_frsize, least_free(status, free_bytes)
     why = f"the disk of {folder} has {free // MIB} MiB free, of which commands must leave {kept // MIB}"
     fix = "free some disk space with `fleet clean --apply`, or set FLEET_STATE_DIR to another disk"
-    return Supply(max(1, (free - kept) // ROOM), why, fix)
+    return CapacityLimit(max(1, (free - kept) // ROOM), why, fix)
 
 
-def inodes(folder: Path, status: os.statvfs_result) -> Supply:
+def inodes(folder: Path, status: os.statvfs_result) -> CapacityLimit:
     """The free files on the disk. At least one worker: a full disk fails with a clear error."""
     fix = "delete some files with `fleet clean --apply`, or set FLEET_STATE_DIR to another disk"
     if not status.f_files:  # some file systems have no fixed number
-        return Supply(10**6, "files are not limited", fix)
+        return CapacityLimit(10**6, "files are not limited", fix)
     why = f"the disk of {folder} has room for {status.f_favail} files"
-    return Supply(max(1, (status.f_favail - OWN_INODES) // INODES), why, fix)
+    return CapacityLimit(max(1, (status.f_favail - OWN_INODES) // INODES), why, fix)
 
 
 # ---- garbage ---------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from fleet.core.plans.parameters import (
     value_text,
 )
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.revision import Known, Problem, Revision, SubtaskStatuses, revise_plan
+from fleet.core.plans.revision import PlanContext, Problem, Revision, SubtaskStatuses, revise_plan
 from fleet.core.policy.requests import missing_rollback
 from fleet.errors import UsageError
 from fleet.ports.agents import ModelUse, ServiceGate
@@ -135,18 +135,20 @@ class GivenPlan:
         return missing_rollback(self.plan, self.rollback)
 
 
-def read_given_plan(path: Path, known: Known, given: Mapping[str, str], folders: Sequence[Path] = ()) -> GivenPlan:
+def read_given_plan(
+    path: Path, known: PlanContext, given: Mapping[str, str], folders: Sequence[Path] = ()
+) -> GivenPlan:
     """The plan in a file with its values, and its rollback plan from the same folder or one of `folders`."""
     plan, values = _filled(path, known, given)
     return GivenPlan(plan, values, load_rollback(path, plan, known, values=values, folders=folders))
 
 
-def load_plan(path: Path, known: Known, given: Mapping[str, str] = MappingProxyType({})) -> Plan:
+def load_plan(path: Path, known: PlanContext, given: Mapping[str, str] = MappingProxyType({})) -> Plan:
     """The plan in a JSON or TOML file, with its values. Raises `UsageError` with every problem."""
     return _filled(path, known, given)[0]
 
 
-def _filled(path: Path, known: Known, given: Mapping[str, str]) -> tuple[Plan, Mapping[str, JsonValue]]:
+def _filled(path: Path, known: PlanContext, given: Mapping[str, str]) -> tuple[Plan, Mapping[str, JsonValue]]:
     data = read_data(path)
     filled = fill(data, given)
     if not isinstance(filled, Filled):
@@ -169,7 +171,7 @@ def _usage(data: Mapping[str, Any]) -> list[str]:
 def load_rollback(
     path: Path,
     plan: Plan,
-    known: Known,
+    known: PlanContext,
     *,
     values: Mapping[str, JsonValue] = MappingProxyType({}),
     folders: Sequence[Path] = (),
@@ -256,7 +258,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class PlanLibrary:
     """The plans of the user and of a repository, if any."""
 
     root: Path | None
@@ -388,7 +390,7 @@ class PlanPreview:
     called = False
     """Calls are not repeated, so this is never set."""
 
-    def __init__(self, known: Known, goal: str, grade: Callable[[Plan], Grade], *, flat: bool) -> None:
+    def __init__(self, known: PlanContext, goal: str, grade: Callable[[Plan], Grade], *, flat: bool) -> None:
         self._flat = flat
         self._known = known
         self._grade = grade

@@ -15,7 +15,7 @@ from agents.models.client import is_simulated
 from fleet.config.schema import Config
 from fleet.core.facts import facts as f
 from fleet.errors import FleetError
-from fleet.read.costs import LandedSubtask, estimates_of, landed_subtasks
+from fleet.read.costs import LandedCost, estimates_of, landed_subtasks
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, git_folder, runs_by_start
 
@@ -33,7 +33,7 @@ class PastRun(BaseModel):
     facts: int
     """The length of its journal when this was read."""
     tallies: tuple[f.RungTally, ...]
-    landed: tuple[LandedSubtask, ...]
+    landed: tuple[LandedCost, ...]
 
 
 async def read_evidence(config: Config, repository: Path) -> f.EvidenceRead:

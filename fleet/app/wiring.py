@@ -19,7 +19,7 @@ from fleet.config.schema import GATE, Config, as_policy, gate_of, machines_of
 from fleet.core.plans.limits import Ladder, MachineOffer, Machines, Policy, Rung, parse_rung
 from fleet.core.plans.lint import Grade, grade_plan
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.revision import Known
+from fleet.core.plans.revision import PlanContext
 from fleet.engine.checks import Gate
 from fleet.errors import FleetError, UsageError
 from fleet.features.parts import load_part
@@ -44,9 +44,9 @@ class Wiring:
     environ: Mapping[str, str]
 
     @cached_property
-    def known(self) -> Known:
+    def known(self) -> PlanContext:
         """The names and limits that plans are checked against."""
-        return Known(
+        return PlanContext(
             max_subtasks=self.config.planner.max_subtasks,
             max_areas=self.config.planner.max_areas,
             workers=frozenset(self.config.workers),

@@ -263,7 +263,7 @@ def _place(run: FirstFact) -> str:
     return safe(run.state.repository) if run.state is not None else "an unknown repository"
 
 
-class Planned(Protocol):
+class HasPlan(Protocol):
     """A run with its plan."""
 
     @property
@@ -273,7 +273,7 @@ class Planned(Protocol):
     def plan(self) -> Plan: ...
 
 
-def find_subtask(state: Planned, id_: str) -> Subtask:
+def find_subtask(state: HasPlan, id_: str) -> Subtask:
     spec = state.plan.subtask(SubtaskId(id_))
     if spec is None:
         near = suggestion(id_, state.plan.ids)
@@ -281,7 +281,7 @@ def find_subtask(state: Planned, id_: str) -> Subtask:
     return spec
 
 
-def _subtasks_of(state: Planned) -> str:
+def _subtasks_of(state: HasPlan) -> str:
     """Return a hint with the subtasks of a small plan."""
     ids = state.plan.ids
     if len(ids) > NAMED_SUBTASKS:
@@ -495,7 +495,7 @@ LABEL = 40
 SHOWN = LABEL + 25  # of the line with the time
 
 
-class Clock:
+class RunClock:
     """Shows the current step and its duration on standard error, unless it is quiet.
 
     On a terminal it updates a line every second. Otherwise it prints a line every 30 seconds.
@@ -533,7 +533,7 @@ class Clock:
                 typer.echo(f"\r{text}" if self._is_terminal else text, err=True, nl=not self._is_terminal)
 
 
-def run_with_clock(main: Callable[[], Coroutine[Any, Any, Result]], clock: Clock) -> Result:
+def run_with_clock(main: Callable[[], Coroutine[Any, Any, Result]], clock: RunClock) -> Result:
     """Run to the end like `run_async`, with the clock."""
 
     async def timed() -> Result:

@@ -13,7 +13,7 @@ from fleet.app.capacity import collect_rarely
 from fleet.app.fleet import Fleet
 from fleet.cli import verbosity
 from fleet.cli.common import has_terminal, run_async, show, show_json
-from fleet.cli.engine import Background, RunDisplay, open_screen, refuse_unstarted, run_engine
+from fleet.cli.engine import BackgroundRun, RunDisplay, open_screen, refuse_unstarted, run_engine
 from fleet.cli.terminal_data import library_of, start_pages
 from fleet.cli.verbosity import is_normal, show_note
 from fleet.config import environment
@@ -77,7 +77,7 @@ def work_and_show(fleet: Fleet, folder: RunFolder, display: Display) -> f.Ending
 
 
 def _detach(fleet: Fleet, folder: RunFolder, display: Display) -> int:
-    background = Background(folder)
+    background = BackgroundRun(folder)
     background.start(fleet)
     background.wait_started()
     if display.web:
@@ -91,7 +91,7 @@ def _detach(fleet: Fleet, folder: RunFolder, display: Display) -> int:
 
 def _on_full_screen(fleet: Fleet, folder: RunFolder) -> f.Ending | int | None:
     """Run the engine in a separate process, so that leaving the screen does not stop it."""
-    background = Background(folder)
+    background = BackgroundRun(folder)
     background.start(fleet)
     open_full_screen(folder, background=background)
     if not folder.state().ended:
@@ -130,7 +130,7 @@ def has_full_screen() -> bool:
 
 
 def open_full_screen(
-    folder: RunFolder, *, background: Background | None = None, speed: float | None = None, light: bool = False
+    folder: RunFolder, *, background: BackgroundRun | None = None, speed: float | None = None, light: bool = False
 ) -> None:
     """Show the terminal UI until the user leaves it."""
     from dashboards.terminal.app import FleetApp  # noqa: PLC0415 - Textual takes as long to import as all of fleet

@@ -46,7 +46,7 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.facts.facts import DrainRequested, EngineStarted, Fact, Paused, RunEnded, Unpaused
 from fleet.core.history.evolve import Follower, OnFact
-from fleet.core.plans.limits import Choices
+from fleet.core.plans.limits import RunOverrides
 from fleet.core.policy.requests import Request
 from fleet.errors import FleetError, read_error
 from fleet.features.parts import load_part
@@ -125,10 +125,10 @@ class EngineInput(BaseModel):
 
     config: dict[str, Any]
     origin: dict[str, str]
-    choices: Choices = Choices()
+    choices: RunOverrides = RunOverrides()
 
 
-class Background:
+class BackgroundRun:
     """The process that works on a run, as seen by the process that started it."""
 
     def __init__(self, folder: RunFolder) -> None:

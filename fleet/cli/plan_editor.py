@@ -18,7 +18,7 @@ from dashboards.text.safe import safe, safe_block
 from fleet.app.input_files import (
     PLAN_FILES,
     GivenPlan,
-    Library,
+    PlanLibrary,
     dump_plan,
     load_plan,
     looks_like_a_file,
@@ -46,7 +46,7 @@ from fleet.core.history.evolve import evolve
 from fleet.core.plans.lint import grade_plan
 from fleet.core.plans.parameters import example_settings, read_parameters
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.revision import Known, revision_between
+from fleet.core.plans.revision import PlanContext, revision_between
 from fleet.errors import FleetError, UsageError
 from fleet.read.plan_views import EditedPlanView, plan_diff
 from fleet.read.run import RunSnapshot, just_after
@@ -153,7 +153,7 @@ def read_template(path: Path, settings: Mapping[str, str]) -> Plan:
     examples = {} if isinstance(parameters, tuple) else example_settings(parameters)
     examples = {name: value for name, value in examples.items() if name not in settings}
     try:
-        return load_plan(path, Known(), {**examples, **settings})
+        return load_plan(path, PlanContext(), {**examples, **settings})
     except UsageError as error:
         if not examples:
             raise
@@ -230,8 +230,8 @@ def parse_settings(sets: list[str] | None) -> dict[str, str]:
     return settings
 
 
-def plan_library(repo: Path) -> Library:
-    return Library(root_of(repo))
+def plan_library(repo: Path) -> PlanLibrary:
+    return PlanLibrary(root_of(repo))
 
 
 def plan_names(context: typer.Context) -> list[str]:
@@ -242,7 +242,7 @@ def plan_names(context: typer.Context) -> list[str]:
     return list(dict.fromkeys([*names, *run_names(context)]))
 
 
-def load_plan_argument(known: Known, name: str, sets: list[str] | None, repo: Path) -> GivenPlan:
+def load_plan_argument(known: PlanContext, name: str, sets: list[str] | None, repo: Path) -> GivenPlan:
     """The plan in a file or in the library, with its values and its rollback plan."""
     plans = plan_library(repo)
     return read_given_plan(plans.plan(name), known, parse_settings(sets), plans.folders)

@@ -11,7 +11,7 @@ import typer
 from fleet.app.fleet import Fleet, withdraw_cancel
 from fleet.app.input_files import dump_plan, load_plan
 from fleet.cli.common import configuration_of, send_requests
-from fleet.cli.engine import Background
+from fleet.cli.engine import BackgroundRun
 from fleet.config.environment import current
 from fleet.core.base.ids import Sha, is_slug
 from fleet.core.plans.plan import Plan
@@ -36,11 +36,11 @@ class FolderFeed(JournalFeed):
     """One run on disk, with its files and its inbox."""
 
     def __init__(
-        self, state_dir: Path, folder: RunFolder, fleet: MakeFleet, background: Background | None = None
+        self, state_dir: Path, folder: RunFolder, fleet: MakeFleet, background: BackgroundRun | None = None
     ) -> None:
         super().__init__(folder)
         self._state_dir, self._fleet = state_dir, fleet
-        self._background = background or Background(folder)
+        self._background = background or BackgroundRun(folder)
 
     @property
     def alive(self) -> bool:
@@ -100,7 +100,7 @@ class FolderLibrary:
     """
 
     def __init__(
-        self, state_dir: Path, fleet: MakeFleet, *, background: Background | None = None, run: str = ""
+        self, state_dir: Path, fleet: MakeFleet, *, background: BackgroundRun | None = None, run: str = ""
     ) -> None:
         self._state_dir, self._fleet = state_dir, fleet
         self._backgrounds = {run: background}
@@ -122,7 +122,7 @@ class FolderLibrary:
         return feed
 
 
-def library_of(state_dir: Path, *, background: Background | None = None, run: str = "") -> FolderLibrary:
+def library_of(state_dir: Path, *, background: BackgroundRun | None = None, run: str = "") -> FolderLibrary:
     """All runs. Each can be resumed with its original configuration."""
     return FolderLibrary(
         state_dir, lambda folder: Fleet(configuration_of(folder.state()), current()), background=background, run=run

@@ -62,7 +62,7 @@ WHOLE: type[Config] = create_model("Whole", __base__=Config, **_ADDED)
 """The configuration with the sections of all features."""
 
 
-class Problem(NamedTuple):
+class ConfigProblem(NamedTuple):
     """A problem with one key. Sorts by line."""
 
     line: int
@@ -85,12 +85,12 @@ class Layer:
     text: str = ""
     """The text of the file, to find line numbers."""
 
-    def problem(self, key: Key, message: str, hint: str = "") -> Problem:
+    def problem(self, key: Key, message: str, hint: str = "") -> ConfigProblem:
         """A problem with one key of this layer."""
         lines = key_lines(self.text)
         line = next((lines[key[:length]] for length in range(len(key), 0, -1) if key[:length] in lines), 0)
         place = f"{self.name}:{line}" if line else self.origins.get(key, self.name)
-        return Problem(line, f"{self.name if place == FLAG else place}: {shown_key(key)} {message}", hint)
+        return ConfigProblem(line, f"{self.name if place == FLAG else place}: {shown_key(key)} {message}", hint)
 
 
 def file_layer(path: Path, *, origin: str | None = None) -> Layer:
@@ -110,18 +110,18 @@ def flag_layer(flags: Mapping[str, object]) -> Layer:
     return Layer("command line", values, dict.fromkeys(values, FLAG))
 
 
-def environment_layer(environ: Mapping[str, str], workers: Collection[str]) -> tuple[Layer, tuple[Problem, ...]]:
+def environment_layer(environ: Mapping[str, str], workers: Collection[str]) -> tuple[Layer, tuple[ConfigProblem, ...]]:
     """The variables `FLEET_<SECTION>_<KEY>`, and problems with their names. Empty variables are ignored."""
     values: dict[Key, object] = {}
     origins: dict[Key, str] = {}
-    problems: list[Problem] = []
+    problems: list[ConfigProblem] = []
     known = _variables(workers)
     for name, text in sorted(environ.items()):
         section = _VARIABLE.match(name)
         if not section or section[1].lower() not in WHOLE.model_fields:
             continue
         if name not in known:
-            problems.append(Problem(0, f"{name}: not a key of [{section[1].lower()}]", suggestion(name, known)))
+            problems.append(ConfigProblem(0, f"{name}: not a key of [{section[1].lower()}]", suggestion(name, known)))
         elif text.strip():
             for key, value in flat(_from_text(text, _type_at(known[name])), known[name]):
                 values[key], origins[key] = value, name
@@ -151,7 +151,7 @@ def nested(values: Iterable[tuple[Key, object]]) -> dict[str, Any]:
     return tree
 
 
-def layer_problems(layer: Layer) -> tuple[Problem, ...]:
+def layer_problems(layer: Layer) -> tuple[ConfigProblem, ...]:
     """The wrong keys and values of one layer. Missing keys may be set by another layer."""
     errors = _errors(nested(layer.values.items()))
     return tuple(layer.problem(*_explained(error)) for error in errors if error["type"] != "missing")
@@ -322,7 +322,7 @@ _PRIVILEGES = frozenset({*_REFUSED_OF_WORKERS, "network"})
 _BUDGETS = tuple(("run", f"budget_{unit}") for unit in ("dollars", "minutes", "tokens", "attempts"))
 
 
-def trust_problems(layer: Layer, repository: Path, below: Mapping[Key, object]) -> Iterator[Problem]:
+def trust_problems(layer: Layer, repository: Path, below: Mapping[Key, object]) -> Iterator[ConfigProblem]:
     """The keys that a repository's layer must not set. `below` contains the values of the weaker layers."""
     for key, value in layer.values.items():
         if reason := _reason(key, value, repository, below):

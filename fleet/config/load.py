@@ -19,9 +19,9 @@ import platformdirs
 from fleet.config.layer import (
     FLAG,
     WHOLE,
+    ConfigProblem,
     Key,
     Layer,
-    Problem,
     environment_layer,
     file_layer,
     flag_layer,
@@ -34,7 +34,7 @@ from fleet.config.layer import (
 )
 from fleet.config.schema import GATE, Config
 from fleet.config.toml import dump_toml, key_lines, parse_toml, read_text, read_toml, shown_key
-from fleet.core.plans.limits import Choices
+from fleet.core.plans.limits import RunOverrides
 from fleet.errors import UsageError
 
 # ---- choices ---------------------------------------------------------------------------------------------------------
@@ -43,12 +43,12 @@ from fleet.errors import UsageError
 # The journal has only the key of a value that may contain a secret, never the value.
 
 
-def choices(config_file: Path | None, flags: Mapping[Key, object], environment: Mapping[Key, object]) -> Choices:
+def choices(config_file: Path | None, flags: Mapping[Key, object], environment: Mapping[Key, object]) -> RunOverrides:
     """The choices that a journal may contain. The state directory is not a choice of one run."""
     kept = [
         {key: value for key, value in values.items() if _may_be_kept(key, value)} for values in (flags, environment)
     ]
-    return Choices(
+    return RunOverrides(
         config_file=str(config_file.absolute()) if config_file is not None else None,
         flags=nested(kept[0].items()),
         environment=nested(kept[1].items()),
@@ -59,7 +59,7 @@ def choices(config_file: Path | None, flags: Mapping[Key, object], environment: 
     )
 
 
-def kept_file(before: Choices) -> Path | None:
+def kept_file(before: RunOverrides) -> Path | None:
     """The `--config` file that a run was started with. Raises `UsageError` if it is gone."""
     if before.config_file is None or Path(before.config_file).is_file():
         return Path(before.config_file) if before.config_file is not None else None
@@ -69,7 +69,7 @@ def kept_file(before: Choices) -> Path | None:
     )
 
 
-def require_secrets(before: Choices, *, flags: Mapping[Key, object], environment: Mapping[Key, object]) -> None:
+def require_secrets(before: RunOverrides, *, flags: Mapping[Key, object], environment: Mapping[Key, object]) -> None:
     """Raise `UsageError` if a secret value is not given again. A variable can't replace a flag."""
     given = {
         "flag": {shown_key(key) for key in flags},
@@ -102,7 +102,7 @@ def _may_hold_secret(key: Key, value: object) -> bool:
 
 
 REPOSITORY_FILE = "fleet.toml"
-NO_CHOICES = Choices()
+NO_CHOICES = RunOverrides()
 _PATHS = frozenset({"read_only", "path"})
 _STATE_DIR: Key = ("state", "dir")
 
@@ -114,7 +114,7 @@ class Loaded:
     config: Config
     origin: dict[str, str]
     """By dotted key: `flag`, the variable, the file, or `default`."""
-    choices: Choices = NO_CHOICES
+    choices: RunOverrides = NO_CHOICES
     """The values from the command line and the environment, for the run that is started with them."""
 
 
@@ -153,7 +153,7 @@ def load_config(
     config_file: Path | None = None,
     repository: Path | None = None,
     user_file: Path | Literal["default"] | None = "default",
-    before: Choices = NO_CHOICES,
+    before: RunOverrides = NO_CHOICES,
 ) -> Loaded:
     """Merge all sources. `repository` is the root of the target. With `user_file` None, no user file is read.
 
@@ -187,10 +187,10 @@ class _Reader:
 
     def __init__(self, home: str, repository: Path | None) -> None:
         self._layers: list[Layer] = []
-        self._problems: list[Problem] = []
+        self._problems: list[ConfigProblem] = []
         self._places = {"~": home} | ({} if repository is None else {"{repo}": str(repository.absolute())})
 
-    def take(self, layer: Layer, problems: Iterable[Problem] = ()) -> None:
+    def take(self, layer: Layer, problems: Iterable[ConfigProblem] = ()) -> None:
         self._problems += sorted((*problems, *layer_problems(layer)))
         self._layers.append(layer)
 
@@ -198,12 +198,12 @@ class _Reader:
         """Take a file. For the file of a `repository`, reject keys that its author must not set."""
         if repository is not None and not path.resolve().is_relative_to(repository.resolve()):
             hint = f"to use it, name it: --config {path.resolve()}"
-            self._problems.append(Problem(0, f"{path}: links to a file outside the repository", hint))
+            self._problems.append(ConfigProblem(0, f"{path}: links to a file outside the repository", hint))
             return
         try:
             layer = file_layer(path, origin=origin)
         except UsageError as error:
-            self._problems.append(Problem(0, error.message, error.hint))
+            self._problems.append(ConfigProblem(0, error.message, error.hint))
         else:
             self.take(layer, trust_problems(layer, repository, self._values()) if repository is not None else ())
 
@@ -227,7 +227,7 @@ class _Reader:
         origins = {key: origin for layer in self._layers for key, origin in layer.origins.items()}
         return Loaded(config, {shown_key(key): origins.get(key, "default") for key, _ in flat(config.model_dump())})
 
-    def _unknown_checks(self, values: Mapping[Key, Any]) -> Iterator[Problem]:
+    def _unknown_checks(self, values: Mapping[Key, Any]) -> Iterator[ConfigProblem]:
         """The entries of `[checks.tests]` for checks that do not exist."""
         for key in values:
             if key[:-1] == ("checks", "tests") and key[-1] != GATE and ("checks", "named", key[-1]) not in values:

@@ -14,17 +14,17 @@ from fleet.core.base.ids import is_slug
 from fleet.core.plans.limits import HERE, MachineOffer, Machines, Policy, ReviewRules
 from fleet.core.plans.plan import PLANNER, Criterion, Risk
 from fleet.ports.settings import (
-    Box,
-    Checks,
+    BoxSection,
+    ChecksSection,
     DailyHours,
-    Git,
+    GitSection,
     Line,
     Models,
-    Planner,
+    PlannerSection,
     Section,
     Texts,
     WorkerSection,
-    Worktrees,
+    WorktreesSection,
 )
 
 Kind = TypeVar("Kind", bound=Section)
@@ -50,14 +50,14 @@ class Run(Section):
     review: bool
 
 
-class Review(Section):
+class ReviewSection(Section):
     max_risk: Risk
     paths: Texts
     workers: Texts
     max_dollars: float | None = Field(default=None, gt=0)
 
 
-class Limits(Section):
+class LimitsSection(Section):
     attempts: int = Field(ge=1, le=50)
     subtask_dollars: float | None = Field(default=None, gt=0)
     subtask_minutes: float | None = Field(default=None, gt=0)
@@ -70,7 +70,7 @@ class Limits(Section):
     drain_minutes: float = Field(ge=0)
 
 
-class Landing(Section):
+class LandingSection(Section):
     batch: int = Field(ge=1, le=500)
     slots: int = Field(ge=1, le=64)
     every_commit: bool
@@ -86,16 +86,16 @@ class Config(Section):
     """The sections of the core program. `layer.py` adds those of features."""
 
     run: Run
-    review: Review
-    planner: Planner
-    limits: Limits
-    landing: Landing
+    review: ReviewSection
+    planner: PlannerSection
+    limits: LimitsSection
+    landing: LandingSection
     models: Models
     workers: dict[Annotated[str, AfterValidator(_worker_name)], WorkerSection]
-    checks: Checks
-    box: Box
-    worktrees: Worktrees
-    git: Git
+    checks: ChecksSection
+    box: BoxSection
+    worktrees: WorktreesSection
+    git: GitSection
     state: State
 
     def is_set(self, key: str) -> bool:
@@ -159,7 +159,7 @@ GATE = "gate"
 """Its name in `[checks.tests]`."""
 
 
-def gate_of(checks: Checks) -> Criterion:
+def gate_of(checks: ChecksSection) -> Criterion:
     """The gate as a criterion. An empty command means that there is no gate."""
     return Criterion(
         criterion="the project's gate",

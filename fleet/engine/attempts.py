@@ -24,7 +24,7 @@ from fleet.engine.internal_errors import Advice, persist
 from fleet.engine.reservations import CallMeter, Purpose, RunBudget
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.operator import Operator
-from fleet.ports.orders import AttemptOrder, AttemptResult, Began, Node, Progress, Tell, Worked
+from fleet.ports.orders import AttemptOrder, AttemptResult, Node, Progress, Tell, WorkerFinished, WorktreeReady
 from fleet.ports.worktrees import Change
 
 NO_MODEL = "no model is available to review it"
@@ -92,13 +92,13 @@ class Attempts:
 
         async def tell(progress: Progress) -> None:
             match progress:
-                case Began(node=node):
+                case WorktreeReady(node=node):
                     await self.engine.record(
                         f.WorkerStarted(
                             at=self._now(), subtask=spec.id, number=attempt.number, before=before, node=node
                         )
                     )
-                case Worked():
+                case WorkerFinished():
                     self._spent.add((spec.id, attempt.number))
                 case _:
                     assert_never(progress)

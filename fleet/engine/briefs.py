@@ -13,7 +13,7 @@ from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Subtask
 from fleet.core.state.subtasks import Attempt
 from fleet.engine.internal_errors import Advice
-from fleet.ports.agents import Repository, Worker, WorkerBrief, WorkspaceError
+from fleet.ports.agents import PlannerRepository, Worker, WorkerBrief, WorkspaceError
 from fleet.ports.journal import Recorder
 from fleet.ports.worktrees import Commits
 
@@ -83,12 +83,12 @@ class WorkerBriefs:
             return self._notes_by_base[base]
 
 
-async def worker_notes(repository: Repository) -> str:
+async def worker_notes(repository: PlannerRepository) -> str:
     """The repository's AGENTS.md, or an empty text."""
     return await _read(repository, AGENTS) or ""
 
 
-async def planner_notes(repository: Repository) -> dict[str, int]:
+async def planner_notes(repository: PlannerRepository) -> dict[str, int]:
     """AGENTS.md and the first README that exist, with their lengths."""
     notes: dict[str, int] = {}
     for names in ((AGENTS,), READMES):
@@ -99,7 +99,7 @@ async def planner_notes(repository: Repository) -> dict[str, int]:
     return notes
 
 
-async def _read(repository: Repository, path: str) -> str | None:
+async def _read(repository: PlannerRepository, path: str) -> str | None:
     try:
         return (await repository.read_file(path))[:NOTES_LIMIT]
     except WorkspaceError:  # it does not exist

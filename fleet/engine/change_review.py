@@ -13,13 +13,13 @@ from fleet.core.facts import facts as f
 from fleet.core.facts.failures import check_failure, evidence
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state.subtasks import Attempt
-from fleet.core.verdicts.commands import Reading, reading
-from fleet.core.verdicts.judges import Influence, influence, naming
-from fleet.core.verdicts.oddities import oddities
+from fleet.core.verdicts.commands import CommandReading, reading
 from fleet.core.verdicts.sources import reading_of
 from fleet.core.verdicts.summaries import has_no_tests, named_tests
+from fleet.core.verdicts.suspicious_changes import oddities
+from fleet.core.verdicts.verdict_files import VerdictInfluence, influence, naming
 from fleet.engine.checks import Checks
-from fleet.ports.agents import Repository, WorkspaceError
+from fleet.ports.agents import PlannerRepository, WorkspaceError
 
 LISTED = 50  # tests named in a failure. Others are only counted
 MOST_SOURCES = 40  # files of the base that are read to learn what the checks run
@@ -36,8 +36,8 @@ class ChangeReview:
     commit: Sha
     files: frozenset[str]
     """The files of its base."""
-    influence: Influence
-    readings: Mapping[str, Reading]
+    influence: VerdictInfluence
+    readings: Mapping[str, CommandReading]
     """Files that each command runs and reads."""
     notes: list[str] = field(default_factory=list)
     """Notes of the second verdict for a human."""
@@ -127,7 +127,7 @@ async def review(checks: Checks, spec: Subtask, attempt: Attempt, commit: Sha) -
     repository = checks.commits.at(attempt.base)
     files = frozenset(await repository.list_files())
     criteria = (*checks.rules.resolved(spec.acceptance), *checks.rules.criteria)
-    readings, own, found = dict[str, Reading](), Reading(), Reading()
+    readings, own, found = dict[str, CommandReading](), CommandReading(), CommandReading()
     for criterion in criteria:
         named = reading(criterion.run or "")
         readings[criterion.run or ""] = read = await follow(named, repository, files)
@@ -136,7 +136,7 @@ async def review(checks: Checks, spec: Subtask, attempt: Attempt, commit: Sha) -
     return ChangeReview(checks, spec, attempt, commit, files, turned, readings)
 
 
-async def follow(found: Reading, repository: Repository, files: Collection[str]) -> Reading:
+async def follow(found: CommandReading, repository: PlannerRepository, files: Collection[str]) -> CommandReading:
     """Return a reading extended by the files that the base refers to."""
     seen = set[tuple[object, ...]]()
     waiting = list(found.sources)
@@ -175,8 +175,8 @@ class SecondVerdict:
     base: Sha
     files: frozenset[str]
     """The files of its base."""
-    influence: Influence
-    readings: Mapping[str, Reading]
+    influence: VerdictInfluence
+    readings: Mapping[str, CommandReading]
     """Files that each command runs and reads."""
 
     async def red(self, criteria: Sequence[Criterion]) -> tuple[tuple[f.CheckRun, ...], tuple[str, ...]]:
@@ -205,7 +205,7 @@ class SecondVerdict:
         asks_for_new = naming(criteria, self.influence.tests, self.files)
         asked = dict[tuple[str, ...], list[Criterion]]()
         for criterion in (*criteria, *self.checks.rules.criteria):
-            read = self.readings.get(criterion.run or "", Reading())
+            read = self.readings.get(criterion.run or "", CommandReading())
             judges = tuple(path for path in self.influence.judges if is_test(path) or read.is_judge(path))
             tests = () if criterion in asks_for_new else self.influence.tests
             asked.setdefault((*judges, *tests), []).append(criterion)
@@ -219,7 +219,7 @@ class SecondVerdict:
         return has_no_tests(run.output) or (run.exit_code in PYTEST_FOUND_NONE and self.checks.reports(run.command))
 
 
-def refusal(red: Sequence[f.CheckRun], influence: Influence) -> f.Failure:
+def refusal(red: Sequence[f.CheckRun], influence: VerdictInfluence) -> f.Failure:
     """Return the failure of a change that passes only with its own tests or judges."""
     names = ", ".join(run.criterion for run in red)
     lines = list[str]()

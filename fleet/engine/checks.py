@@ -21,8 +21,8 @@ from fleet.core.facts.facts import CheckRun, RanTests, WarningNoted
 from fleet.core.facts.failures import red_guard, vacuous
 from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.state.machines import check_labels
-from fleet.core.verdicts.judges import NO_RESULTS, findings_problem, is_analysis
 from fleet.core.verdicts.summaries import missing_tests, starts_pytest
+from fleet.core.verdicts.verdict_files import NO_RESULTS, findings_problem, is_analysis
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.orders import ChecksOrder, Node
 from fleet.ports.worktrees import Commits, SetupFailedError, Worktrees

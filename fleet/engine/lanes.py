@@ -14,7 +14,7 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.facts.facts import Fact, RunEnded
 from fleet.core.history.evolve import Step, applied
 from fleet.core.policy.decide import RULES, Rule
-from fleet.core.policy.effects import Command, TestBatch, effect_of, may_start, run_effects
+from fleet.core.policy.effects import Command, TestBatch, may_start, required_effect, run_effects
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Subtasks, SubtaskState
 from fleet.engine.internal_errors import unwrapped, warning_about
@@ -149,7 +149,7 @@ class Lanes:
         """Return the commands that should run, are not running yet, and are not set aside."""
         changed = self._bugs.guard("chose what to do for subtasks", self._changed, state)
         for subtask in changed or ():
-            command = self._bugs.guard(f"chose what to do for {subtask.id}", effect_of, subtask)
+            command = self._bugs.guard(f"chose what to do for {subtask.id}", required_effect, subtask)
             self._swap(self._of_subtasks.pop(subtask.id, None), command)
             if command is not None:
                 self._of_subtasks[subtask.id] = command

@@ -7,7 +7,7 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.plans.lint import Grade, grade_revision
 from fleet.core.plans.parameters import flat_revision
-from fleet.core.plans.revision import Known, Problem, Revision, revise_plan, with_reviews
+from fleet.core.plans.revision import PlanContext, Problem, Revision, revise_plan, with_reviews
 from fleet.core.policy.effects import CallPlanner
 from fleet.core.policy.planner_view import area_state, find_subtasks, planner_record, planner_state, subtask_report
 from fleet.core.policy.remedies import backoff
@@ -130,8 +130,8 @@ class PlannerCalls:
             facts.append(f.PlanGraded(at=now, version=revised.version, warnings=warnings))
         return facts, ()
 
-    def _known(self, state: RunState) -> Known:
-        return Known(
+    def _known(self, state: RunState) -> PlanContext:
+        return PlanContext(
             max_subtasks=state.policy.max_subtasks,
             max_areas=state.policy.max_areas,
             workers=frozenset(self._adapters.workers),

@@ -12,7 +12,7 @@ from fleet.core.base.ids import SubtaskId
 from fleet.core.facts import facts as f
 from fleet.engine.internal_errors import TRY_AGAIN_S, failure_of, persist, unwrapped
 from fleet.ports.agents import DrainingError, Meter, Worker
-from fleet.ports.orders import AttemptOrder, AttemptResult, Began, ChecksOrder, Tell, Worked
+from fleet.ports.orders import AttemptOrder, AttemptResult, ChecksOrder, Tell, WorkerFinished, WorktreeReady
 from fleet.ports.worktrees import Change, EffectError, Lease, OpenLease
 
 LeaveOut = Callable[[str, Exception], None]
@@ -42,7 +42,7 @@ class ThisMachine:
         result = None
         try:
             async with self.open_lease(order.base) as lease:
-                await tell(Began())
+                await tell(WorktreeReady())
                 result = await self._work(order, lease, meter, tell)
         except Exception as error:
             if result is None:
@@ -67,7 +67,7 @@ class ThisMachine:
             if isinstance(unwrapped(error), DrainingError | EffectError) or not (meter.called or is_program):
                 raise
             outcome = failure_of(error, "ran the worker")
-        await tell(Worked())
+        await tell(WorkerFinished())
         report = outcome if isinstance(outcome, f.Report) else None
         signature = order.signature(report)
         commit = partial(lease.commit, touches=brief.subtask.touches)

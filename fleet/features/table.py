@@ -233,7 +233,7 @@ FEATURES: dict[str, Feature] = {
         sections={"metrics": "dashboards.metrics.settings:Metrics"},
         on="metrics.listen",
         beside="dashboards.metrics.server:exporting_beside",
-        keeps="dashboards.metrics.tally:keep_metrics",
+        keeps="dashboards.metrics.counters:keep_metrics",
         scrape="dashboards.metrics.server:scrape_of",
     ),
     "report": Feature(

@@ -129,7 +129,7 @@ class Meter(Protocol):
         ...
 
 
-class Repository(Protocol):
+class PlannerRepository(Protocol):
     """One commit of the target repository, read-only. Everything it returns is untrusted text."""
 
     async def list_files(self, pattern: str | None = None) -> Sequence[str]: ...
@@ -172,7 +172,7 @@ class Planner(Protocol):
     async def plan(
         self,
         brief: PlannerBrief,
-        repository: Repository,
+        repository: PlannerRepository,
         submit: Callable[[Revision], Awaitable[Sequence[Problem]]],
         meter: Meter,
     ) -> Failure | None:

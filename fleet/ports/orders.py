@@ -18,7 +18,7 @@ from fleet.ports.worktrees import Change, EffectError, Signature
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class WorktreeReady:
     """The worker has its worktree."""
 
     node: str = ""
@@ -26,11 +26,11 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
-class Worked:
+class WorkerFinished:
     """The worker has ended. From here on the work is not repeated."""
 
 
-Progress = Began | Worked
+Progress = WorktreeReady | WorkerFinished
 Tell = Callable[[Progress], Awaitable[None]]
 
 

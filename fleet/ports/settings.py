@@ -60,7 +60,7 @@ Lacking = Annotated[tuple[Capability, ...], Field(strict=False)]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
-class Planner(Section):
+class PlannerSection(Section):
     model: Name
     effort: Effort | None = None
     horizon: int = Field(ge=1, le=1000)
@@ -74,7 +74,7 @@ class Planner(Section):
     explore_turns: int = Field(ge=1, le=500)
 
 
-class Price(Section):
+class PriceSection(Section):
     """Dollars per million tokens."""
 
     input: float = Field(ge=0)
@@ -106,7 +106,7 @@ class Models(Section):
     without: Lacking
     model_without: dict[Name, Lacking] = {}
     fallbacks: dict[Name, Name] = {}
-    prices: dict[Name, Price] = {}
+    prices: dict[Name, PriceSection] = {}
 
 
 class WorkerSection(Section):
@@ -150,7 +150,7 @@ class WorkerSection(Section):
         return tuple(shlex.split(self.command))
 
 
-class Checks(Section):
+class ChecksSection(Section):
     gate: Command
     gate_timeout_s: float = Field(gt=0, le=7200)
     slots: int = Field(ge=0, le=1000)
@@ -162,7 +162,7 @@ class Checks(Section):
     tests: dict[Name, ResultsFile] = {}
 
 
-class Box(Section):
+class BoxSection(Section):
     sandbox: Literal["bubblewrap", "none"]
     network: bool
     syscall_filter: bool
@@ -178,7 +178,7 @@ class Box(Section):
     max_files: int = Field(ge=1)
 
 
-class Worktrees(Section):
+class WorktreesSection(Section):
     lease: Literal["auto", "overlay", "pool"]
     setup: Command
     setup_timeout_s: float = Field(gt=0, le=86_400)
@@ -190,7 +190,7 @@ class Worktrees(Section):
     max_gb: float = Field(ge=0)
 
 
-class Git(Section):
+class GitSection(Section):
     name: Line
     email: Annotated[str, Field(pattern=r"^[^\s<>@\x00-\x1f\x7f]+@[^\s<>@\x00-\x1f\x7f]+$")]
 

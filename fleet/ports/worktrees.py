@@ -8,7 +8,7 @@ from typing import Protocol
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.facts.facts import CheckRun, Failure, Member, SetupRun
 from fleet.core.plans.plan import Criterion
-from fleet.ports.agents import Repository, Workspace
+from fleet.ports.agents import PlannerRepository, Workspace
 
 
 class EffectError(Exception):
@@ -93,7 +93,7 @@ class Worktrees(Protocol):
 class Commits(Protocol):
     """The commits made in worktrees, and their bases."""
 
-    def at(self, commit: Sha) -> Repository: ...
+    def at(self, commit: Sha) -> PlannerRepository: ...
 
     async def tree(self, commit: Sha) -> Sha: ...
 

@@ -55,7 +55,7 @@ def attempt_costs(state: RunState, most: int) -> AttemptCosts:
 
 
 @dataclass(frozen=True, slots=True)
-class LandedSubtask:
+class LandedCost:
     """The cost and duration of a landed subtask."""
 
     worker: str
@@ -73,7 +73,7 @@ class EstimateView:
     """For each worker and size in the plan or, without a plan, in past runs. Empty if too few subtasks landed."""
 
 
-def landed_subtasks(state: RunState) -> Iterator[LandedSubtask]:
+def landed_subtasks(state: RunState) -> Iterator[LandedCost]:
     """The subtasks of a run that landed with a change."""
     for subtask in state.subtasks.values():
         last = subtask.last
@@ -83,7 +83,7 @@ def landed_subtasks(state: RunState) -> Iterator[LandedSubtask]:
         seconds = (
             sum(map(_seconds, subtask.attempts)) if state.epoch == 1 else None
         )  # after a resume, the time includes interruptions
-        yield LandedSubtask(last.worker, last.size, last.model, spend.dollars if spend.calls else None, seconds)
+        yield LandedCost(last.worker, last.size, last.model, spend.dollars if spend.calls else None, seconds)
 
 
 def _seconds(attempt: Attempt) -> float:
@@ -92,9 +92,9 @@ def _seconds(attempt: Attempt) -> float:
     return max(0.0, end - attempt.started_at) if end is not None else 0.0
 
 
-def estimates_of(landed: Iterable[LandedSubtask]) -> tuple[SubtaskEstimate, ...]:
+def estimates_of(landed: Iterable[LandedCost]) -> tuple[SubtaskEstimate, ...]:
     """An estimate for each sufficiently large group of comparable subtasks."""
-    groups: dict[tuple[str, Size, str | None], list[LandedSubtask]] = {}
+    groups: dict[tuple[str, Size, str | None], list[LandedCost]] = {}
     for each in landed:
         groups.setdefault((each.worker, each.size, each.model), []).append(each)
     return tuple(

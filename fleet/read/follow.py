@@ -80,7 +80,7 @@ class Feed(FactFeed, Protocol):
     def write_plan(self, plan: Plan, path: Path) -> None: ...
 
 
-class Library(Protocol):
+class RunLibrary(Protocol):
     """All runs of a state directory."""
 
     def names(self) -> Sequence[str]:
@@ -399,7 +399,7 @@ class FollowedRuns:
     """The latest runs of a library, read in slices. Unreadable runs are left out."""
 
     def __init__(
-        self, library: Library, clock: Callable[[], float], *, note_bug: Callable[[Exception], None] | None = None
+        self, library: RunLibrary, clock: Callable[[], float], *, note_bug: Callable[[Exception], None] | None = None
     ) -> None:
         """`note_bug` is called for an internal error in one run, which does not affect the others."""
         self.clock = clock

@@ -10,7 +10,7 @@ from fleet.core.facts.facts import RungTally
 from fleet.core.plans.limits import SIZES, Policy, Size
 from fleet.core.plans.plan import Effort, FailureAction
 from fleet.core.policy.ladder import cheapest, in_order, rung_options
-from fleet.core.policy.remedies import LADDER, Rung
+from fleet.core.policy.remedies import LADDER, RemedyRung
 
 ACTIONS: Mapping[FailureAction, str] = {
     "replan": "the planner decides based on the evidence: an alternative, a split, a question, or dropping the subtask",
@@ -64,7 +64,7 @@ class RungView:
 class PolicyView:
     """The policy for failures."""
 
-    ladder: tuple[Rung, ...]
+    ladder: tuple[RemedyRung, ...]
     """The policy for each class of failure."""
     failure_action: Mapping[FailureAction, str]
     """The meaning of each `failure_action` of a subtask."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from fleet.core.base.ids import QuestionId, SubtaskId
 from fleet.core.facts.fact_parts import Instruction
-from fleet.core.facts.facts import FailureKind, Finding, FindingResult, PlanApproved, PlanRejected, Strategy
+from fleet.core.facts.facts import FailureKind, FindingResult, PlanApproved, PlanRejected, ReviewFinding, Strategy
 from fleet.core.policy.budget import over_budget
 from fleet.core.policy.endings import ends_unanswered_at
 from fleet.core.policy.requests import (
@@ -358,16 +358,16 @@ def findings_of(state: RunState, id_: SubtaskId, attempts: Sequence[Attempt]) ->
     return tuple(_review_view(state, id_, each.number, finding) for each in attempts for finding in _findings(each))
 
 
-def _findings(attempt: Attempt) -> Iterable[Finding]:
+def _findings(attempt: Attempt) -> Iterable[ReviewFinding]:
     """The findings without duplicates."""
     return dict.fromkeys(finding for vote in attempt.votes for finding in vote.findings)
 
 
-def _latest(state: RunState, found: Sequence[tuple[SubtaskId, int, Finding]]) -> tuple[FindingView, ...]:
+def _latest(state: RunState, found: Sequence[tuple[SubtaskId, int, ReviewFinding]]) -> tuple[FindingView, ...]:
     return tuple(_review_view(state, *each) for each in found[-LATEST:])
 
 
-def _review_view(state: RunState, id_: SubtaskId, number: int, finding: Finding) -> FindingView:
+def _review_view(state: RunState, id_: SubtaskId, number: int, finding: ReviewFinding) -> FindingView:
     outcome = state.settled.get((id_, number, finding))
     return FindingView(id_, number, finding.file, finding.line, finding.problem, outcome)
 

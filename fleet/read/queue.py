@@ -87,7 +87,7 @@ class MergeQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class ResultBranch:
+class ResultBranchView:
     """The landed commits, and the branch where they are published."""
 
     commits: int
@@ -128,8 +128,8 @@ def _members(batch: Batch | None) -> tuple[SubtaskId, ...]:
     return tuple(member.subtask for member in batch.members) if batch is not None else ()
 
 
-def result_branch(state: RunState) -> ResultBranch:
-    return ResultBranch(
+def result_branch(state: RunState) -> ResultBranchView:
+    return ResultBranchView(
         commits=state.commits,
         tested=commits_tested(state),
         branch=state.result_branch,

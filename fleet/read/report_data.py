@@ -130,7 +130,7 @@ LAST = 6  # kept summaries per conversation
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
+class ThinkingSummary:
     """A summary by an agent, with its time."""
 
     at_s: float
@@ -139,7 +139,7 @@ class Saying:
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class AgentSummaries:
     """The last summaries of an agent: of an attempt, or of a planner call."""
 
     subtask: SubtaskId | None
@@ -148,7 +148,7 @@ class Talk:
     """The number of the attempt or of the planner call."""
     role: f.Role
     model: str
-    sayings: Sequence[Saying]
+    sayings: Sequence[ThinkingSummary]
     earlier: int
     """Number of earlier summaries that were left out."""
 
@@ -156,11 +156,11 @@ class Talk:
 class _Heard:
     def __init__(self, model: str) -> None:
         self.model, self.count = model, 0
-        self.sayings: deque[Saying] = deque(maxlen=LAST)
+        self.sayings: deque[ThinkingSummary] = deque(maxlen=LAST)
 
 
 @dataclass(frozen=True, slots=True)
-class Talks:
+class SummaryCollector:
     """Collects summaries. Keeps only the first agents if there are too many."""
 
     _heard: dict[tuple[f.Role, SubtaskId | None, int], _Heard] = field(default_factory=dict)
@@ -179,11 +179,11 @@ class Talks:
         if heard.sayings and heard.sayings[-1].text == fact.said:
             return
         heard.count += 1
-        heard.sayings.append(Saying(state.seconds(fact.at), fact.turn, fact.said))
+        heard.sayings.append(ThinkingSummary(state.seconds(fact.at), fact.turn, fact.said))
 
-    def talks(self) -> list[Talk]:
+    def talks(self) -> list[AgentSummaries]:
         return [
-            Talk(subtask, number, role, heard.model, tuple(heard.sayings), heard.count - len(heard.sayings))
+            AgentSummaries(subtask, number, role, heard.model, tuple(heard.sayings), heard.count - len(heard.sayings))
             for (role, subtask, number), heard in self._heard.items()
         ]
 
@@ -390,7 +390,7 @@ class ReportData:
     """Estimates for the open subtasks, from comparable landed ones."""
     reviews: ReviewsView | None
     """Reviews of changes by other models."""
-    talks: Sequence[Talk]
+    talks: Sequence[AgentSummaries]
     """The last summaries of agents."""
     talks_left_out: int
     """Number of further agents with summaries."""
@@ -416,7 +416,7 @@ class _Told:
     """Data that is only in the facts. Times are in seconds of active time."""
 
     timeline: Timeline = field(default_factory=Timeline)
-    talks: Talks = field(default_factory=Talks)
+    talks: SummaryCollector = field(default_factory=SummaryCollector)
     landed_at: dict[SubtaskId, float] = field(default_factory=dict)
     clock: list[Point] = field(default_factory=list)
     """The active time at each fact."""

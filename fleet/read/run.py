@@ -63,7 +63,7 @@ from fleet.read.incident_view import (
     incident_views,
 )
 from fleet.read.plan_graph import (
-    Node,
+    PlanNode,
     PlanVersion,
     Standing,
     State,
@@ -89,7 +89,7 @@ from fleet.read.question_view import (
     reviews_view,
     when_read,
 )
-from fleet.read.queue import MergeQueue, ResultBranch, merge_queue, result_branch
+from fleet.read.queue import MergeQueue, ResultBranchView, merge_queue, result_branch
 from fleet.read.run_view import (
     AgentsView,
     BaseView,
@@ -375,7 +375,7 @@ class RunSnapshot:
         return merge_queue(self.state)
 
     @cached_property
-    def result(self) -> ResultBranch:
+    def result(self) -> ResultBranchView:
         return result_branch(self.state)
 
     # ---- the plan
@@ -402,7 +402,7 @@ class RunSnapshot:
         """The versions of the plan after `first` up to `last`, with their changes."""
         return tuple(version_diffs(self.state.versions, first, last))
 
-    def graph(self) -> list[Node]:
+    def graph(self) -> list[PlanNode]:
         """The plan as a graph. Splits and areas only change with the version of the plan."""
         parents: dict[str, str | None] = {
             id_: subtask.parent or subtask.area for id_, subtask in self.state.subtasks.items()

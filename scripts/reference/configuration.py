@@ -11,7 +11,7 @@ from fleet.config.layer import WHOLE
 from fleet.config.load import default_config, defaults_file
 from fleet.features.nodes.settings import NodeSettings
 from fleet.features.notify.channels import NotifyChannel
-from fleet.ports.settings import Price, WorkerSection
+from fleet.ports.settings import PriceSection, WorkerSection
 from scripts.reference.page import code, table
 from scripts.reference.shapes import default_text, type_text, value_text
 
@@ -22,7 +22,7 @@ _KEY = re.compile(r"^(?:# )?([A-Za-z_]+) = (.*)$")
 _TRAILING = re.compile(r"^(?:\"[^\"]*\"|[^\"#\[{])+?\s# (.*)$")
 
 NAMES = {"workers.coder": "workers.NAME", "nodes.builder": "nodes.NAME"}
-TABLES: Mapping[str, type[BaseModel]] = {'models.prices."MODEL"': Price, 'notify.channels."NAME"': NotifyChannel}
+TABLES: Mapping[str, type[BaseModel]] = {'models.prices."MODEL"': PriceSection, 'notify.channels."NAME"': NotifyChannel}
 """Tables that config.toml shows once, without a default."""
 
 

@@ -6,7 +6,7 @@ from typing import get_args
 
 from fleet.core.base.usage import Cost
 from fleet.core.facts.facts import CheckRun, Failure, Report, SetupRun, Spread, SubtaskEstimate
-from fleet.core.policy.remedies import Rung
+from fleet.core.policy.remedies import RemedyRung
 from fleet.core.state.state import Review, TestedBatch
 from fleet.core.state.status import Progress
 from fleet.features.audit import attribution, audit_view
@@ -101,7 +101,7 @@ PARTS = (
     notify_view,
 )
 FROM_FACTS = (CheckRun, SetupRun, Failure, Report, Cost, SubtaskEstimate, Spread)
-FROM_STATE = (Progress, Review, TestedBatch, Rung)
+FROM_STATE = (Progress, Review, TestedBatch, RemedyRung)
 NUMBERS: Mapping[Kind, str] = {
     **dict.fromkeys(get_args(Kind), "float | None"),
     "count": "int",
@@ -117,10 +117,10 @@ NOT_VIEWS = frozenset(
             attribution.Attributed,
             attribution.Revert,
             attribution.FleetCommits,
-            costs.LandedSubtask,
+            costs.LandedCost,
             agent_rows.AgentRow,
         ),
-        *(plan_views.SavedPlan, plan_views.PlanReview, plan_views.PendingSubtask, causes.Cause),
+        *(plan_views.SavedPlan, plan_views.PlanReview, plan_views.PendingSubtask, causes.NotificationCause),
         *(run_view.RunEnding, question_view.Needed, question_view.Approval),
         costs.AttemptCosts,
         run_view.SubtaskLine,
@@ -128,7 +128,7 @@ NOT_VIEWS = frozenset(
 )
 ERRORS = frozenset({question_view.ErrorView, question_view.FailedView})
 """Views described by hand at the top of the page."""
-MEASURED = frozenset({rehearsal_view.Machine, rehearsal_view.Outcome})
+MEASURED = frozenset({rehearsal_view.MachineView, rehearsal_view.RehearsalOutcome})
 FACTS = {kind.__name__: f"[{kind.__name__}](facts.md#{kind.__name__.lower()})" for kind in FROM_FACTS}
 
 

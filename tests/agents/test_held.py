@@ -14,7 +14,7 @@ from agents.conversation.guards import Guards
 from agents.conversation.loop import Conversation, ConversationSpec
 from agents.models.calls import Caller
 from agents.models.transcripts import Transcripts
-from agents.tools.tool import Finished, ToolResult
+from agents.tools.tool import ReportDone, ToolResult
 from fleet.app.capacity import collect_rarely
 from tests.agents.conftest import SEEDED, FakeMeter, Script, client_for, says, settings_for, text, use
 from tests.agents.held import Held, held_loop
@@ -29,7 +29,7 @@ class Look:
     name = "look"
     declaration = {"name": "look", "description": "Look.", "input_schema": {"type": "object"}}  # noqa: RUF012
 
-    async def run(self, raw: Mapping[str, Any]) -> ToolResult | Finished[str]:
+    async def run(self, raw: Mapping[str, Any]) -> ToolResult | ReportDone[str]:
         return ToolResult(f"{raw}\n" * 200)
 
 

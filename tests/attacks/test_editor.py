@@ -7,16 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from agents.workers.acp_host import SERVED, Host, RefusedError
+from agents.workers.acp_host import SERVED, RefusedError, TerminalHost
 from tests.attacks.conftest import CANARY, Arena
 
 
-def host_of(root: Path, kind: type[Host] = Host) -> Host:
+def host_of(root: Path, kind: type[TerminalHost] = TerminalHost) -> TerminalHost:
     """The program beside an agent, without the agent."""
     return kind(os.path.realpath(root), "/tmp/fleet-report.json", cast("Any", None), cast("Any", None))  # noqa: S108
 
 
-class Unchecked(Host):
+class Unchecked(TerminalHost):
     """The same without the defence."""
 
     def inside(self, path: str, *, links: bool) -> str:
@@ -24,7 +24,7 @@ class Unchecked(Host):
         return path
 
 
-async def asked(root: Path, kind: type[Host] = Host, **given: Any) -> object:
+async def asked(root: Path, kind: type[TerminalHost] = TerminalHost, **given: Any) -> object:
     """What it answers."""
     return await SERVED[given["do"]](host_of(root, kind), given)
 

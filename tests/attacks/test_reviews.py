@@ -4,7 +4,15 @@ import pytest
 
 from fleet.core.facts import facts as f
 from fleet.features.forge.forge import Comment, Pull, Thread
-from fleet.features.forge.matters import answer_key, has_marker, marked, open_threads, quoted, round_plan, why_stopped
+from fleet.features.forge.work_items import (
+    answer_key,
+    has_marker,
+    marked,
+    open_threads,
+    quoted,
+    round_plan,
+    why_stopped,
+)
 from fleet.ports.worktrees import Change
 from tests.worktrees.conftest import OpenBench, sign
 

@@ -14,7 +14,7 @@ from anyio.abc import SocketStream
 from dashboards import rendering
 from dashboards.address import AllowedHosts, parse_address
 from dashboards.web import access, inbox
-from dashboards.web.access import Access, Session
+from dashboards.web.access import WebAccess, WebSession
 from dashboards.web.site import WebServer
 from dashboards.web.verbs import web
 from fleet.core.facts import facts as f
@@ -24,7 +24,7 @@ from tests.fleet.core.story import Story, plan_of
 
 PAUSE = "/runs/r/requests/paused"
 JSON = {**DECIDES, "Content-Length": "2"}
-ROOT = Session("root", "decide", 0.0, "")
+ROOT = WebSession("root", "decide", 0.0, "")
 
 
 def request(method: str, path: str, headers: dict[str, str]) -> bytes:
@@ -113,22 +113,22 @@ async def test_62_a_request_that_another_page_could_send_with_the_cookie(
     assert not await attack("with")
 
 
-class Anyone(Access):
+class Anyone(WebAccess):
     """Takes every secret for a session's."""
 
-    def session(self, secret: str) -> Session | None:
+    def session(self, secret: str) -> WebSession | None:
         del secret
         return ROOT
 
 
-class AnySession(Access):
+class AnySession(WebAccess):
     """Takes every session for one that may do everything."""
 
-    def session(self, secret: str) -> Session | None:
+    def session(self, secret: str) -> WebSession | None:
         return ROOT if super().session(secret) else None
 
 
-class ReusedLinks(Access):
+class ReusedLinks(WebAccess):
     """Takes every link, and as often as it is used."""
 
     def start_session(self, token: str) -> tuple[str, str] | None:
@@ -136,7 +136,7 @@ class ReusedLinks(Access):
         return self.new_secret("decide"), "/"
 
 
-class Unending(Access):
+class Unending(WebAccess):
     """Ends no session."""
 
     def revoke(self, id_: str) -> bool:
@@ -145,7 +145,7 @@ class Unending(Access):
 
 
 async def test_63_another_program_of_this_machine_knocks_without_a_token(tmp_path: Path) -> None:
-    async def attack(name: str, kind: type[Access]) -> list[bool]:
+    async def attack(name: str, kind: type[WebAccess]) -> list[bool]:
         feed = MemoryFeed(story().facts)
         async with site(tmp_path / name, feed, kind=kind) as server:
             guess = {"Cookie": f"fleet-{server.address.port}=guess", "Authorization": "Bearer guess"}
@@ -154,32 +154,32 @@ async def test_63_another_program_of_this_machine_knocks_without_a_token(tmp_pat
         return [*(status == 200 for status, _ in pages), paused(feed)]
 
     assert await attack("without", Anyone) == [True] * 5
-    assert await attack("with", Access) == [False] * 5
+    assert await attack("with", WebAccess) == [False] * 5
 
 
 async def test_64_a_link_is_found_in_a_history_or_a_log_and_used_again(tmp_path: Path) -> None:
-    async def attack(name: str, kind: type[Access]) -> list[int]:
+    async def attack(name: str, kind: type[WebAccess]) -> list[int]:
         async with site(tmp_path / name, MemoryFeed(story().facts), kind=kind) as server:
             path = server.link("decide").partition(str(server.address))[2]
             return [(await ask(server, "GET", path))[0] for _ in range(2)]
 
     assert await attack("without", ReusedLinks) == [200, 200]
-    assert await attack("with", Access) == [200, 401]
+    assert await attack("with", WebAccess) == [200, 401]
 
 
 @pytest.mark.parametrize(("role", "path"), [("read", PAUSE), ("read", "/access/link"), ("scrape", PAUSE)])
 async def test_65_who_may_only_read_decides(tmp_path: Path, role: Any, path: str) -> None:
-    async def attack(name: str, kind: type[Access]) -> int:
+    async def attack(name: str, kind: type[WebAccess]) -> int:
         async with site(tmp_path / name, MemoryFeed(story().facts), kind=kind) as server:
             cookie = f"fleet-{server.address.port}={server.access.new_secret(role)}"
             return (await ask(server, "POST", path, **JSON, Cookie=cookie))[0]
 
     assert await attack("without", AnySession) == 200
-    assert await attack("with", Access) == 403
+    assert await attack("with", WebAccess) == 403
 
 
 async def test_66_the_token_of_a_scraper_opens_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def attack(name: str, kind: type[Access]) -> list[bool]:
+    async def attack(name: str, kind: type[WebAccess]) -> list[bool]:
         async with site(tmp_path / name, MemoryFeed(story().facts), kind=kind) as server:
             token = server.access.new_secret("scrape")
             asked = [{"Cookie": f"fleet-{server.address.port}={token}"}, {"Authorization": f"Bearer {token}"}]
@@ -188,7 +188,7 @@ async def test_66_the_token_of_a_scraper_opens_pages(tmp_path: Path, monkeypatch
     with monkeypatch.context() as undefended:
         undefended.setattr(access.Guard, "_secret", _any_secret)
         assert await attack("without", AnySession) == [True, True]
-    assert await attack("with", Access) == [False, False]
+    assert await attack("with", WebAccess) == [False, False]
 
 
 def _any_secret(_: access.Guard, request: Any) -> str:
@@ -199,7 +199,7 @@ def _any_secret(_: access.Guard, request: Any) -> str:
 async def test_67_a_page_stays_open_after_its_session_was_ended(tmp_path: Path) -> None:
     """What happens after that is sent to it."""
 
-    async def attack(name: str, kind: type[Access]) -> str:
+    async def attack(name: str, kind: type[WebAccess]) -> str:
         run = Story(plan=plan_of("one", "two"))
         async with site(tmp_path / name, MemoryFeed(run.facts), kind=kind) as server:
             secret = server.access.new_secret("read")
@@ -227,7 +227,7 @@ async def test_67_a_page_stays_open_after_its_session_was_ended(tmp_path: Path) 
         assert server.access.revoke(session.id)
 
     assert "two failed" in await attack("without", Unending)
-    assert "two failed" not in await attack("with", Access)
+    assert "two failed" not in await attack("with", WebAccess)
 
 
 async def test_68_a_browser_says_who_decided_and_when(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fleet.core.facts import facts as f
-from fleet.core.verdicts.oddities import parse_patch
+from fleet.core.verdicts.suspicious_changes import parse_patch
 from fleet.engine.briefs import worker_notes
 from fleet.features.reviews.reviewer import ReviewBrief
 from fleet.ports.agents import WorkerBrief

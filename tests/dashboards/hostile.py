@@ -22,7 +22,6 @@ from fleet.core.facts.facts import (
     EvidenceRead,
     Expectation,
     Fact,
-    Finding,
     FindingSettled,
     FindingsSettled,
     Forecast,
@@ -42,6 +41,7 @@ from fleet.core.facts.facts import (
     Report,
     ResultScored,
     ReviewBatched,
+    ReviewFinding,
     ReviewUnbatched,
     ReviewVoted,
     RollbackStarted,
@@ -121,7 +121,7 @@ LATER: tuple[Fact, ...] = (
     ),
 )
 """Kinds that the journal of the first version does not hold."""
-FINDING = Finding(file="auth.py", line=7, problem="the password is logged", text="log(password)")
+FINDING = ReviewFinding(file="auth.py", line=7, problem="the password is logged", text="log(password)")
 ASKED = AskedVote(id="fleet-1", criterion="no secrets", focus="secrets", vote=1, model="m")
 VOTE = Vote(criterion="no secrets", focus="secrets", vote=1, model="m", findings=(FINDING,), discarded=1)
 LATEST: tuple[Fact, ...] = (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dashboards.past import Past
+from dashboards.state_history import Past
 from dashboards.text.event_text import events_of
 from fleet.core.history.evolve import SLICE, evolve
 from fleet.core.plans.limits import Policy

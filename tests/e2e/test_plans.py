@@ -8,7 +8,7 @@ import pytest
 
 from fleet.core.plans.parameters import read_plan
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.revision import Known
+from fleet.core.plans.revision import PlanContext
 from tests.e2e.conftest import Serve
 from tests.e2e.stage import Stage, landed, script, subtask, untouched
 
@@ -42,7 +42,7 @@ def test_a_plan_that_was_written_runs_as_it_was_written(
 def test_a_plan_for_scripts_is_the_document_itself(stage: Stage, repository: Path, model: Serve) -> None:
     url = model(script(subtask("one")))
     done = stage.fleet("plan", "-", "--json", "--base-url", url, at=repository, given="Write one").ended(0)
-    plan = read_plan(done.json, Known(workers=frozenset({"coder"})))
+    plan = read_plan(done.json, PlanContext(workers=frozenset({"coder"})))
     assert isinstance(plan, Plan)
     assert (plan.goal, plan.version, plan.ids) == ("Write one", 1, ("one",))
     assert stage.runs == []

@@ -10,7 +10,7 @@ import pytest
 
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
-from fleet.features.nodes.care import node_findings
+from fleet.features.nodes.node_admin import node_findings
 from fleet.features.nodes.settings import NodeSettings
 from fleet.read.base_view import Finding
 

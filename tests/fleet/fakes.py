@@ -31,7 +31,7 @@ from fleet.ports.agents import (
     Meter,
     ModelUse,
     PlannerBrief,
-    Repository,
+    PlannerRepository,
     WorkerBrief,
     Workspace,
 )
@@ -149,7 +149,7 @@ class FakeWorktrees:
     async def restored(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
         raise AssertionError(commit, base, paths)
 
-    def at(self, commit: Sha) -> Repository:
+    def at(self, commit: Sha) -> PlannerRepository:
         del commit
         return Files({"AGENTS.md": self.notes} if self.notes else {})
 
@@ -272,7 +272,7 @@ class FakePlanner:
     async def plan(
         self,
         brief: PlannerBrief,
-        repository: Repository,
+        repository: PlannerRepository,
         submit: Callable[[Revision], Awaitable[Sequence[Problem]]],
         meter: Meter,
     ) -> f.Failure | None:

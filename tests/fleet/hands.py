@@ -14,7 +14,7 @@ from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan, Subtask
 from fleet.core.policy.decide import decide
 from fleet.core.state.state import RunState
-from fleet.ports.agents import Repository, Workspace
+from fleet.ports.agents import PlannerRepository, Workspace
 from fleet.ports.worktrees import Change, Merged, Signature
 from tests.fleet.eyes import Files
 
@@ -115,7 +115,7 @@ class PaperHands:
     async def restored(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
         raise AssertionError(commit, base, paths)
 
-    def at(self, commit: Sha) -> Repository:
+    def at(self, commit: Sha) -> PlannerRepository:
         del commit
         return Files(dict.fromkeys(self.files, ""))
 

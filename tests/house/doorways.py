@@ -21,7 +21,7 @@ DOORWAYS: dict[str, tuple[str, ...]] = {
     "mcp_types": ("fleet/features/serve_mcp/server.py", "fleet/features/tool_servers/mcp_connection.py"),
     "platformdirs": ("fleet/config/load.py",),
     "prometheus_client": ("dashboards/metrics/server.py",),
-    "ray": ("fleet/features/nodes/cluster/ray_door.py",),  # which no process of a run imports
+    "ray": ("fleet/features/nodes/cluster/ray_client.py",),  # which no process of a run imports
     "rich": ("dashboards/*", "fleet/cli/*"),
     "sqlite3": ("fleet/runs/journal.py", "fleet/features/notify/outbox.py"),
     "textual": ("dashboards/terminal/*",),

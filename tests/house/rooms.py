@@ -98,7 +98,7 @@ MAY_IMPORT: dict[str, tuple[str, ...] | None] = {
     "dashboards.metrics": EVERYTHING,
     "dashboards.report": EVERYTHING,
     "dashboards.terminal": (
-        "dashboards.past",
+        "dashboards.state_history",
         "dashboards.subtask_map",
         "dashboards.terminal",
         "dashboards.text",

@@ -12,7 +12,7 @@ READS_STATE = {
     "fleet/app/fleet.py": "creates and resumes runs",
     "fleet/features/reviews/reviews.py": "asks for the reviews of a change, as a part of the engine",
     "fleet/features/merge/relanding.py": "makes the plan of a run that lands a result again",
-    "fleet/features/merge/taking.py": "creates and resumes such runs",
+    "fleet/features/merge/merge_result.py": "creates and resumes such runs",
     "fleet/features/nodes/manager_side.py": "opens the nodes of a run for its engine",
     "fleet/features/nodes/placement.py": "decides where an attempt works",
     "fleet/features/nodes/remote_node.py": "says why a node takes no attempt",

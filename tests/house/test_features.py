@@ -275,7 +275,7 @@ RUNG = (
 ASKED = "from agents.tools.registry import PLANNER_TOOLS; print(PLANNER_TOOLS['hello'].description)"
 SHOWN = """
 from dashboards.metrics.gauges import RunsSnapshot, samples
-from dashboards.metrics.tally import Tally
+from dashboards.metrics.counters import Tally
 from fleet.read.follow import FollowedRun
 from dashboards.terminal.base_screen import header_lines
 from dashboards.text.tables import status_lines

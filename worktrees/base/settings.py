@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fleet.ports.settings import Box, Checks, Git, Worktrees
+from fleet.ports.settings import BoxSection, ChecksSection, GitSection, WorktreesSection
 
 LeaseKind = Literal["overlay", "pool"]
 
@@ -37,11 +37,11 @@ class WorktreeSettings:
     """Everything `worktrees` needs of the configuration. Only fields that no key sets have a default."""
 
     state_dir: Path
-    box: Box
+    box: BoxSection
     """With what the box shows of its tool chains."""
-    worktrees: Worktrees
-    checks: Checks
-    git: Git
+    worktrees: WorktreesSection
+    checks: ChecksSection
+    git: GitSection
     limits: BoxLimits
     on_command: Callable[[float], None] | None = None
     """Called with the seconds that each command of a worker took."""

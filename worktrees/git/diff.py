@@ -33,7 +33,7 @@ from worktrees.git.object_format import (
     node_id,
 )
 from worktrees.git.objects import Objects
-from worktrees.git.program import PATIENCE, Coprocess, CoprocessError, Git, Patience, fields
+from worktrees.git.program import PATIENCE, CommandTimeouts, Coprocess, CoprocessError, Git, fields
 
 ENTRIES = ("diff-tree", "-r", "-z", "--raw")
 PATCH = ("diff-tree", "-p", "-r", "--no-renames", "--no-ext-diff", "--no-textconv")
@@ -91,7 +91,7 @@ class Diff:
 class DiffProgram:
     """One `git diff-tree` that stays open. Blocks."""
 
-    def __init__(self, git: Git, *options: str, patience: Patience = PATIENCE) -> None:
+    def __init__(self, git: Git, *options: str, patience: CommandTimeouts = PATIENCE) -> None:
         self._program = Coprocess(git.git_dir, *options, "--stdin", patience=patience)
         self._end = f"end {token_hex(8)}\n".encode()
 

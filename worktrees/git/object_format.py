@@ -58,7 +58,7 @@ def author_of(signature: Signature, name: str, email: str) -> Person:
 def compose(signature: Signature) -> str:
     """The whole message."""
     text = f"{one_line(signature.title)}\n{_plain(signature.body)[:LONGEST_BODY]}"
-    title, _, body = without_closing_words(text).partition("\n")
+    title, _, body = strip_closing_keywords(text).partition("\n")
     subject = title[:LONGEST_SUBJECT].rstrip() or f"Subtask {signature.subtask}"
     lines = [
         f"{RUN}: {signature.run}",
@@ -116,7 +116,7 @@ _REFERENCE = r"(?:[\w./-]{0,200}#\d+|GH-\d+|https?://[^\s<>()\[\]]{1,200}/\d[^\s
 _CLOSES = re.compile(rf"({_WORD}{_BETWEEN})({_REFERENCE})", re.IGNORECASE)
 
 
-def without_closing_words(text: str) -> str:
+def strip_closing_keywords(text: str) -> str:
     """The text, still with its references, but none directly behind a word that closes: "fixes (see #7)"."""
     return _CLOSES.sub(r"\1(see \2)", text)
 

@@ -45,7 +45,7 @@ from worktrees.git.object_format import (
     parse_tree,
     signed_now,
 )
-from worktrees.git.program import PATIENCE, Coprocess, CoprocessError, Patience
+from worktrees.git.program import PATIENCE, CommandTimeouts, Coprocess, CoprocessError
 
 SHA256 = re.compile(rb"(?im)^\s*objectformat\s*=\s*sha256\s*$")
 AT_ONCE = 2  # threads; more only take turns at the interpreter
@@ -71,7 +71,7 @@ class StoredObject:
 class Objects:
     """The objects of one repository."""
 
-    def __init__(self, git_dir: Path, patience: Patience = PATIENCE) -> None:
+    def __init__(self, git_dir: Path, patience: CommandTimeouts = PATIENCE) -> None:
         self._config = git_dir / "config"
         self._folder = git_dir / "objects"
         self._program = Coprocess(git_dir, "cat-file", "--batch-command", "--buffer", patience=patience)

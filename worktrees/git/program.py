@@ -50,7 +50,7 @@ FOR_SIGNING = (
 """The variables by which a program that signs finds keys and agents."""
 
 if TYPE_CHECKING:
-    from worktrees.git.stand_in import StandIn
+    from worktrees.git.isolated_git_dir import IsolatedGitDir
 
 _programs: RunVar[CapacityLimiter | None] = RunVar("_programs")
 
@@ -155,7 +155,7 @@ class Git:
 
     git_dir: Path
     work_tree: Path | None = None
-    stand_in: "StandIn | None" = None
+    stand_in: "IsolatedGitDir | None" = None
     """What git takes objects, refs and configuration from, in a repository that is not ours."""
     timeout_s: float = TIMEOUT_S
 
@@ -232,7 +232,7 @@ CHUNK = 64 * 1024  # what a pipe holds
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class CommandTimeouts:
     """How long a program that stays open may take."""
 
     answer_s: float = 30.0
@@ -241,7 +241,7 @@ class Patience:
     """For the program to end after it was asked to."""
 
 
-PATIENCE = Patience()
+PATIENCE = CommandTimeouts()
 
 
 class CoprocessError(EffectError):
@@ -254,7 +254,7 @@ class CoprocessError(EffectError):
 class Coprocess:
     """One long-lived git program of one repository."""
 
-    def __init__(self, git_dir: Path, *args: str, patience: Patience = PATIENCE) -> None:
+    def __init__(self, git_dir: Path, *args: str, patience: CommandTimeouts = PATIENCE) -> None:
         self._git_dir = git_dir
         self._patience = patience
         self._args = args

@@ -35,7 +35,7 @@ from worktrees.git.diff import (
 from worktrees.git.merge import MergeConflict, is_on_line, merge_in_process, merge_trees
 from worktrees.git.object_format import ID, REF, Commit, Person, signed_now
 from worktrees.git.objects import Objects
-from worktrees.git.program import PATIENCE, Coprocess, CoprocessError, Git, Patience, text
+from worktrees.git.program import PATIENCE, CommandTimeouts, Coprocess, CoprocessError, Git, text
 from worktrees.git.write_tree import (
     NeedsGit,
     PathChange,
@@ -209,7 +209,7 @@ them one by one."""
 class Refs:
     """The refs of one repository."""
 
-    def __init__(self, git: Git, *, loose: int = LOOSE, patience: Patience = PATIENCE) -> None:
+    def __init__(self, git: Git, *, loose: int = LOOSE, patience: CommandTimeouts = PATIENCE) -> None:
         self._set, self._loose = 0, loose
         self._git = git
         self._program = Coprocess(git.git_dir, "update-ref", "--stdin", patience=patience)

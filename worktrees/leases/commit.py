@@ -45,9 +45,9 @@ from worktrees.git.repository import Repository
 from worktrees.git.write_tree import PathChange, changes_in, source_content
 from worktrees.leases.union_view import (
     BaseFiles,
-    Finding,
     OverlayChange,
-    View,
+    TreeView,
+    ViewFinding,
     is_git_name,
     may_hold_secret,
     read_changes,
@@ -145,7 +145,7 @@ async def find_slot_changes(
     if findings:
         return _unfit_tree(findings)
     paths = tuple(entry[3:] for entry in (await git(*STATUS)).split(b"\0") if entry)
-    names, view = tuple(map(os.fsdecode, paths)), View((tree,))
+    names, view = tuple(map(os.fsdecode, paths)), TreeView((tree,))
     findings = await to_thread.run_sync(lambda: scan_changed(view, names, max_file_bytes=settings.max_file_bytes))
     return _unfit_change(findings) if findings else await to_thread.run_sync(changes_in, tree, paths)
 
@@ -159,7 +159,7 @@ async def find_overlay_changes(
     if findings:
         return _unfit_tree(findings)
     selection = await select(git, below, changes, upper)
-    view, names = View((upper, *below.view.layers)), [change.path for change in selection.present]
+    view, names = TreeView((upper, *below.view.layers)), [change.path for change in selection.present]
     findings = await to_thread.run_sync(lambda: scan_changed(view, names, max_file_bytes=settings.max_file_bytes))
     if findings:
         return _unfit_change(findings)
@@ -216,7 +216,7 @@ async def commit_tree(
     return Change(commit=commit, paths=tuple(map(as_text, diff.paths)))
 
 
-def _scan_upper(upper: Path, max_files: int) -> tuple[tuple[Finding, ...], tuple[OverlayChange, ...]]:
+def _scan_upper(upper: Path, max_files: int) -> tuple[tuple[ViewFinding, ...], tuple[OverlayChange, ...]]:
     findings = scan_tree(upper, max_files=max_files, whiteouts=True)
     return findings, () if findings else read_changes(upper)
 
@@ -280,11 +280,11 @@ def _may_hold_secrets(changes: Sequence[PathChange]) -> bool:
     )
 
 
-def _unfit_tree(findings: Iterable[Finding]) -> Failure:
+def _unfit_tree(findings: Iterable[ViewFinding]) -> Failure:
     return _refused("the worktree contains files that git must not read", map(str, findings))
 
 
-def _unfit_change(findings: Iterable[Finding]) -> Failure:
+def _unfit_change(findings: Iterable[ViewFinding]) -> Failure:
     return _refused("the change contains files that may not be committed", map(str, findings))
 
 

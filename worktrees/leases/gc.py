@@ -31,7 +31,7 @@ OVERLAY_KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StorePart:
     """All leftovers of one kind."""
 
     kind: str
@@ -44,7 +44,7 @@ class Part:
 class Leftovers:
     """What one run left behind: what can be removed, and what is kept."""
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[StorePart, ...] = ()
     """Worktrees and the layers under them, by kind."""
     refs: tuple[str, ...] = ()
     """The refs that nothing needs any more."""
@@ -105,12 +105,12 @@ def _homes(state_dir: Path, run: RunId) -> list[Path]:
     return [home for home in _subfolders(stores_dir(state_dir)) if (home / "slots" / f"{run}.lock").exists()]
 
 
-async def _parts(folder: Path) -> tuple[Part, ...]:
+async def _parts(folder: Path) -> tuple[StorePart, ...]:
     """What lies in the folder of a run's worktrees."""
     sizes: dict[str, list[int]] = {}
     for kind, path in _leftovers(folder):
         sizes.setdefault(kind, []).append(await size_of(path))
-    return tuple(Part(kind, len(each), sum(each)) for kind, each in sorted(sizes.items()))
+    return tuple(StorePart(kind, len(each), sum(each)) for kind, each in sorted(sizes.items()))
 
 
 def _leftovers(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -31,7 +31,7 @@ from worktrees.leases.union_view import (
     OPAQUE,
     BaseFiles,
     OverlayChange,
-    View,
+    TreeView,
     ignored,
     is_opaque,
     is_whiteout,
@@ -60,7 +60,7 @@ IDLE_CHECKOUTS = 1
 
 
 @dataclass(slots=True, eq=False)
-class Checkout:
+class LayerCheckout:
     """All files of a commit, read-only by agreement: workers see it through an overlay."""
 
     home: Path
@@ -86,7 +86,7 @@ class Base:
     """The files of one commit: a checkout, or diff layers above one."""
 
     below: BaseFiles
-    checkout: Checkout
+    checkout: LayerCheckout
     layers: tuple[str, ...] = ()
     """The uppermost first."""
     parent: "Base | None" = None
@@ -114,7 +114,7 @@ class BaseLayers:
     _bases: dict[Sha, Base] = field(default_factory=dict)
     """The longest unused first."""
     _newest: Base | None = None
-    _checkouts: list[Checkout] = field(default_factory=list)
+    _checkouts: list[LayerCheckout] = field(default_factory=list)
     _under_way: dict[Sha, Event] = field(default_factory=dict)
     _moving: Lock = field(default_factory=lambda: Lock(fast_acquire=True))
     _made: int = 0
@@ -208,27 +208,27 @@ class BaseLayers:
         if diff is None:
             return None
         if diff.entries:
-            layers, view = (f"layers/{folder.name}", *layers), View((folder, *view.layers))
+            layers, view = (f"layers/{folder.name}", *layers), TreeView((folder, *view.layers))
         gitlinks = parent.below.gitlinks.difference(diff.paths) | diff.gitlinks
         return Base(BaseFiles(commit, view, gitlinks), checkout, layers, parent, len(diff.entries))
 
-    def _new_checkout(self) -> Checkout:
+    def _new_checkout(self) -> LayerCheckout:
         self._made += 1
-        checkout = Checkout(self.home, f"bases/{self._made}")
+        checkout = LayerCheckout(self.home, f"bases/{self._made}")
         self._checkouts.append(checkout)
         return checkout
 
-    async def _move(self, checkout: Checkout, commit: Sha) -> Base:
+    async def _move(self, checkout: LayerCheckout, commit: Sha) -> Base:
         """Move a checkout that no lease uses."""
         self._trash += self._forget(self._bases_on(checkout))
         await self._empty_trash()
         before, checkout.base = checkout.base, None
         with CancelScope(shield=True):  # a checkout that stopped halfway is of no use
             await self._check_out(checkout, commit, before.below.commit if before else None)
-        checkout.base = Base(BaseFiles(commit, View((checkout.tree,)), checkout.gitlinks), checkout)
+        checkout.base = Base(BaseFiles(commit, TreeView((checkout.tree,)), checkout.gitlinks), checkout)
         return checkout.base
 
-    async def _check_out(self, checkout: Checkout, commit: Sha, before: Sha | None) -> None:
+    async def _check_out(self, checkout: LayerCheckout, commit: Sha, before: Sha | None) -> None:
         git, env = Git(self.store.git_dir, checkout.tree), {"GIT_INDEX_FILE": str(checkout.index)}
         if before is not None and (await self.store.repository.diff(before, commit)).changes_attributes:
             before = None
@@ -258,13 +258,13 @@ class BaseLayers:
         while self._trash:
             await to_thread.run_sync(partial(shutil.rmtree, self.home / self._trash.pop(), ignore_errors=True))
 
-    def _bases_on(self, checkout: Checkout) -> list[Base]:
+    def _bases_on(self, checkout: LayerCheckout) -> list[Base]:
         return [base for base in self._bases.values() if base.checkout is checkout]
 
-    def _is_idle(self, checkout: Checkout) -> bool:
+    def _is_idle(self, checkout: LayerCheckout) -> bool:
         return not any(base.tenants for base in self._bases_on(checkout))
 
-    def _drop(self, checkout: Checkout) -> None:
+    def _drop(self, checkout: LayerCheckout) -> None:
         """Use a checkout for no new lease. It is removed, with the layers above it, unless a lease still uses it."""
         is_idle = self._is_idle(checkout)
         layers = self._forget(self._bases_on(checkout))

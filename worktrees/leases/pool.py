@@ -24,7 +24,7 @@ from worktrees.base.settings import WorktreeSettings
 from worktrees.git.object_format import ATTRIBUTES, GITLINK
 from worktrees.git.program import Git, fields
 from worktrees.leases.setup import Setup, state_of
-from worktrees.leases.union_view import View, scan_tree
+from worktrees.leases.union_view import TreeView, scan_tree
 from worktrees.sandbox.box import Place, port_environment
 from worktrees.store.store import Store, slots_dir
 
@@ -177,7 +177,7 @@ class Pool:
         origin = await self.setup.origin(base)
         if origin != base:
             await slot.git("checkout", "--quiet", "--force", "--detach", origin, "--")
-        await to_thread.run_sync(self.setup.included.copy_into, View((slot.tree,)), slot.tree)
+        await to_thread.run_sync(self.setup.included.copy_into, TreeView((slot.tree,)), slot.tree)
         try:
             await self.setup.run(slot.place, origin)
         except EffectError:

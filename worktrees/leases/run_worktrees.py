@@ -11,7 +11,7 @@ from anyio import CancelScope, to_thread
 from fleet.core.base.ids import RunId, Sha, SubtaskId, attempt_ref
 from fleet.core.facts.facts import Member, SetupRun
 from fleet.errors import FleetError
-from fleet.ports.agents import Repository
+from fleet.ports.agents import PlannerRepository
 from fleet.ports.worktrees import Change, EffectError, Integrator, Lease, Merged, NamedCommits, RecoveredCommits
 from worktrees.base.fs import make_folder
 from worktrees.base.settings import WorktreeSettings
@@ -67,7 +67,7 @@ class RunWorktrees:
         person = self.integrator.committer
         return await self.store.repository.restore_files(commit, base, paths, person=person)
 
-    def at(self, commit: Sha) -> Repository:
+    def at(self, commit: Sha) -> PlannerRepository:
         return Snapshot(self.store.git, commit)
 
     async def recover(self, named: NamedCommits) -> RecoveredCommits:
@@ -271,7 +271,7 @@ class PastWork:
 
     # ---- commits
 
-    def at(self, commit: Sha) -> Repository:
+    def at(self, commit: Sha) -> PlannerRepository:
         """The files that attempts start from. Of the tip, which may be of a later commit, those of the base."""
         return self.worktrees.at(commit if commit in self.starts else self.base)
 

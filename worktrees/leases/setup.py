@@ -24,7 +24,7 @@ from fleet.ports.worktrees import EffectError, SetupFailedError
 from worktrees.base.fs import make_folder
 from worktrees.base.settings import MIB
 from worktrees.git.program import Git, GitError, fields
-from worktrees.leases.union_view import View, is_git_name
+from worktrees.leases.union_view import TreeView, is_git_name
 from worktrees.sandbox.box import Box, Place
 from worktrees.sandbox.checks import logged, result_of
 from worktrees.target.target import Target
@@ -49,7 +49,7 @@ class Included:
     paths: tuple[str, ...] = ()
     digest: str = ""
 
-    def copy_into(self, view: View, folder: Path) -> None:
+    def copy_into(self, view: TreeView, folder: Path) -> None:
         """Copy them to a folder, except where `view` has a file at or above their path: never through a link."""
         for path in self.paths:
             if view.find(path) is None and not any(view.is_file(above) for above in folders_above(path)):

@@ -42,7 +42,7 @@ def is_opaque(folder: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TreeView:
     """Several folders as one; the first is the uppermost."""
 
     layers: tuple[Path, ...]
@@ -216,7 +216,7 @@ class BaseFiles:
     """The files below an overlay: a commit, and the folders that hold exactly its files."""
 
     commit: Sha
-    view: View
+    view: TreeView
     gitlinks: frozenset[str] = frozenset()
 
     def is_tracked(self, path: str) -> bool:
@@ -243,7 +243,7 @@ class Selection:
 async def select(git: Git, base: BaseFiles, changes: Sequence[OverlayChange], upper: Path) -> Selection:
     """The part of an overlay's change set that `git add --all` would take."""
     removed, present, new = await to_thread.run_sync(_sort, base, changes)
-    out = await ignored(git, View((upper, *base.view.layers)), new)
+    out = await ignored(git, TreeView((upper, *base.view.layers)), new)
     selected = tuple(change for change in present if change.path not in out)
     replaced = {change.path for change in selected}
     return Selection(tuple(path for path in removed if path not in replaced), selected)
@@ -266,7 +266,7 @@ def _sort(base: BaseFiles, changes: Sequence[OverlayChange]) -> tuple[dict[str, 
     return removed, present, [change.path for change in present if not base.is_tracked(change.path)]
 
 
-async def ignored(git: Git, view: View, paths: Sequence[str]) -> frozenset[str]:
+async def ignored(git: Git, view: TreeView, paths: Sequence[str]) -> frozenset[str]:
     """The paths that the ignore files of a view keep out of git."""
     rules = await to_thread.run_sync(_rules, git, view, paths)
     if rules is None:
@@ -281,7 +281,7 @@ async def ignored(git: Git, view: View, paths: Sequence[str]) -> frozenset[str]:
     return frozenset(path.removeprefix("./") for path in fields(answer))
 
 
-def _rules(git: Git, view: View, paths: Sequence[str]) -> dict[str, Path] | None:
+def _rules(git: Git, view: TreeView, paths: Sequence[str]) -> dict[str, Path] | None:
     """The ignore files that apply to `paths`, by their names in the view; None where none of their rules can match."""
     rules: dict[str, Path] = {}
     for folder in {above for path in paths for above in ("", *folders_above(path))}:
@@ -360,7 +360,7 @@ HINTS = b"PRIVATE AKIA ASIA ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- sk-ant- 
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ViewFinding:
     """A path, and the rule it breaks."""
 
     path: str
@@ -376,32 +376,32 @@ def is_git_name(name: str) -> bool:
     return folded == ".git" or re.fullmatch(r"git~\d+", folded) is not None
 
 
-def scan_tree(root: Path, *, max_files: int, whiteouts: bool = False) -> tuple[Finding, ...]:
+def scan_tree(root: Path, *, max_files: int, whiteouts: bool = False) -> tuple[ViewFinding, ...]:
     """The entries of a worktree that git must not meet. Opens closed folders and files, and drops setuid bits.
 
     With `whiteouts` for the upper folder of an overlay, where they mark removed paths.
     """
-    findings: list[Finding] = []
+    findings: list[ViewFinding] = []
     remaining, pending = max_files, [("", 0)]
     while pending:
         folder, depth = pending.pop()
         if depth > MAX_DEPTH:
-            return (*findings, Finding(folder, f"is more than {MAX_DEPTH} folders deep"))
+            return (*findings, ViewFinding(folder, f"is more than {MAX_DEPTH} folders deep"))
         try:
             entries = _open_folder(root, folder)
         except OSError as error:
-            findings.append(Finding(folder, f"can't be inspected: {error.strerror}"))
+            findings.append(ViewFinding(folder, f"can't be inspected: {error.strerror}"))
             continue
         remaining -= len(entries)
         if remaining < 0:
-            return (*findings, Finding(folder or ".", f"there are more than {max_files} files"))
+            return (*findings, ViewFinding(folder or ".", f"there are more than {max_files} files"))
         for entry in entries:
             if _is_plain(entry):
                 continue
             path = f"{folder}/{entry.name}" if folder else entry.name
             rule = _broken_rule(entry, path, whiteouts=whiteouts)
             if rule is not None:
-                findings.append(Finding(path, rule))
+                findings.append(ViewFinding(path, rule))
             elif entry.is_dir(follow_symlinks=False):
                 pending.append((path, depth + 1))
     return tuple(findings)
@@ -447,27 +447,27 @@ def _broken_rule(entry: os.DirEntry[str], path: str, *, whiteouts: bool) -> str 
     return None if is_allowed else "is neither a file, a folder nor a link"
 
 
-def scan_changed(view: View, paths: Sequence[str], *, max_file_bytes: int) -> tuple[Finding, ...]:
+def scan_changed(view: TreeView, paths: Sequence[str], *, max_file_bytes: int) -> tuple[ViewFinding, ...]:
     """The changed paths that may not be committed. Removed paths are fine."""
     return tuple(finding for path in paths for finding in _changed_problems(view, path, max_file_bytes))
 
 
-def _changed_problems(view: View, path: str, max_file_bytes: int) -> Iterator[Finding]:
+def _changed_problems(view: TreeView, path: str, max_file_bytes: int) -> Iterator[ViewFinding]:
     if path.endswith("/"):
-        yield Finding(path, "is a repository of its own")
+        yield ViewFinding(path, "is a repository of its own")
         return
     entry = view.find(path)
     if entry is None:
         return
     if not path.isprintable() or os.fsencode(path).decode("utf-8", "replace") != path:
-        yield Finding(path, "has control characters in its name, or bytes that are not UTF-8")
+        yield ViewFinding(path, "has control characters in its name, or bytes that are not UTF-8")
         return
     status = entry[1]
     if stat.S_ISLNK(status.st_mode):
         if view.leads_out(path):
-            yield Finding(path, "is a link that leaves the repository")
+            yield ViewFinding(path, "is a link that leaves the repository")
     elif stat.S_ISREG(status.st_mode) and status.st_size > max_file_bytes:
-        yield Finding(path, f"has {status.st_size} bytes; at most {max_file_bytes} are committed")
+        yield ViewFinding(path, f"has {status.st_size} bytes; at most {max_file_bytes} are committed")
 
 
 def may_hold_secret(content: bytes) -> bool:
@@ -475,14 +475,14 @@ def may_hold_secret(content: bytes) -> bool:
     return any(hint in content for hint in HINTS)
 
 
-def secrets_in(patch: bytes) -> tuple[Finding, ...]:
+def secrets_in(patch: bytes) -> tuple[ViewFinding, ...]:
     """Keys and tokens among the added lines of a patch, by file; never the secret itself."""
-    findings: dict[Finding, None] = {}
+    findings: dict[ViewFinding, None] = {}
     for part in re.split(rb"(?m)^diff --git ", patch)[1:]:
         named = re.search(rb"(?m)^\+\+\+ (?:\"?b/)?([^\"\n]*)", part)
         path = os.fsdecode(named.group(1)) if named else "?"
         added = b"\n".join(line for line in part.split(b"\n") if line.startswith(b"+"))
         for name, pattern in SECRETS.items():
             if pattern.search(added):
-                findings[Finding(path, f"seems to hold {name}")] = None
+                findings[ViewFinding(path, f"seems to hold {name}")] = None
     return tuple(findings)

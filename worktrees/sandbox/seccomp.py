@@ -13,7 +13,7 @@ from functools import cache
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedCall:
     """Calls that are refused for one reason: on x86-64 and on arm64, by number; 0 where a machine has no such call."""
 
     why: str
@@ -22,7 +22,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class Architecture:
     """What differs between kinds of processor."""
 
     audit: int
@@ -43,31 +43,31 @@ def _calls(table: str) -> dict[str, tuple[int, int]]:
 
 
 REFUSED = (
-    Refused(
+    RefusedCall(
         "reads and changes other programs; a box has no business with the manager",
         _calls(
             "ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, pidfd_getfd 438 438, kcmp 312 272"
         ),
     ),
-    Refused(
+    RefusedCall(
         "key rings belong to a user, not to a namespace: the keys of the manager's user would be in reach",
         _calls("add_key 248 217, request_key 249 218, keyctl 250 219"),
     ),
-    Refused(
+    RefusedCall(
         "programs in the kernel, its counters, and page faults handled outside it: what exploits are made of",
         _calls("bpf 321 280, perf_event_open 298 241, userfaultfd 323 282, fanotify_init 300 262"),
     ),
-    Refused(
+    RefusedCall(
         "makes any other call without passing this filter; programs that use it have a fallback",
         _calls("io_uring_setup 425 425, io_uring_enter 426 426, io_uring_register 427 427"),
         errno.ENOSYS,
     ),
-    Refused(
+    RefusedCall(
         "its flags lie in memory, where no filter can read them; C libraries fall back to clone, whose flags are seen",
         _calls("clone3 435 435"),
         errno.ENOSYS,
     ),
-    Refused(
+    RefusedCall(
         "changes what the box shows",
         _calls(
             "mount 165 40, umount2 166 39, pivot_root 155 41, chroot 161 51, setns 308 268, open_tree 428 428,"
@@ -75,8 +75,8 @@ REFUSED = (
             "fspick 433 433, mount_setattr 442 442"
         ),
     ),
-    Refused("opens files by their place on the disk, whatever is shown", _calls("open_by_handle_at 304 265")),
-    Refused(
+    RefusedCall("opens files by their place on the disk, whatever is shown", _calls("open_by_handle_at 304 265")),
+    RefusedCall(
         "administers the machine",
         _calls(
             "kexec_load 246 104, kexec_file_load 320 294, init_module 175 105, finit_module 313 273,"
@@ -92,8 +92,8 @@ SOCKETS = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
 machine), and most are little used and often broken."""
 
 MACHINES = {
-    "x86_64": Machine(0xC000003E, 0, clone=56, unshare=272, ioctl=16, socket=41, others_from=0x40000000),
-    "aarch64": Machine(0xC00000B7, 1, clone=220, unshare=97, ioctl=29, socket=198),
+    "x86_64": Architecture(0xC000003E, 0, clone=56, unshare=272, ioctl=16, socket=41, others_from=0x40000000),
+    "aarch64": Architecture(0xC00000B7, 1, clone=220, unshare=97, ioctl=29, socket=198),
 }
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _ANSWER = 0x20, 0x15, 0x35, 0x45, 0x06

@@ -13,7 +13,7 @@ from pathlib import Path
 from fleet.core.base.ids import did_you_mean
 from fleet.errors import UsageError
 from fleet.ports.agents import Extras
-from fleet.ports.settings import Box
+from fleet.ports.settings import BoxSection
 
 IN_BOX = "/repo"  # the worktree, which these tools must trust
 SYSTEM = ("/usr", "/opt", "/nix")  # where a part may be a link to
@@ -105,7 +105,7 @@ def found_in(home: Path) -> tuple[str, ...]:
     return tuple(name for name, chain in TOOL_CHAINS.items() if _folders(home, chain))
 
 
-def with_tool_chains(box: Box, home: Path) -> Box:
+def with_tool_chains(box: BoxSection, home: Path) -> BoxSection:
     """The box with what it shows of its tool chains. Raises `UsageError` for one that is not known."""
     shown = shown_by(box.tool_chains, home)
     changed = {

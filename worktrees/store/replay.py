@@ -34,7 +34,7 @@ class Replay:
     """How commits are copied."""
 
     integrator: StoreIntegrator
-    signing: settings.Git | None = None
+    signing: settings.GitSection | None = None
     taker: Person | None = None
     """Who takes the commits; None: they are copied as they are."""
 

@@ -18,7 +18,7 @@ SIGNATURE = re.compile(rb"(.*?) ?<(.*)> (\d+ [+-]\d{4})", re.DOTALL)
 TRAILER = re.compile(r"[A-Za-z][A-Za-z-]*: .*")
 
 
-async def taker_of(own: settings.Git) -> Person:
+async def taker_of(own: settings.GitSection) -> Person:
     """The person who takes the commits. Raises `UsageError` where nothing says who that is."""
     match = PERSON.fullmatch(own.taker.strip())
     if match is not None:
@@ -32,7 +32,9 @@ async def taker_of(own: settings.Git) -> Person:
     return Person(name, email)
 
 
-async def put_taken(git: Git, signing: settings.Git, commit: Commit, *, tree: Sha, parent: Sha, taker: Person) -> Sha:
+async def put_taken(
+    git: Git, signing: settings.GitSection, commit: Commit, *, tree: Sha, parent: Sha, taker: Person
+) -> Sha:
     """A copy of a commit with another parent, signed and signed off as the settings say."""
     message = commit.message.decode("utf-8", "surrogateescape")
     if signing.sign_off:
@@ -75,7 +77,7 @@ MOSTLY = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Customs:
+class CommitConventions:
     """What the latest commits of a repository have in common."""
 
     commits: int = 0
@@ -94,12 +96,12 @@ class Customs:
         return self.commits >= FEWEST and number >= MOSTLY * self.commits
 
 
-async def customs(git: Git, tip: Sha) -> Customs:
+async def customs(git: Git, tip: Sha) -> CommitConventions:
     """The customs of a branch, from the raw text of its latest commits. No signature is verified, no program runs."""
     shas = text(await git("rev-list", f"--max-count={LATEST}", "--no-merges", tip)).split()
     raw = [text(await git("cat-file", "commit", sha)) for sha in shas]
     parts = [commit.partition("\n\n") for commit in raw]
-    return Customs(
+    return CommitConventions(
         commits=len(parts),
         signed=sum("\ngpgsig" in head for head, _, _ in parts),
         signed_off=sum("\nSigned-off-by: " in body for _, _, body in parts),

@@ -13,11 +13,11 @@ from fleet.core.base.ids import Sha, did_you_mean
 from fleet.errors import UsageError
 from worktrees.base.fs import printable
 from worktrees.git import reader
+from worktrees.git.isolated_git_dir import IsolatedGitDir, make_stand_in
 from worktrees.git.object_format import (
     ATTRIBUTES,
 )
 from worktrees.git.program import Git, fields, find_repository, text
-from worktrees.git.stand_in import StandIn, make_stand_in
 
 SHORT = 7
 OWNED_BY_OTHERS = "detected dubious ownership"
@@ -35,7 +35,7 @@ class Target:
     """The folder of its objects and refs; for a linked worktree that is the main repository's."""
     checkout: Git
     """Git in the checkout that was named, if there is one: its HEAD and its index."""
-    stand_in: StandIn
+    stand_in: IsolatedGitDir
     base: Sha
     base_name: str
     bare: bool = False
@@ -58,7 +58,7 @@ class Target:
 class _Place:
     root: Path
     git: Git
-    stand_in: StandIn
+    stand_in: IsolatedGitDir
     bare: bool
     shallow: bool
 

@@ -23,7 +23,7 @@ from fleet.read.base_view import CleanView, LeftoverView, PartView
 from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.run_folder import RunFolder, all_runs, root_of
 from worktrees.base.fs import size_of
-from worktrees.leases.gc import Leftovers, Part, StoreUse, clean_run, remove_lost_store, remove_store, stores
+from worktrees.leases.gc import Leftovers, StorePart, StoreUse, clean_run, remove_lost_store, remove_store, stores
 from worktrees.store.store import delete_branch, result_branches
 
 
@@ -103,7 +103,7 @@ class Leftover:
     name: str
     used_at: float
     delete: Callable[[], Awaitable[object]] = field(compare=False)
-    parts: tuple[Part, ...] = ()
+    parts: tuple[StorePart, ...] = ()
     kept: str = ""
     fits: bool = False
     """Whether it is kept because the state directory already fits its limit."""
@@ -126,12 +126,12 @@ class Cleaned:
     """Bytes of the state directory before the cleanup."""
 
     @property
-    def kinds(self) -> tuple[Part, ...]:
+    def kinds(self) -> tuple[StorePart, ...]:
         """The deleted parts by kind, the largest first."""
-        kinds: dict[str, Part] = {}
+        kinds: dict[str, StorePart] = {}
         for part in (part for leftover in self.leftovers if leftover.goes for part in leftover.parts):
-            sum_ = kinds.get(part.kind, Part(part.kind, 0, 0))
-            kinds[part.kind] = Part(part.kind, sum_.number + part.number, sum_.size + part.size)
+            sum_ = kinds.get(part.kind, StorePart(part.kind, 0, 0))
+            kinds[part.kind] = StorePart(part.kind, sum_.number + part.number, sum_.size + part.size)
         return tuple(sorted(kinds.values(), key=lambda part: -part.size))
 
     @property
@@ -177,25 +177,25 @@ async def _of_run(folder: RunFolder, state_dir: Path, options: CleanOptions) -> 
         return replace(leftover, kept="its worktrees are in use")
     parts = list(leftovers.parts)
     if leftovers.refs:
-        parts.append(Part("refs of landed work", len(leftovers.refs), 0))
+        parts.append(StorePart("refs of landed work", len(leftovers.refs), 0))
     if _folder_goes(folder, leftovers, options):
         parts += await _folder_parts(folder)
     kept = ""
     if leftovers.kept:
-        refs = _counted(Part("refs of work that has not landed", len(leftovers.kept), 0))
+        refs = _counted(StorePart("refs of work that has not landed", len(leftovers.kept), 0))
         kept = f"{refs}, in {', '.join(str(home / 'fleet.git') for home in leftovers.homes)}"
     return replace(leftover, parts=tuple(parts), kept=kept)
 
 
-async def _folder_parts(folder: RunFolder) -> list[Part]:
+async def _folder_parts(folder: RunFolder) -> list[StorePart]:
     parts = []
     rest = await size_of(folder.path)
     for kind, path in (("transcripts", folder.transcripts), ("logs of checks", folder.checks)):
         if path.is_dir():
             size = await size_of(path)
             rest -= size
-            parts.append(Part(kind, sum(1 for file in path.rglob("*") if file.is_file()), size))
-    return [Part("journals", 1, max(0, rest)), *parts]
+            parts.append(StorePart(kind, sum(1 for file in path.rglob("*") if file.is_file()), size))
+    return [StorePart("journals", 1, max(0, rest)), *parts]
 
 
 async def _delete_run(folder: RunFolder, state_dir: Path, options: CleanOptions) -> None:
@@ -235,7 +235,7 @@ async def _of_branches(folders: Iterable[RunFolder], state_dir: Path) -> list[Le
         places[here.resolve()] = None
     found = [branch for place in places for branch in await result_branches(place, state_dir, busy)]
     unique = {(branch.target.git_dir, branch.name): branch for branch in found}.values()
-    parts = (Part("refs of merged results", 1, 0),)
+    parts = (StorePart("refs of merged results", 1, 0),)
     return [
         Leftover(
             f"branch {safe(branch.name)} of {safe(str(branch.target.root))}",
@@ -261,13 +261,13 @@ def _of_store(store: StoreUse, state_dir: Path, runs: Collection[RunId], options
         f"store {store.home.name}", store.used_at, partial(remove_store, store.home, partial(_known, state_dir))
     )
     if store.idle:
-        return replace(leftover, parts=(Part("stores", 1, store.size),))
+        return replace(leftover, parts=(StorePart("stores", 1, store.size),))
     if store.lost is not None:
         work = f", with work of {', '.join(store.runs)}" if store.runs else ""
         lost = f"its repository {safe(str(store.lost))} is gone{work}"
         if not options.gone:
             return replace(leftover, kept=f"{lost} (use --gone to delete it)")
-        delete, parts = partial(remove_lost_store, store.home), (Part("stores", 1, store.size),)
+        delete, parts = partial(remove_lost_store, store.home), (StorePart("stores", 1, store.size),)
         return replace(leftover, name=f"{leftover.name} ({lost})", delete=delete, parts=parts)
     deleted = [run for run in store.runs if run not in runs]
     kept = f"work of deleted runs: {', '.join(deleted)}, in {store.home / 'fleet.git'}" if deleted else ""
@@ -302,7 +302,7 @@ def _line(leftover: Leftover, options: CleanOptions) -> str:
     return f"{leftover.name}: {parts} {verb}{kept}"
 
 
-def _counted(part: Part) -> str:
+def _counted(part: StorePart) -> str:
     """`1 journal`, `2 logs of checks`: the names of kinds are plurals."""
     noun, of, rest = part.kind.partition(" of ")
     return f"{part.number} {noun.removesuffix('s') if part.number == 1 else noun}{of}{rest}"
@@ -317,5 +317,5 @@ def clean_view(cleaned: Cleaned, options: CleanOptions) -> CleanView:
     return CleanView(options.apply, bytes=cleaned.size, total_bytes=cleaned.total, kinds=kinds, left=tuple(left))
 
 
-def _part_views(parts: Iterable[Part]) -> tuple[PartView, ...]:
+def _part_views(parts: Iterable[StorePart]) -> tuple[PartView, ...]:
     return tuple(PartView(part.kind, part.number, part.size) for part in parts)

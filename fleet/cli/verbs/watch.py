@@ -7,7 +7,7 @@ from typing import Annotated
 import anyio
 import typer
 
-from dashboards.past import Replay
+from dashboards.state_history import RunReplay
 from dashboards.text.event_text import event_lines
 from dashboards.text.summary import summary_lines
 from dashboards.text.tables import status_lines
@@ -62,7 +62,7 @@ def watch(
 async def _print_events(folder: RunFolder, *, speed: float | None, as_json: bool) -> None:
     """Print all facts, and new ones as they arrive, until the run ends or its engine stops."""
     with JournalFeed(folder) as feed:
-        replay = Replay(feed, time.time, speed) if speed is not None else None
+        replay = RunReplay(feed, time.time, speed) if speed is not None else None
         run = RunFollower(replay or feed, time.time, take=_print_json if as_json else _print_event)
         while True:
             run.look()  # before reading, so that everything written until then is printed

@@ -10,18 +10,18 @@ from fleet.core.facts.fact_parts import (
     CheckRun,
     Ejected,
     Failure,
-    Happened,
     Member,
     Remedy,
     Report,
     RungChoice,
     Strategy,
+    TimedFact,
 )
 from fleet.core.plans.limits import Size
-from fleet.core.plans.plan import Effort, Shape, rename_keys
+from fleet.core.plans.plan import Effort, FrozenModel, rename_keys
 
 
-class AttemptStarted(Happened):
+class AttemptStarted(TimedFact):
     """The engine decided to start an attempt. The worker starts when a worktree is ready."""
 
     kind: Literal["attempt_started"] = "attempt_started"
@@ -49,7 +49,7 @@ class AttemptStarted(Happened):
     """How the model and effort were chosen, if the worker has a ladder of models."""
 
 
-class WorkerStarted(Happened):
+class WorkerStarted(TimedFact):
     """The worker has its worktree, and the checks of the subtask ran on the base."""
 
     kind: Literal["worker_started"] = "worker_started"
@@ -63,7 +63,7 @@ class WorkerStarted(Happened):
     """Node that runs the attempt. Empty: the manager's machine."""
 
 
-class AttemptCommitted(Happened):
+class AttemptCommitted(TimedFact):
     """The worker reported success, and its change was committed and pinned by a ref."""
 
     kind: Literal["attempt_committed"] = "attempt_committed"
@@ -79,7 +79,7 @@ class AttemptCommitted(Happened):
     """The worker's report. Not verified."""
 
 
-class AttemptUnchanged(Happened):
+class AttemptUnchanged(TimedFact):
     """The worker reported success without changing a file, as the subtask allows. There is no commit."""
 
     kind: Literal["attempt_unchanged"] = "attempt_unchanged"
@@ -91,7 +91,7 @@ class AttemptUnchanged(Happened):
     """The worker's report. Not verified."""
 
 
-class AttemptVerified(Happened):
+class AttemptVerified(TimedFact):
     """The checks of the subtask passed on the commit, so it may land."""
 
     kind: Literal["attempt_verified"] = "attempt_verified"
@@ -103,7 +103,7 @@ class AttemptVerified(Happened):
     """Checks, with their results."""
 
 
-class AttemptFailed(Happened):
+class AttemptFailed(TimedFact):
     """An attempt failed. The remedy is recorded separately."""
 
     kind: Literal["attempt_failed"] = "attempt_failed"
@@ -121,7 +121,7 @@ class AttemptFailed(Happened):
     """Checks that ran, with their results."""
 
 
-class RemedyChosen(Happened):
+class RemedyChosen(TimedFact):
     """The engine chose a remedy for a failed attempt."""
 
     kind: Literal["remedy_chosen"] = "remedy_chosen"
@@ -154,7 +154,7 @@ AttemptFact = (
 # Facts about landing: batches, the result branch, and commits that were lost.
 
 
-class BatchFormed(Happened):
+class BatchFormed(TimedFact):
     """The engine started to test a prefix of the merge queue.
 
     Several batches may be open. A longer batch contains the shorter ones.
@@ -169,7 +169,7 @@ class BatchFormed(Happened):
     """Whether the batch is a single suspect that is tested again while the queue continues without it."""
 
 
-class BatchTested(Happened):
+class BatchTested(TimedFact):
     """Result of a tested batch. Members that neither landed nor were ejected stay in the queue."""
 
     kind: Literal["batch_tested"] = "batch_tested"
@@ -193,7 +193,7 @@ class BatchTested(Happened):
     """Number of times the gate ran for this batch. The known result of a tree is reused."""
 
 
-class Published(Happened):
+class Published(TimedFact):
     """The result branch was moved to a landed commit."""
 
     kind: Literal["published"] = "published"
@@ -201,7 +201,7 @@ class Published(Happened):
     """Commit that the result branch points to."""
 
 
-class PublishFailed(Happened):
+class PublishFailed(TimedFact):
     """The result branch could not be moved. The next try happens at `not_before`."""
 
     kind: Literal["publish_failed"] = "publish_failed"
@@ -215,7 +215,7 @@ class PublishFailed(Happened):
     """Whether an internal error caused two failures. The commit is not tried again until the run is resumed."""
 
 
-class WorkLost(Happened):
+class WorkLost(TimedFact):
     """Commits that the journal names are missing. The engine detects this when it starts."""
 
     kind: Literal["work_lost"] = "work_lost"
@@ -250,7 +250,7 @@ FindingResult = Literal[
 ]
 
 
-class Finding(Shape):
+class ReviewFinding(FrozenModel):
     """A fault that a reviewer reported. Untrusted."""
 
     file: str
@@ -265,7 +265,7 @@ class Finding(Shape):
     """Whether the change adds, removes or keeps the line."""
 
 
-class Vote(Shape):
+class Vote(FrozenModel):
     """One review of a change. A review without findings approves the change."""
 
     criterion: str
@@ -276,7 +276,7 @@ class Vote(Shape):
     """Number of the vote, from 1."""
     model: str
     """Model that reviewed the change."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ReviewFinding, ...] = ()
     """Findings, each for a line of the diff."""
     discarded: int = 0
     """Number of findings that did not point to a line of the diff. They do not count."""
@@ -287,7 +287,7 @@ class Vote(Shape):
         return rename_keys(data, {"looks_for": "focus"})
 
 
-class AskedVote(Shape):
+class AskedVote(FrozenModel):
     """A review requested as part of a batch."""
 
     id: str
@@ -307,14 +307,14 @@ class AskedVote(Shape):
         return rename_keys(data, {"looks_for": "focus"})
 
 
-class FindingSettled(Shape):
+class FindingSettled(FrozenModel):
     """The outcome of one finding."""
 
     subtask: SubtaskId
     """Subtask whose change was reviewed."""
     attempt: int
     """Number of the reviewed attempt."""
-    finding: Finding
+    finding: ReviewFinding
     """The finding."""
     result: FindingResult
     """Outcome of the finding."""
@@ -325,7 +325,7 @@ class FindingSettled(Shape):
         return "fixed" if result == "mended" else result
 
 
-class ReviewBatched(Happened):
+class ReviewBatched(TimedFact):
     """A batch of reviews is about to be sent to the model service (without its name), or was sent (with its name)."""
 
     kind: Literal["review_batched"] = "review_batched"
@@ -341,7 +341,7 @@ class ReviewBatched(Happened):
     """Name given by the service. Empty: the batch is about to be sent."""
 
 
-class ReviewUnbatched(Happened):
+class ReviewUnbatched(TimedFact):
     """The service did not accept a batch. Its reviews are requested one by one, at the full price."""
 
     kind: Literal["review_unbatched"] = "review_unbatched"
@@ -353,7 +353,7 @@ class ReviewUnbatched(Happened):
     """Cause, from the service's response."""
 
 
-class ReviewVoted(Happened):
+class ReviewVoted(TimedFact):
     """Reviews of a change were received: a single one, or all reviews of a batch."""
 
     kind: Literal["review_voted"] = "review_voted"
@@ -367,7 +367,7 @@ class ReviewVoted(Happened):
     """Batch that the reviews belong to. The batch is then complete."""
 
 
-class FindingsSettled(Happened):
+class FindingsSettled(TimedFact):
     """An attempt passed, which decides the outcome of findings about its subtask and about lines that it removes."""
 
     kind: Literal["findings_settled"] = "findings_settled"

@@ -7,7 +7,7 @@ from pydantic import Field, JsonValue
 
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.plans.limits import Ladder, Size
-from fleet.core.plans.plan import Effort, Shape
+from fleet.core.plans.plan import Effort, FrozenModel
 
 FailureKind = Literal[
     "transient",  # the model service: limits, overload, a broken connection or stream
@@ -64,7 +64,7 @@ RehearsalNote = Literal[
 ]
 
 
-class PastTask(Shape):
+class PastTask(FrozenModel):
     """A commit of history that a worker redoes from its message."""
 
     subtask: SubtaskId
@@ -78,7 +78,7 @@ class PastTask(Shape):
     judges the result."""
 
 
-class LeftOut(Shape):
+class LeftOut(FrozenModel):
     """A commit of history that is not redone."""
 
     commit: Sha
@@ -89,7 +89,7 @@ class LeftOut(Shape):
     """Why it is left out."""
 
 
-class Rehearsal(Shape):
+class Rehearsal(FrozenModel):
     """How a rehearsal replays history."""
 
     faults: float = Field(default=0.0, ge=0, le=1)
@@ -106,7 +106,7 @@ class Rehearsal(Shape):
     """Commits that are not redone."""
 
 
-class GateTrial(Shape):
+class GateTrial(FrozenModel):
     """One run of the gate on the newest commit of a rehearsal, in the sandbox."""
 
     passed: bool
@@ -123,7 +123,7 @@ class GateTrial(Shape):
     """End of the output."""
 
 
-class IssueSource(Shape):
+class IssueSource(FrozenModel):
     """The issue that a run's goal was read from."""
 
     reference: str
@@ -134,7 +134,7 @@ class IssueSource(Shape):
     """Title of the issue. Untrusted."""
 
 
-class Relanding(Shape):
+class Relanding(FrozenModel):
     """A result that is landed again on top of a branch that has moved."""
 
     run: RunId
@@ -151,7 +151,7 @@ class Relanding(Shape):
     """Whether a worker redoes commits that do not apply."""
 
 
-class Failure(Shape):
+class Failure(FrozenModel):
     """Why something failed, with evidence for the planner."""
 
     kind: FailureKind
@@ -164,7 +164,7 @@ class Failure(Shape):
     """HTTP status of the service's response, if that is the cause."""
 
 
-class Report(Shape):
+class Report(FrozenModel):
     """A worker's report. Not verified."""
 
     status: Literal["done", "failed", "blocked"]
@@ -185,7 +185,7 @@ class Report(Shape):
     """Unplanned work that the worker discovered."""
 
 
-class RanTests(Shape):
+class RanTests(FrozenModel):
     """Tests or findings reported by a check's runner. Never written to the journal, because there may be very many."""
 
     ran: frozenset[str] = frozenset()
@@ -204,7 +204,7 @@ class RanTests(Shape):
         return len(self.passed) if self.count is None else self.count - self.failed
 
 
-class CheckRun(Shape):
+class CheckRun(FrozenModel):
     """Result of a check that fleet ran in a sandbox on a known tree."""
 
     criterion: str
@@ -249,7 +249,7 @@ class CheckRun(Shape):
         return self.passed or self.flaky or bool(self.excused)
 
 
-class SetupRun(Shape):
+class SetupRun(FrozenModel):
     """A run of the setup command, which prepares worktrees."""
 
     commit: Sha
@@ -260,7 +260,7 @@ class SetupRun(Shape):
     """Whether the command had network access."""
 
 
-class Member(Shape):
+class Member(FrozenModel):
     """A candidate in a batch."""
 
     subtask: SubtaskId
@@ -275,7 +275,7 @@ class Member(Shape):
     """If it landed: tree of the commit. Empty if a crash lost the record."""
 
 
-class Ejected(Shape):
+class Ejected(FrozenModel):
     """A candidate that was removed from the merge queue."""
 
     subtask: SubtaskId
@@ -286,7 +286,7 @@ class Ejected(Shape):
     """Cause of the removal."""
 
 
-class RungTally(Shape):
+class RungTally(FrozenModel):
     """Results and cost of attempts with the same worker, model, effort and subtask size."""
 
     worker: str
@@ -311,7 +311,7 @@ class RungTally(Shape):
     """Not written any more, so that old journals load: total duration of these attempts."""
 
 
-class RungOption(Shape):
+class RungOption(FrozenModel):
     """A rung that was considered for the first attempt at a subtask."""
 
     model: str
@@ -334,7 +334,7 @@ class RungOption(Shape):
     most_per_landed: float | None = None
 
 
-class RungChoice(Shape):
+class RungChoice(FrozenModel):
     """The rung of its worker's ladder that an attempt uses, and the reason."""
 
     rung: int
@@ -345,7 +345,7 @@ class RungChoice(Shape):
     """All rungs of the ladder, if they were compared."""
 
 
-class Happened(Shape):
+class TimedFact(FrozenModel):
     """Base class of all facts."""
 
     at: float
@@ -356,7 +356,7 @@ class Happened(Shape):
 # Estimates of the cost and duration of future subtasks, and parts of forecasts in early journals.
 
 
-class Spread(Shape):
+class Spread(FrozenModel):
     """Median and range of some amounts."""
 
     median: float
@@ -367,7 +367,7 @@ class Spread(Shape):
     """Highest amount."""
 
 
-class SubtaskEstimate(Shape):
+class SubtaskEstimate(FrozenModel):
     """Cost and duration of comparable landed subtasks, including all their attempts."""
 
     worker: str
@@ -387,7 +387,7 @@ class SubtaskEstimate(Shape):
 # ---- kept so that old journals load: nothing writes these any more --------------------------------------------------
 
 
-class CallTally(Shape):
+class CallTally(FrozenModel):
     """Number, duration and cost of a planner's calls to one model."""
 
     model: str
@@ -402,7 +402,7 @@ class CallTally(Shape):
     """Total cost. Null if a price is unknown."""
 
 
-class Assumed(Shape):
+class Assumed(FrozenModel):
     """Assumptions of early versions about cost and duration."""
 
     ladders: dict[str, Ladder] = Field(default={})
@@ -415,7 +415,7 @@ class Assumed(Shape):
     """Assumed duration of a worker that is a program, for a medium subtask without an estimate."""
 
 
-class Expectation(Shape):
+class Expectation(FrozenModel):
     """An expected amount, with its uncertainty."""
 
     median: float
@@ -424,7 +424,7 @@ class Expectation(Shape):
     """Nine of ten runs should need at most this amount."""
 
 
-class Forecast(Shape):
+class Forecast(FrozenModel):
     """Expected cost and duration of a run, as predicted by early versions before work started."""
 
     dollars: Expectation | None

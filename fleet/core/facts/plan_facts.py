@@ -3,11 +3,11 @@
 from typing import Literal
 
 from fleet.core.base.ids import QuestionId, SubtaskId
-from fleet.core.facts.fact_parts import Failure, Forecast, Happened
+from fleet.core.facts.fact_parts import Failure, Forecast, TimedFact
 from fleet.core.plans.revision import Revision
 
 
-class PlannerCalled(Happened):
+class PlannerCalled(TimedFact):
     """The engine decided to call a planner."""
 
     kind: Literal["planner_called"] = "planner_called"
@@ -19,7 +19,7 @@ class PlannerCalled(Happened):
     """Area whose planner is called. Null: the run's own planner."""
 
 
-class PlanRevised(Happened):
+class PlanRevised(TimedFact):
     """A revision was applied, which gives the plan a new version."""
 
     kind: Literal["plan_revised"] = "plan_revised"
@@ -33,7 +33,7 @@ class PlanRevised(Happened):
     """Area whose planner made the revision. Null: the run's own planner, or a user."""
 
 
-class PlanGraded(Happened):
+class PlanGraded(TimedFact):
     """Warnings of the plan linter about a version of the plan. They do not stop the run."""
 
     kind: Literal["plan_graded"] = "plan_graded"
@@ -43,7 +43,7 @@ class PlanGraded(Happened):
     """Texts of the warnings."""
 
 
-class PlanForecast(Happened):
+class PlanForecast(TimedFact):
     """Expected cost and duration, before any work started. Not written any more, so that old journals load."""
 
     kind: Literal["plan_forecast"] = "plan_forecast"
@@ -53,7 +53,7 @@ class PlanForecast(Happened):
     """Median and 90th percentile of cost and duration."""
 
 
-class PlannerFailed(Happened):
+class PlannerFailed(TimedFact):
     """A planner call failed. The planner is called again at `not_before`."""
 
     kind: Literal["planner_failed"] = "planner_failed"
@@ -67,7 +67,7 @@ class PlannerFailed(Happened):
     """Area whose planner was called. Null: the run's own planner."""
 
 
-class PlanApproved(Happened):
+class PlanApproved(TimedFact):
     """Subtasks of a plan version were approved and may start."""
 
     kind: Literal["plan_approved"] = "plan_approved"
@@ -83,7 +83,7 @@ class PlanApproved(Happened):
     """Whether the rules of `[review]` approved, not a user."""
 
 
-class PlanRejected(Happened):
+class PlanRejected(TimedFact):
     """A user rejected the plan or a part of it. No rejected subtask starts, and the planner may revise the plan."""
 
     kind: Literal["plan_rejected"] = "plan_rejected"
@@ -104,7 +104,7 @@ PlanFact = PlannerCalled | PlanRevised | PlanGraded | PlanForecast | PlannerFail
 # Facts about questions to humans, and about requests from users.
 
 
-class QuestionAsked(Happened):
+class QuestionAsked(TimedFact):
     """The engine reached a limit and needs a human decision.
 
     The planner's questions are part of its revision.
@@ -128,7 +128,7 @@ class QuestionAsked(Happened):
     """Whether the work in question is set aside because of an internal error. The run does not wait for an answer."""
 
 
-class QuestionAnswered(Happened):
+class QuestionAnswered(TimedFact):
     """A user answered a question."""
 
     kind: Literal["question_answered"] = "question_answered"
@@ -142,7 +142,7 @@ class QuestionAnswered(Happened):
     """Whether the answer drops the subtask in question. Used in runs without a planner."""
 
 
-class RetryRequested(Happened):
+class RetryRequested(TimedFact):
     """A user requested another attempt at a subtask, regardless of its limits."""
 
     kind: Literal["retry_requested"] = "retry_requested"
@@ -154,7 +154,7 @@ class RetryRequested(Happened):
     """User who sent the request."""
 
 
-class InstructionGiven(Happened):
+class InstructionGiven(TimedFact):
     """A user sent an instruction to the workers of a subtask: to the running attempt and to later ones."""
 
     kind: Literal["instruction_given"] = "instruction_given"
@@ -168,7 +168,7 @@ class InstructionGiven(Happened):
     """Whether the attempt's running command is stopped so that the worker reads the instruction immediately."""
 
 
-class InstructionRead(Happened):
+class InstructionRead(TimedFact):
     """An attempt's next model request includes the instructions given so far."""
 
     kind: Literal["instruction_read"] = "instruction_read"
@@ -180,7 +180,7 @@ class InstructionRead(Happened):
     """Number of the subtask's instructions that the attempt has read."""
 
 
-class Paused(Happened):
+class Paused(TimedFact):
     """A user paused the run: no new work starts, and running work continues."""
 
     kind: Literal["paused"] = "paused"
@@ -188,7 +188,7 @@ class Paused(Happened):
     """User who sent the request, or `run.not_between` during quiet hours."""
 
 
-class Unpaused(Happened):
+class Unpaused(TimedFact):
     """A user ended the pause."""
 
     kind: Literal["unpaused"] = "unpaused"
@@ -196,7 +196,7 @@ class Unpaused(Happened):
     """User who sent the request, or `run.not_between` at the end of quiet hours."""
 
 
-class DrainRequested(Happened):
+class DrainRequested(TimedFact):
     """A user requested a stop after running work has finished, for example with a first Ctrl-C."""
 
     kind: Literal["drain_requested"] = "drain_requested"
@@ -204,7 +204,7 @@ class DrainRequested(Happened):
     """User who sent the request."""
 
 
-class CancelRequested(Happened):
+class CancelRequested(TimedFact):
     """A user cancelled the run and all its work."""
 
     kind: Literal["cancel_requested"] = "cancel_requested"
@@ -212,7 +212,7 @@ class CancelRequested(Happened):
     """User who sent the request."""
 
 
-class LimitsChanged(Happened):
+class LimitsChanged(TimedFact):
     """A user changed limits of the run. Null leaves a limit unchanged."""
 
     kind: Literal["limits_changed"] = "limits_changed"

@@ -13,7 +13,6 @@ from fleet.core.facts.fact_parts import (
     Ending,
     Failure,
     GateTrial,
-    Happened,
     IssueSource,
     Rehearsal,
     RehearsalNote,
@@ -23,12 +22,13 @@ from fleet.core.facts.fact_parts import (
     ServiceCondition,
     SetupRun,
     SubtaskEstimate,
+    TimedFact,
 )
-from fleet.core.plans.limits import Choices, Policy
+from fleet.core.plans.limits import Policy, RunOverrides
 from fleet.core.plans.plan import Plan
 
 
-class RunStarted(Happened):
+class RunStarted(TimedFact):
     """A run started. Always the first fact, with the goal, the repository, the base and the limits."""
 
     kind: Literal["run_started"] = "run_started"
@@ -56,7 +56,7 @@ class RunStarted(Happened):
     """Sandbox that commands run in."""
     simulated: bool = False
     """Whether the model is simulated."""
-    choices: Choices = Choices()
+    choices: RunOverrides = RunOverrides()
     """Settings from the command line and the environment."""
     gate: str | None = None
     """Command of the project's gate. Empty if there is none, and null in runs of early versions."""
@@ -68,7 +68,7 @@ class RunStarted(Happened):
     """Issue that the goal was read from, if any."""
 
 
-class EngineStarted(Happened):
+class EngineStarted(TimedFact):
     """A process took over the run. Attempts that were running are recorded as interrupted."""
 
     kind: Literal["engine_started"] = "engine_started"
@@ -84,13 +84,13 @@ class EngineStarted(Happened):
     """Sandbox for commands from now on. Null: unchanged."""
     base_url: str | None = None
     """Model service named on the command line. Null: the configured service."""
-    choices: Choices | None = None
+    choices: RunOverrides | None = None
     """Settings from all command lines and environments of the run so far. Null: unchanged."""
     planner: bool = True
     """Whether the planner can be called. Without an API key, each failure goes straight to a human."""
 
 
-class EngineStopped(Happened):
+class EngineStopped(TimedFact):
     """An engine left the run in an orderly way. A crash leaves no such fact."""
 
     kind: Literal["engine_stopped"] = "engine_stopped"
@@ -98,7 +98,7 @@ class EngineStopped(Happened):
     """`drained` or `stopped`."""
 
 
-class BaseChecked(Happened):
+class BaseChecked(TimedFact):
     """The project's gate ran on the base commit, before any money was spent."""
 
     kind: Literal["base_checked"] = "base_checked"
@@ -110,7 +110,7 @@ class BaseChecked(Happened):
     """Why the gate could not run."""
 
 
-class EvidenceRead(Happened):
+class EvidenceRead(TimedFact):
     """Results of earlier runs of this repository, used to choose models and to estimate cost and time."""
 
     kind: Literal["evidence_read"] = "evidence_read"
@@ -126,7 +126,7 @@ class EvidenceRead(Happened):
     """Not written any more, so that old journals load: other assumptions."""
 
 
-class SetupRan(Happened):
+class SetupRan(TimedFact):
     """The setup command ran, on the base or on a commit that changes one of its inputs."""
 
     kind: Literal["setup_ran"] = "setup_ran"
@@ -134,7 +134,7 @@ class SetupRan(Happened):
     """The commit, the command, its result, and whether it had network access."""
 
 
-class WarningNoted(Happened):
+class WarningNoted(TimedFact):
     """A warning that does not stop the run."""
 
     kind: Literal["warning_noted"] = "warning_noted"
@@ -144,7 +144,7 @@ class WarningNoted(Happened):
     """Traceback, if the cause is an internal error of fleet."""
 
 
-class ModelCalled(Happened):
+class ModelCalled(TimedFact):
     """A model answered a call."""
 
     kind: Literal["model_called"] = "model_called"
@@ -174,7 +174,7 @@ class ModelCalled(Happened):
     """Text of the answer, or a summary of the model's thinking."""
 
 
-class CallsHeld(Happened):
+class CallsHeld(TimedFact):
     """Highest total cost of the model calls in flight. A crash would leave this amount in doubt."""
 
     kind: Literal["calls_held"] = "calls_held"
@@ -182,7 +182,7 @@ class CallsHeld(Happened):
     """Highest possible cost of these calls."""
 
 
-class CallLost(Happened):
+class CallLost(TimedFact):
     """A model call was interrupted: it was billed, but its answer never arrived."""
 
     kind: Literal["call_lost"] = "call_lost"
@@ -198,7 +198,7 @@ class CallLost(Happened):
     """Number of the attempt that the call was made for, if any."""
 
 
-class CallRefused(Happened):
+class CallRefused(TimedFact):
     """The remaining budget does not cover a model call. No new work starts until the budget is raised."""
 
     kind: Literal["call_refused"] = "call_refused"
@@ -206,7 +206,7 @@ class CallRefused(Happened):
     """Budget that is too small, and by how much."""
 
 
-class BudgetRanLow(Happened):
+class BudgetRanLow(TimedFact):
     """A budget reached its soft limit. The planner is informed so that it can finish nearly complete work."""
 
     kind: Literal["budget_ran_low"] = "budget_ran_low"
@@ -214,7 +214,7 @@ class BudgetRanLow(Happened):
     """Budget that runs low, and how much of it is left."""
 
 
-class ServiceChanged(Happened):
+class ServiceChanged(TimedFact):
     """The model service entered a lasting error condition, changed it, or recovered."""
 
     kind: Literal["service_changed"] = "service_changed"
@@ -228,7 +228,7 @@ class ServiceChanged(Happened):
     """HTTP status of the service's response, if there was one."""
 
 
-class GateTried(Happened):
+class GateTried(TimedFact):
     """The gate ran several times on the newest commit of a rehearsal, before the rehearsal started."""
 
     kind: Literal["gate_tried"] = "gate_tried"
@@ -240,7 +240,7 @@ class GateTried(Happened):
     """Duration of the setup command."""
 
 
-class RehearsalNoted(Happened):
+class RehearsalNoted(TimedFact):
     """An observation about a commit in a rehearsal."""
 
     kind: Literal["rehearsal_noted"] = "rehearsal_noted"
@@ -253,7 +253,7 @@ class RehearsalNoted(Happened):
     """Details of the observation."""
 
 
-class ResultScored(Happened):
+class ResultScored(TimedFact):
     """In a `--for-real` rehearsal, landed work was tested with the tests of the original commit."""
 
     kind: Literal["result_scored"] = "result_scored"
@@ -271,7 +271,7 @@ class ResultScored(Happened):
     """Why the tests could not run."""
 
 
-class RollbackStarted(Happened):
+class RollbackStarted(TimedFact):
     """The plan failed after it had changed something. The remaining subtasks are dropped and its rollback plan runs."""
 
     kind: Literal["rollback_started"] = "rollback_started"
@@ -279,7 +279,7 @@ class RollbackStarted(Happened):
     """Failure that started the rollback."""
 
 
-class RunEnded(Happened):
+class RunEnded(TimedFact):
     """The run ended. It can be reopened unless everything landed."""
 
     kind: Literal["run_ended"] = "run_ended"
@@ -289,7 +289,7 @@ class RunEnded(Happened):
     """Reason, in a sentence."""
 
 
-class RunReopened(Happened):
+class RunReopened(TimedFact):
     """A run that had ended continues, because a user answered a question or raised a limit."""
 
     kind: Literal["run_reopened"] = "run_reopened"
@@ -324,7 +324,7 @@ RunFact = (
 # Facts about nodes, the other machines of a run, and requests about them.
 
 
-class NodeConnected(Happened):
+class NodeConnected(TimedFact):
     """A node connected and is ready to accept work."""
 
     kind: Literal["node_connected"] = "node_connected"
@@ -356,7 +356,7 @@ class NodeConnected(Happened):
     """Cluster that the node belongs to."""
 
 
-class NodeLost(Happened):
+class NodeLost(TimedFact):
     """A node is not available."""
 
     kind: Literal["node_lost"] = "node_lost"
@@ -368,7 +368,7 @@ class NodeLost(Happened):
     """Whether the node violated the protocol. The run does not use it again."""
 
 
-class NodeAddRequested(Happened):
+class NodeAddRequested(TimedFact):
     """A user added a node to a running run. The engine reads `[nodes]` again."""
 
     kind: Literal["node_add_requested"] = "node_add_requested"
@@ -378,7 +378,7 @@ class NodeAddRequested(Happened):
     """User who sent the request."""
 
 
-class NodeDrained(Happened):
+class NodeDrained(TimedFact):
     """A user drained a node: it accepts no new work, and running work finishes."""
 
     kind: Literal["node_drained"] = "node_drained"
@@ -388,7 +388,7 @@ class NodeDrained(Happened):
     """User who sent the request."""
 
 
-class NodeUndrained(Happened):
+class NodeUndrained(TimedFact):
     """A user allowed a drained node to accept work again."""
 
     kind: Literal["node_undrained"] = "node_undrained"

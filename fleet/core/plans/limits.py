@@ -4,7 +4,7 @@ from typing import Literal, get_args
 
 from pydantic import Field, JsonValue
 
-from fleet.core.plans.plan import Effort, Estimate, Risk, Shape, Subtask
+from fleet.core.plans.plan import Effort, Estimate, FrozenModel, Risk, Subtask
 
 # ---- rungs -----------------------------------------------------------------------------------------------------------
 # Rungs: a worker's model and its effort, and the ladder that they make.
@@ -20,7 +20,7 @@ SMALL_LINES, SMALL_MINUTES = 40, 5.0
 LARGE_LINES, LARGE_MINUTES = 200, 20.0
 
 
-class Rung(Shape):
+class Rung(FrozenModel):
     """One rung of a ladder. The last three fields are not written any more, so that old journals load."""
 
     model: str
@@ -36,7 +36,7 @@ class Rung(Shape):
         return self.model if self.effort is None else f"{self.model} {self.effort}"
 
 
-class Ladder(Shape):
+class Ladder(FrozenModel):
     """The rungs of a worker, the weakest first."""
 
     rungs: tuple[Rung, ...] = Field(min_length=1)
@@ -78,7 +78,7 @@ def _size(amount: float, small: float, large: float) -> int:
 Reviewing = Literal["human", "auto", "none"]
 
 
-class Choices(Shape):
+class RunOverrides(FrozenModel):
     """Settings of a single run, in addition to the files of the user and the repository."""
 
     config_file: str | None = None
@@ -91,7 +91,7 @@ class Choices(Shape):
     """Keys whose value may hold a secret and is not kept, and where it was set: who resumes the run gives it again."""
 
 
-class ReviewRules(Shape):
+class ReviewRules(FrozenModel):
     """Conditions under which a subtask may start without a human's approval."""
 
     max_risk: Risk = "medium"
@@ -107,7 +107,7 @@ HERE = ""
 """Name of the manager's machine among the machines of a run."""
 
 
-class MachineOffer(Shape):
+class MachineOffer(FrozenModel):
     """Work that a machine may do for a run."""
 
     labels: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ class MachineOffer(Shape):
     """Whether it takes attempts."""
 
 
-class Machines(Shape):
+class Machines(FrozenModel):
     """The machines that may ever work for a run, and which of them a worker kind can use."""
 
     offers: dict[str, MachineOffer] = Field(default_factory=dict)
@@ -161,7 +161,7 @@ def labels_text(labels: frozenset[str]) -> str:
     return f"the label{'s' if len(labels) > 1 else ''} {', '.join(sorted(labels))}"
 
 
-class Policy(Shape):
+class Policy(FrozenModel):
     """All parameters of `decide`. Each limit bounds something, so that every run ends."""
 
     workers: int = Field(default=16, ge=1, le=1000)

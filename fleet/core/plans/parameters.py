@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from fleet.core.base.ids import did_you_mean
-from fleet.core.plans.plan import PLANNER, WORKER_SUCCEEDED, Plan, Shape, Subtask
-from fleet.core.plans.revision import LONGEST_GOAL, LONGEST_TITLE, Known, Problem, Revision, plan_problems
+from fleet.core.plans.plan import PLANNER, WORKER_SUCCEEDED, FrozenModel, Plan, Subtask
+from fleet.core.plans.revision import LONGEST_GOAL, LONGEST_TITLE, PlanContext, Problem, Revision, plan_problems
 
 TABLE = "parameters"
 PLACEHOLDER = re.compile(r"\{set:([A-Za-z_][\w-]*)\}", re.ASCII)
@@ -29,7 +29,7 @@ Place = tuple[str | int, ...]
 Value = str | int | float | bool
 
 
-class Parameter(Shape):
+class Parameter(FrozenModel):
     """The declaration of one parameter."""
 
     type: Literal["string", "integer", "number", "boolean", "choice"] = "string"
@@ -268,7 +268,7 @@ _STEP_SPELLINGS = {"action": "title", "success_criteria": "acceptance"}
 _ABORTS = {"abort_deployment": "abort", "abort_run": "abort"}
 
 
-def read_plan(data: object, known: Known | None = None) -> Plan | tuple[Problem, ...]:
+def read_plan(data: object, known: PlanContext | None = None) -> Plan | tuple[Problem, ...]:
     """The plan in `data`, or everything that is wrong with it."""
     if not isinstance(data, Mapping):
         return (Problem("", "a plan is a table with `goal` and `subtasks`"),)
@@ -287,7 +287,7 @@ def read_plan(data: object, known: Known | None = None) -> Plan | tuple[Problem,
     version = head.version or 1  # 0 is the state before there is any plan
     plan = head.model_copy(update={"subtasks": tuple(subtasks.values()), "version": version})
     ids = frozenset(item["id"] for item in raw if isinstance(item, Mapping) and isinstance(item.get("id"), str))
-    problems += plan_problems(plan, known or Known(), also_ids=ids, places=tuple(subtasks))
+    problems += plan_problems(plan, known or PlanContext(), also_ids=ids, places=tuple(subtasks))
     return tuple(dict.fromkeys(problems)) or plan
 
 

@@ -43,7 +43,7 @@ PLANNER = "planner"
 """Worker of an area, which is a subtask with a separate planner."""
 
 
-class Shape(BaseModel):
+class FrozenModel(BaseModel):
     """A frozen value in which an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -56,7 +56,7 @@ def rename_keys(data: Any, renamed: Mapping[str, str]) -> Any:
     return {renamed.get(name, name): value for name, value in data.items()}
 
 
-class Written(Shape):
+class Written(FrozenModel):
     """A value that a person or a model writes: a field that is null counts as left out."""
 
     @model_validator(mode="before")

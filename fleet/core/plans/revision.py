@@ -53,7 +53,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PlanContext:
     """Workers, checks and machines of a configuration. None: unknown."""
 
     max_subtasks: int | None = None
@@ -63,7 +63,7 @@ class Known:
     checks: frozenset[str] | None = None
     machines: Machines | None = None
 
-    def beside(self, plan: Plan) -> "Known":
+    def beside(self, plan: Plan) -> "PlanContext":
         """Also with the workers and checks of a running plan, which was accepted under its own configuration."""
         workers = {subtask.worker for subtask in plan.subtasks}
         named = {
@@ -81,7 +81,7 @@ class Known:
 
 def plan_problems(
     plan: Plan,
-    known: Known,
+    known: PlanContext,
     *,
     also_ids: Collection[str] = (),
     places: Sequence[str] | None = None,
@@ -130,7 +130,7 @@ def _may_have_cycle(plan: Plan, before: Sequence[Subtask]) -> bool:
     return not is_new or bool(find_cycle({id_: new.keys() & set(needs) for id_, needs in new.items()}))
 
 
-def _count_problems(plan: Plan, known: Known) -> Iterator[Problem]:
+def _count_problems(plan: Plan, known: PlanContext) -> Iterator[Problem]:
     areas = sum(subtask.worker == PLANNER for subtask in plan.subtasks)
     if areas > known.max_areas:
         yield Problem(
@@ -141,7 +141,7 @@ def _count_problems(plan: Plan, known: Known) -> Iterator[Problem]:
             yield Problem("subtasks", f"{count} subtasks have the id {id_!r}; ids must be unique")
 
 
-def subtask_problems(subtask: Subtask, ids: Collection[str], known: Known, *, at: str) -> Iterator[Problem]:
+def subtask_problems(subtask: Subtask, ids: Collection[str], known: PlanContext, *, at: str) -> Iterator[Problem]:
     yield from _own_problems(subtask, at)
     yield from _text_problems(subtask, at)
     for need_index, need in enumerate(subtask.depends_on):
@@ -212,7 +212,7 @@ def _review_problems(subtask: Subtask, at: str) -> Iterator[Problem]:
         yield Problem(f"{at}.acceptance", why)
 
 
-def _criterion_problems(criterion: Criterion, known: Known, *, at: str) -> Iterator[Problem]:
+def _criterion_problems(criterion: Criterion, known: PlanContext, *, at: str) -> Iterator[Problem]:
     if criterion.review is not None:
         return  # see `_review_problems`
     if criterion.run is not None:
@@ -227,7 +227,7 @@ def _criterion_problems(criterion: Criterion, known: Known, *, at: str) -> Itera
 # ---- revision --------------------------------------------------------------------------------------------------------
 
 
-class Change(Written):
+class SubtaskChange(Written):
     """The fields of a subtask that change; the others stay as they are."""
 
     id: SubtaskId
@@ -306,7 +306,7 @@ class Revision(Written):
     assessment: str = Field(description="What you now believe, and why the plan changes.")
     add: tuple[Subtask, ...] = ()
     """New subtasks."""
-    revise: tuple[Change, ...] = ()
+    revise: tuple[SubtaskChange, ...] = ()
     """Subtasks to change, with their changed fields."""
     split: tuple[Split, ...] = ()
     """Subtasks to split into several."""
@@ -355,7 +355,7 @@ def revise_plan(
     plan: Plan,
     revision: Revision,
     statuses: SubtaskStatuses,
-    known: Known | None = None,
+    known: PlanContext | None = None,
     *,
     is_valid: bool = False,
 ) -> Plan | tuple[Problem, ...]:
@@ -363,7 +363,7 @@ def revise_plan(
 
     `is_valid` states that the plan is valid, so that unchanged subtasks are not checked again.
     """
-    after, known = apply(plan, revision), known or Known()
+    after, known = apply(plan, revision), known or PlanContext()
     since = plan if is_valid else None
     problems = [
         *_size_problems(revision, known),
@@ -446,7 +446,7 @@ def _rerouted(needs: tuple[SubtaskId, ...], parts_of: Parts) -> tuple[SubtaskId,
     return tuple(dict.fromkeys(part for need in needs for part in parts_of.get(need, (need,))))
 
 
-def _size_problems(revision: Revision, known: Known) -> Iterable[Problem]:
+def _size_problems(revision: Revision, known: PlanContext) -> Iterable[Problem]:
     """Limit the number of subtasks that one revision adds. The run itself may grow without a limit."""
     new = len(revision.add) + sum(len(split.into) for split in revision.split)
     if known.max_subtasks is not None and new > known.max_subtasks:
@@ -522,7 +522,7 @@ def _area_problems(plan: Plan, revision: Revision, statuses: SubtaskStatuses) ->
             yield Problem(f"{place}.touches", f"{', '.join(stray)}: outside the area ({bounds})")
 
 
-def described_subtasks(revision: Revision) -> Iterable[tuple[str, Subtask | Change]]:
+def described_subtasks(revision: Revision) -> Iterable[tuple[str, Subtask | SubtaskChange]]:
     """Each new or changed subtask of a revision, with its place in it."""
     yield from ((f"add[{index}]", new) for index, new in enumerate(revision.add))
     for index, split in enumerate(revision.split):
@@ -559,7 +559,7 @@ def _reviewed(part: Subtask, reviews: tuple[Criterion, ...]) -> Subtask:
 
 # ---- from an edited plan --------------------------------------------------------------------------------------------
 
-CHANGEABLE = tuple(name for name in Change.model_fields if name != "id")
+CHANGEABLE = tuple(name for name in SubtaskChange.model_fields if name != "id")
 
 
 def revision_between(before: Plan, after: Plan, *, why: str, without: Collection[SubtaskId] = ()) -> Revision | str:
@@ -586,9 +586,9 @@ def revision_between(before: Plan, after: Plan, *, why: str, without: Collection
     )
 
 
-def _change_between(old: Subtask, new: Subtask) -> Change | str:
+def _change_between(old: Subtask, new: Subtask) -> SubtaskChange | str:
     changed = {name: getattr(new, name) for name in CHANGEABLE if getattr(old, name) != getattr(new, name)}
     removed = [name for name, value in changed.items() if value is None]
     if removed:
         return f"{new.id}: {', '.join(removed)} can be changed, but not removed"
-    return Change.model_validate({"id": new.id, **changed})
+    return SubtaskChange.model_validate({"id": new.id, **changed})

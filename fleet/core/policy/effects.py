@@ -52,7 +52,7 @@ Command = CheckBase | CallPlanner | RunAttempt | VerifyAttempt | TestBatch | Pub
 
 def effects(state: RunState, now: float) -> tuple[Command, ...]:
     """Everything that should be running now."""
-    attempts = (effect_of(subtask) for subtask, _ in state.underway()) if not state.ended else ()
+    attempts = (required_effect(subtask) for subtask, _ in state.underway()) if not state.ended else ()
     return (*run_effects(state, now), *(effect for effect in attempts if effect is not None))
 
 
@@ -69,7 +69,7 @@ def run_effects(state: RunState, now: float) -> Iterator[Command]:
         yield Publish(state.tip)
 
 
-def effect_of(subtask: SubtaskState) -> Command | None:
+def required_effect(subtask: SubtaskState) -> Command | None:
     """Return the effect that should run for a subtask of an unfinished run."""
     attempt = subtask.current
     if attempt is None or (attempt.commit is None and attempt.worker == PLANNER):

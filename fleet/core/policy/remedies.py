@@ -19,7 +19,7 @@ from fleet.core.state.subtasks import SubtaskState
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class RemedyRung:
     """The handling of one class of failure."""
 
     kind: f.FailureKind
@@ -32,28 +32,36 @@ class Rung:
     """Description of the class."""
 
 
-LADDER: dict[f.FailureKind, Rung] = {
+LADDER: dict[f.FailureKind, RemedyRung] = {
     rung.kind: rung
     for rung in (
-        Rung("transient", False, "retry", "the model service: limits, overload, a broken connection or stream"),
-        Rung("infrastructure", False, "retry", "fleet's or the machine's: worktrees, boxes, disk"),
-        Rung("internal", False, "aside", "a bug of fleet, twice at the same step; the finished work stays pinned"),
-        Rung("crash", False, "retry", "a bug of an older fleet; new journals say `internal`"),
-        Rung("configuration", False, "retry", "a wrong key, an unknown model; it concerns the whole run"),
-        Rung("protocol", True, "planner", "invalid answers: no tool, malformed input, the same action again and again"),
-        Rung("tool", True, "planner", "a tool or command that the worker needs does not work"),
-        Rung("check", True, "planner", "an acceptance check failed, or a guard did on the base, before any work"),
-        Rung("vacuous", True, "planner", "an acceptance check passed before any work was done"),
-        Rung("empty", True, "planner", "reported done, but nothing changed"),
-        Rung("bounds", True, "planner", "changed files outside of its bounds, or files that may not be committed"),
-        Rung("conflict", True, "resolve", "does not merge with what landed meanwhile"),
-        Rung("integration", True, "planner", "merges, but the merged tree is red"),
-        Rung("too_complex", True, "planner", "more than one worker can do, or the conversation no longer fits"),
-        Rung("ambiguous", True, "planner", "information is missing; the worker is blocked"),
-        Rung("refusal", True, "planner", "the model refused"),
-        Rung("budget", True, "planner", "turns, time, tokens or dollars of the attempt or its subtask are spent"),
-        Rung("spent", False, "retry", "the run's budget does not cover another call; the attempt continues with more"),
-        Rung("other", True, "planner", "none of these"),
+        RemedyRung("transient", False, "retry", "the model service: limits, overload, a broken connection or stream"),
+        RemedyRung("infrastructure", False, "retry", "fleet's or the machine's: worktrees, boxes, disk"),
+        RemedyRung(
+            "internal", False, "aside", "a bug of fleet, twice at the same step; the finished work stays pinned"
+        ),
+        RemedyRung("crash", False, "retry", "a bug of an older fleet; new journals say `internal`"),
+        RemedyRung("configuration", False, "retry", "a wrong key, an unknown model; it concerns the whole run"),
+        RemedyRung(
+            "protocol", True, "planner", "invalid answers: no tool, malformed input, the same action again and again"
+        ),
+        RemedyRung("tool", True, "planner", "a tool or command that the worker needs does not work"),
+        RemedyRung("check", True, "planner", "an acceptance check failed, or a guard did on the base, before any work"),
+        RemedyRung("vacuous", True, "planner", "an acceptance check passed before any work was done"),
+        RemedyRung("empty", True, "planner", "reported done, but nothing changed"),
+        RemedyRung(
+            "bounds", True, "planner", "changed files outside of its bounds, or files that may not be committed"
+        ),
+        RemedyRung("conflict", True, "resolve", "does not merge with what landed meanwhile"),
+        RemedyRung("integration", True, "planner", "merges, but the merged tree is red"),
+        RemedyRung("too_complex", True, "planner", "more than one worker can do, or the conversation no longer fits"),
+        RemedyRung("ambiguous", True, "planner", "information is missing; the worker is blocked"),
+        RemedyRung("refusal", True, "planner", "the model refused"),
+        RemedyRung("budget", True, "planner", "turns, time, tokens or dollars of the attempt or its subtask are spent"),
+        RemedyRung(
+            "spent", False, "retry", "the run's budget does not cover another call; the attempt continues with more"
+        ),
+        RemedyRung("other", True, "planner", "none of these"),
     )
 }
 LONGEST_CLIMB = 64  # doublings, far beyond any cap. A float overflows at about a thousand

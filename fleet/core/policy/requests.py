@@ -14,7 +14,7 @@ from fleet.core.base.paths import matches
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy, ReviewRules
 from fleet.core.plans.plan import PLANNER, Plan, Risk, Subtask
-from fleet.core.plans.revision import Known, revise_plan
+from fleet.core.plans.revision import PlanContext, revise_plan
 from fleet.core.state.machines import known_machines
 from fleet.core.state.state import RunState
 from fleet.core.state.status import for_revision, status_of
@@ -120,7 +120,7 @@ def _revision_problem(state: RunState, request: f.PlanRevised) -> str | None:
     revision = request.revision
     if request.call is not None or revision.finished or revision.ask:
         return "you can only change subtasks; the planner asks questions and ends the run"
-    known = Known(max_areas=state.policy.max_areas, machines=known_machines(state))
+    known = PlanContext(max_areas=state.policy.max_areas, machines=known_machines(state))
     after = revise_plan(state.plan, revision, for_revision(state), known, is_valid=True)
     return None if isinstance(after, Plan) else "the change is not valid: " + "; ".join(map(str, after))
 

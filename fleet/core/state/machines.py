@@ -13,7 +13,7 @@ from fleet.core.state.subtasks import Attempt
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class MachineSlot:
     """A machine that new attempts may go to."""
 
     name: str
@@ -52,13 +52,13 @@ def known_machines(state: RunState) -> Machines:
     return machines.model_copy(update={"offers": {**machines.offers, **added}}) if added else machines
 
 
-def rooms(state: RunState, spec: Subtask) -> tuple[Room, ...]:
+def eligible_machines(state: RunState, spec: Subtask) -> tuple[MachineSlot, ...]:
     """The machines that a new attempt at a subtask may go to now."""
     wanted, stays = wanted_labels(state, spec), spec.worker in state.policy.machines.stays
-    here = (Room(HERE, None),) if wanted <= labels_here(state) else ()
+    here = (MachineSlot(HERE, None),) if wanted <= labels_here(state) else ()
     able = [node for node in state.nodes.values() if wanted <= node.labels and spec.worker not in node.lacks]
     nodes = [] if stays else [node for node in able if not node.out and not drained_by(state.nodes, node)]
-    return (*here, *(Room(node.name, node.greeting.workers) for node in nodes if node.greeting is not None))
+    return (*here, *(MachineSlot(node.name, node.greeting.workers) for node in nodes if node.greeting is not None))
 
 
 def program_problem(state: RunState, spec: Subtask) -> str:
@@ -97,7 +97,7 @@ class Occupancy:
             return True
         if program_problem(self._state, spec):
             return True
-        if not _has_slot(rooms(self._state, spec), self.held):
+        if not _has_slot(eligible_machines(self._state, spec), self.held):
             return False
         self.held.append(_places(self._state, spec, None))
         return True
@@ -119,7 +119,7 @@ def machine_problem(state: RunState, spec: Subtask) -> str:
         return never
     if lacks := program_problem(state, spec):
         return lacks
-    free = rooms(state, spec)
+    free = eligible_machines(state, spec)
     if _has_slot(free, list(_held(state))):
         return ""
     if free:
@@ -139,7 +139,7 @@ def _absent(state: RunState, worker: str, wanted: frozenset[str]) -> Iterator[st
                 yield f"node {name} is {'drained' if drained_by(state.nodes, node) else f'unavailable: {node.out}'}"
 
 
-def _has_slot(free: Iterable[Room], held: list[frozenset[str]]) -> bool:
+def _has_slot(free: Iterable[MachineSlot], held: list[frozenset[str]]) -> bool:
     """Return whether there is a free slot in addition to attempts that can only run on these machines."""
     slots, names = 0, set[str]()
     for room in free:
@@ -161,4 +161,4 @@ def _held(state: RunState) -> Iterator[frozenset[str]]:
 def _places(state: RunState, spec: Subtask, attempt: Attempt | None) -> frozenset[str]:
     if attempt is not None and attempt.working:
         return frozenset({attempt.node})
-    return frozenset(room.name for room in rooms(state, spec))
+    return frozenset(room.name for room in eligible_machines(state, spec))

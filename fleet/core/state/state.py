@@ -18,7 +18,6 @@ from fleet.core.facts.facts import (
     Ending,
     Failure,
     FailureKind,
-    Finding,
     FindingResult,
     GateTried,
     IssueSource,
@@ -27,6 +26,7 @@ from fleet.core.facts.facts import (
     RehearsalNoted,
     Relanding,
     ResultScored,
+    ReviewFinding,
     Role,
     RungTally,
     ServiceCondition,
@@ -35,7 +35,7 @@ from fleet.core.facts.facts import (
     SubtaskEstimate,
 )
 from fleet.core.facts.run_facts import NodeConnected
-from fleet.core.plans.limits import Choices, Policy, Size
+from fleet.core.plans.limits import Policy, RunOverrides, Size
 from fleet.core.plans.plan import Effort, Plan, Subtask
 from fleet.core.state.subtasks import Attempt, Mark, Subtasks, SubtaskState
 
@@ -409,7 +409,7 @@ class RunState:
     """Runs of the gate on the rehearsal's newest commit, before the rehearsal started."""
     base_url: str | None = None
     """The model service that was named on the engine's command line."""
-    choices: Choices = Choices()
+    choices: RunOverrides = RunOverrides()
     published: Sha | None = None
     publish_not_before: float = 0.0
     publish_failures: int = 0
@@ -471,7 +471,7 @@ class RunState:
     """The most that interrupted calls may have cost."""
     pending_reviews: Mapping[tuple[SubtaskId, int], Cost] = field(default_factory=dict)
     """The most that a batch of reviews may cost whose results are not there yet, by subtask and attempt."""
-    settled: Mapping[tuple[SubtaskId, int, Finding], FindingResult] = field(default_factory=dict)
+    settled: Mapping[tuple[SubtaskId, int, ReviewFinding], FindingResult] = field(default_factory=dict)
     """Outcomes of review findings, by subtask, attempt and finding."""
     low: str = ""
     """Budget that reached its soft limit, if any."""

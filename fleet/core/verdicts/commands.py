@@ -54,7 +54,7 @@ GLOB = re.compile(r"[*?]")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class CommandSource:
     """A file of the repository that refers to other files that a command runs."""
 
     kind: Kind
@@ -65,7 +65,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CommandReading:
     """Files that commands run and read, as paths or patterns relative to the root. Some may not exist."""
 
     judges: frozenset[str] = frozenset()
@@ -74,10 +74,10 @@ class Reading:
     """Files that produce the judged output or its input."""
     targets: frozenset[str] = frozenset()
     """Targets of make, which a file of the same name would satisfy. Pattern rules contain a `%`."""
-    sources: tuple[Source, ...] = ()
+    sources: tuple[CommandSource, ...] = ()
 
-    def __or__(self, other: "Reading") -> "Reading":
-        return Reading(
+    def __or__(self, other: "CommandReading") -> "CommandReading":
+        return CommandReading(
             self.judges | other.judges,
             self.feeds | other.feeds,
             self.targets | other.targets,
@@ -108,9 +108,9 @@ class _Command:
     """The words of the command whose output it reads."""
 
 
-def reading(text: str, folder: str = "") -> Reading:
+def reading(text: str, folder: str = "") -> CommandReading:
     """Return the files that shell commands run and read, if started in this directory."""
-    found = Reading()
+    found = CommandReading()
     for number, command in enumerate(_commands(text)):
         if number >= MOST_COMMANDS:
             break
@@ -185,12 +185,12 @@ def _tokens(line: str) -> list[str]:
 # ---- commands ------------------------------------------------------------------------------------------------------
 
 
-def _reading_of(command: _Command, folder: str) -> Reading:
+def _reading_of(command: _Command, folder: str) -> CommandReading:
     words = _without_wrappers(command.words)
     if not words:
-        return Reading()
+        return CommandReading()
     program = words[0].rsplit("/", 1)[-1]
-    found = Reading(
+    found = CommandReading(
         judges=frozenset(resolved(folder, word) for word in _configuration(words)),
         feeds=frozenset(resolved(folder, word) for word in command.read),
     )
@@ -206,15 +206,15 @@ def _reading_of(command: _Command, folder: str) -> Reading:
         return found | _started(words[1] if words[1:] else "", [], folder, decides=True, is_shell=True)
     if program in COMPARES or (program in {"grep", "egrep", "rg"} and "-f" in words):
         given = words[1:] if program in COMPARES else words[words.index("-f") + 1 :][:1]
-        return found | Reading(judges=_paths(folder, (*given, *command.read)))
+        return found | CommandReading(judges=_paths(folder, (*given, *command.read)))
     if reader := READERS.get(program):
         return found | reader(program, words[1:], folder)
     if program in INSPECTS:
         return found
-    return found | Reading(feeds=_paths(folder, words[1:]) if program in READS else frozenset())
+    return found | CommandReading(feeds=_paths(folder, words[1:]) if program in READS else frozenset())
 
 
-def _found(command: _Command, words: Sequence[str], folder: str) -> Reading:
+def _found(command: _Command, words: Sequence[str], folder: str) -> CommandReading:
     """Handle `find FOLDER -exec sh {} ;`, `find FOLDER | xargs sh` and `xargs sh < list`."""
     if words[0].endswith("find"):
         at = next((number for number, word in enumerate(words) if word in RUNS_FOUND), len(words))
@@ -225,7 +225,7 @@ def _found(command: _Command, words: Sequence[str], folder: str) -> Reading:
     names = [following for word, following in pairwise(given) if word in {"-name", "-iname"}] or [""]
     below = [f"{start.rstrip('/')}/**/{name}" for start in starts if not GLOB.search(start) for name in names]
     read = _Command([*inner, *(below or starts)], command.read, command.decides)
-    return _reading_of(read, folder) if inner else Reading()
+    return _reading_of(read, folder) if inner else CommandReading()
 
 
 def _without_wrappers(words: Sequence[str]) -> list[str]:
@@ -260,56 +260,64 @@ def _paths(folder: str, words: Sequence[str]) -> frozenset[str]:
     return frozenset(resolved(folder, word) for word in words if word and not word.startswith("-"))
 
 
-def _started(file: str, rest: Sequence[str], folder: str, *, decides: bool, is_shell: bool) -> Reading:
+def _started(file: str, rest: Sequence[str], folder: str, *, decides: bool, is_shell: bool) -> CommandReading:
     """Return a file of the repository that is run, and its arguments."""
     path = resolved(folder, file)
     decides = decides and not re.match(r"[^/]*[*?]", path)  # any file of the root may be what is judged
-    sources = (Source("shell", (path,)),) if is_shell else (Source("code", (path,)),) if decides else ()
+    sources = (CommandSource("shell", (path,)),) if is_shell else (CommandSource("code", (path,)),) if decides else ()
     files, given = frozenset({path}), _paths(folder, rest)
-    return Reading(files, given, sources=sources) if decides else Reading(feeds=files | given, sources=sources)
+    return (
+        CommandReading(files, given, sources=sources)
+        if decides
+        else CommandReading(feeds=files | given, sources=sources)
+    )
 
 
-def _interpreted(program: str, words: Sequence[str], folder: str, *, decides: bool) -> Reading:
+def _interpreted(program: str, words: Sequence[str], folder: str, *, decides: bool) -> CommandReading:
     """`sh FILE`, `sh -c TEXT`, `python3 FILE`, `node --test`."""
     is_shell = SHELLS.fullmatch(program) is not None
     if words[:1] in (["-n"], ["--check"]):  # checks the syntax without running the file
-        return Reading()
+        return CommandReading()
     for number, word in enumerate(words):
         is_inline = re.fullmatch(r"-\w*c", word) is not None if is_shell else word in INLINE
         if is_inline and words[number + 1 :]:
             text = words[number + 1]
             names = re.findall(r"[\w./-]+\.\w+", text)
-            return reading(text, folder) if is_shell else Reading(feeds=_paths(folder, names))
+            return reading(text, folder) if is_shell else CommandReading(feeds=_paths(folder, names))
         if word == "--test" or (program in PACKAGE_MANAGERS and word in {"test", "run"}):
-            return Reading(sources=(Source("package", (resolved(folder, "package.json"),), tuple(words[number:][:2])),))
+            return CommandReading(
+                sources=(CommandSource("package", (resolved(folder, "package.json"),), tuple(words[number:][:2])),)
+            )
         if not word.startswith("-") and not (
             number and words[number - 1] in {"-r", "--require", "--import", "--loader"}
         ):
             return _started(word, words[number + 1 :], folder, decides=decides, is_shell=is_shell)
-    return Reading()
+    return CommandReading()
 
 
-def _module(command: _Command, words: Sequence[str], folder: str) -> Reading:
+def _module(command: _Command, words: Sequence[str], folder: str) -> CommandReading:
     """`python -m NAME`: a module of the repository, or a program of that name."""
     if not words:
-        return Reading()
+        return CommandReading()
     path = resolved(folder, words[0].replace(".", "/"))
     files = frozenset({f"{path}.py", f"{path}/__main__.py", f"src/{path}.py", f"src/{path}/__main__.py"})
-    own = Reading(judges=files) if command.decides else Reading(feeds=files)
+    own = CommandReading(judges=files) if command.decides else CommandReading(feeds=files)
     return own | _reading_of(_Command([*words], command.read, command.decides), folder)
 
 
 # ---- programs that read what they run --------------------------------------------------------------------------------
 
 
-def _go(_: str, words: Sequence[str], folder: str) -> Reading:
+def _go(_: str, words: Sequence[str], folder: str) -> CommandReading:
     """`go run ./check` runs the package of a folder, or single files."""
     given = [word for word in words[1:] if not word.startswith("-")][:1] if words[:1] == ["run"] else []
     paths = _paths(folder, given)
-    return Reading(judges=paths | {f"{path}/*.go" if path else "*.go" for path in paths if not path.endswith(".go")})
+    return CommandReading(
+        judges=paths | {f"{path}/*.go" if path else "*.go" for path in paths if not path.endswith(".go")}
+    )
 
 
-def _make(_: str, words: Sequence[str], folder: str) -> Reading:
+def _make(_: str, words: Sequence[str], folder: str) -> CommandReading:
     file, names, before = "", list[str](), ""
     for word in words:
         if before in {"-C", "--directory"}:
@@ -322,10 +330,12 @@ def _make(_: str, words: Sequence[str], folder: str) -> Reading:
     files = (file,) if file else ("GNUmakefile", "makefile", "Makefile")
     targets = frozenset(resolved(folder, name) for name in names)
     paths = _at(folder, files)
-    return Reading(frozenset(paths if file else ()), targets=targets, sources=(Source("make", paths, tuple(names)),))
+    return CommandReading(
+        frozenset(paths if file else ()), targets=targets, sources=(CommandSource("make", paths, tuple(names)),)
+    )
 
 
-def _package(_: str, words: Sequence[str], folder: str) -> Reading:
+def _package(_: str, words: Sequence[str], folder: str) -> CommandReading:
     plain = list[str]()
     before = ""
     for word in words:
@@ -335,17 +345,17 @@ def _package(_: str, words: Sequence[str], folder: str) -> Reading:
             plain.append(word)
         before = word
     name = {"t": "test", "tst": "test"}.get(plain[0], plain[0]) if plain else ""
-    rest = reading(" ".join(plain), folder) if "exec" in words or "x" in words else Reading()
-    return rest | Reading(
-        sources=(Source("package", _at(folder, ("package.json",)), (f"pre{name}", name, f"post{name}")),)
+    rest = reading(" ".join(plain), folder) if "exec" in words or "x" in words else CommandReading()
+    return rest | CommandReading(
+        sources=(CommandSource("package", _at(folder, ("package.json",)), (f"pre{name}", name, f"post{name}")),)
     )
 
 
-def _configured(program: str, words: Sequence[str], folder: str) -> Reading:
+def _configured(program: str, words: Sequence[str], folder: str) -> CommandReading:
     """A program that finds its configuration by itself."""
     kind, names = CONFIGURATIONS[program]
     given = tuple(word for word in words if not word.startswith("-"))
-    return Reading(sources=(Source(kind, _at(folder, names), given),))
+    return CommandReading(sources=(CommandSource(kind, _at(folder, names), given),))
 
 
 def _at(folder: str, names: Collection[str]) -> tuple[str, ...]:
@@ -368,7 +378,7 @@ CONFIGURATIONS: dict[str, tuple[Kind, tuple[str, ...]]] = {
     "nox": ("nox", ("noxfile.py",)),
     "just": ("just", ("justfile", "Justfile", ".justfile")),
 }
-READERS: dict[str, Callable[[str, Sequence[str], str], Reading]] = {
+READERS: dict[str, Callable[[str, Sequence[str], str], CommandReading]] = {
     **dict.fromkeys(("make", "gmake"), _make),
     "go": _go,
     **dict.fromkeys(PACKAGE_MANAGERS, _package),

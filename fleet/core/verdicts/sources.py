@@ -13,8 +13,8 @@ from fleet.core.verdicts.commands import (
     LONGEST_LOOP,
     MOST_LOOPS,
     MOST_TURNS,
-    Reading,
-    Source,
+    CommandReading,
+    CommandSource,
     reading,
     resolved,
 )
@@ -42,20 +42,20 @@ SETS_UP = re.compile(
 )
 
 
-def reading_of(source: Source, path: str, text: str) -> Reading:
+def reading_of(source: CommandSource, path: str, text: str) -> CommandReading:
     """Return the files that a source at this path runs and reads."""
     return READERS[source.kind](text, dirname(path), source.names)
 
 
-def _shell(text: str, folder: str, names: Sequence[str]) -> Reading:
+def _shell(text: str, folder: str, names: Sequence[str]) -> CommandReading:
     """A script names files from where it is started, which is nearly always the root."""
     del names
     first = text.partition("\n")[0]
     is_shell = not first.startswith("#!") or re.search(r"\b(?:ba|da|z|k|a)?sh\b", first) is not None
-    return (reading(text) | reading(text, folder)) if is_shell else Reading()
+    return (reading(text) | reading(text, folder)) if is_shell else CommandReading()
 
 
-def _code(text: str, folder: str, names: Sequence[str]) -> Reading:
+def _code(text: str, folder: str, names: Sequence[str]) -> CommandReading:
     """Return the files that a program imports or names in strings."""
     del names
     modules = [name.strip() for pair in IMPORTS.findall(text) for name in "".join(pair).split(",")]
@@ -63,19 +63,19 @@ def _code(text: str, folder: str, names: Sequence[str]) -> Reading:
     paths += list(_modules("", LOADS.findall(text)))
     paths += [path for string in _strings(text) for path in PATH.findall(string[:LONGEST_PATH])]
     wanted = paths[:MOST_NAMES]
-    return Reading(
+    return CommandReading(
         feeds=frozenset((*(resolved("", path) for path in wanted), *(resolved(folder, path) for path in wanted)))
     )
 
 
-def _make(text: str, folder: str, names: Sequence[str]) -> Reading:
+def _make(text: str, folder: str, names: Sequence[str]) -> CommandReading:
     recipes, needs, variables, included, first = _parsed_makefile(text)
-    found = Reading(judges=frozenset(resolved(folder, name) for name in included))
+    found = CommandReading(judges=frozenset(resolved(folder, name) for name in included))
     for command in SHELL.findall(text)[:MOST_TARGETS]:
         output = reading(command, folder)
-        found |= Reading(feeds=output.judges | output.feeds, sources=output.sources)
+        found |= CommandReading(feeds=output.judges | output.feeds, sources=output.sources)
     for name in included:
-        found |= Reading(sources=(Source("make", (resolved(folder, name),), tuple(names)),))
+        found |= CommandReading(sources=(CommandSource("make", (resolved(folder, name),), tuple(names)),))
     rules = (target for target in recipes if "%" in target)
     wanted, done = [*(names or ([first] if first else [])), *rules], set[str]()
     while wanted and len(done) < MOST_TARGETS:
@@ -84,7 +84,7 @@ def _make(text: str, folder: str, names: Sequence[str]) -> Reading:
             continue
         done.add(target)
         wanted += needs.get(target, [])
-        found |= Reading(targets=frozenset({resolved(folder, target)}))
+        found |= CommandReading(targets=frozenset({resolved(folder, target)}))
         lines = (_expanded(line, variables).lstrip().lstrip("@-+") for line in recipes.get(target, []))
         found |= reading("\n".join(lines), folder)
     return found
@@ -125,20 +125,20 @@ def _unrolled(match: re.Match[str]) -> str:
     return re.sub(rf"\$[({{]{variable}[)}}]", lambda _: words[:LONGEST_LOOP], body, count=MOST_TURNS)
 
 
-def _package(text: str, folder: str, names: Sequence[str]) -> Reading:
+def _package(text: str, folder: str, names: Sequence[str]) -> CommandReading:
     try:
         scripts = parse_json(text).get("scripts", {})
         lines = [scripts[name] for name in names if isinstance(scripts.get(name), str)]
     except (ValueError, AttributeError):
-        return Reading()
+        return CommandReading()
     return reading("\n".join(lines), folder)
 
 
-def _javascript(text: str, folder: str, names: Sequence[str]) -> Reading:
+def _javascript(text: str, folder: str, names: Sequence[str]) -> CommandReading:
     """Return the files that a test runner's configuration loads."""
     del names
     values = (value for match in SETS_UP.finditer(text) for value in _strings(match[1]))
-    return Reading(judges=frozenset(_modules(folder, values)))
+    return CommandReading(judges=frozenset(_modules(folder, values)))
 
 
 def _modules(folder: str, values: Iterable[str]) -> Iterator[str]:
@@ -148,26 +148,26 @@ def _modules(folder: str, values: Iterable[str]) -> Iterator[str]:
         yield from (f"{path}.{ending}" for ending in ("js", "ts", "mjs", "cjs"))
 
 
-def _pytest(text: str, folder: str, names: Sequence[str]) -> Reading:
+def _pytest(text: str, folder: str, names: Sequence[str]) -> CommandReading:
     """The plugins that options in a configuration load."""
     del names
     plugins = re.findall(r"(?:^|[\s\"',\[])-p[\s\"',=]+([A-Za-z_][\w.]*)", text)
-    return Reading(judges=frozenset(resolved(folder, f"{plugin.replace('.', '/')}.py") for plugin in plugins))
+    return CommandReading(judges=frozenset(resolved(folder, f"{plugin.replace('.', '/')}.py") for plugin in plugins))
 
 
-def _tox(text: str, folder: str, names: Sequence[str]) -> Reading:
+def _tox(text: str, folder: str, names: Sequence[str]) -> CommandReading:
     del names
     blocks = re.findall(r"^commands\w*\s*=(.*(?:\n[ \t]+.*)*)", text, re.MULTILINE)
     return reading("\n".join(blocks), folder)
 
 
-def _nox(text: str, folder: str, names: Sequence[str]) -> Reading:
+def _nox(text: str, folder: str, names: Sequence[str]) -> CommandReading:
     del names
     calls = re.findall(r"\.run(?:_always)?\(([^)]*)\)", text)
     return reading("\n".join(" ".join(_strings(call)) for call in calls), folder)
 
 
-def _just(text: str, folder: str, names: Sequence[str]) -> Reading:
+def _just(text: str, folder: str, names: Sequence[str]) -> CommandReading:
     """All recipes: which ones a recipe needs is not worth a parser."""
     del names
     lines = (line.strip().lstrip("@-") for line in text.splitlines() if line[:1] in {" ", "\t"})
@@ -179,7 +179,7 @@ def _strings(text: str) -> list[str]:
     return found or re.findall(r"- (\S+)", text)
 
 
-READERS: dict[str, Callable[[str, str, Sequence[str]], Reading]] = {
+READERS: dict[str, Callable[[str, str, Sequence[str]], CommandReading]] = {
     "shell": _shell,
     "code": _code,
     "make": _make,

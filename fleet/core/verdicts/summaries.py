@@ -1,7 +1,7 @@
 """Counts tests from the summary of a runner in a check's output.
 
 A program that ends a test process early leaves no summary, or a lower count. Code in that process can forge a summary,
-but not without text that looks like one (`fleet/core/verdicts/oddities.py`).
+but not without text that looks like one (`fleet/core/verdicts/suspicious_changes.py`).
 """
 
 import re

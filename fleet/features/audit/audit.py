@@ -39,7 +39,7 @@ from worktrees.target.target import locate
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class AuditedCommit:
     """A commit as stored in git, and the values of its trailers."""
 
     id: Sha
@@ -56,16 +56,16 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class AuditedBranch:
     """The result branch as stored in git: the commits above the base, oldest first."""
 
     tip: Sha | None
     """None if the branch does not exist."""
-    commits: tuple[Commit, ...]
+    commits: tuple[AuditedCommit, ...]
     has_base: bool = True
 
 
-async def read_result_branch(path: Path, branch: str, *, base: Sha, instead: Sha | None) -> Branch:
+async def read_result_branch(path: Path, branch: str, *, base: Sha, instead: Sha | None) -> AuditedBranch:
     """Read the commits of `branch` above `base`, oldest first. Without such a branch, read those of commit `instead`.
 
     Raises `UsageError` if there is no repository at `path`, and `EffectError` if it can't be read.
@@ -74,18 +74,18 @@ async def read_result_branch(path: Path, branch: str, *, base: Sha, instead: Sha
     tip = await git.sha(f"refs/heads/{branch}")
     start = tip or (await git.sha(instead) if instead is not None else None)
     if start is None:
-        return Branch(tip, ())
+        return AuditedBranch(tip, ())
     if await git.sha(base) is None:
-        return Branch(tip, (), has_base=False)
+        return AuditedBranch(tip, (), has_base=False)
     stored = await read(git, partial(reader.commits_between, base=base, tip=start))
-    return Branch(tip, tuple(_audited(id_, content) for id_, content in stored))
+    return AuditedBranch(tip, tuple(_audited(id_, content) for id_, content in stored))
 
 
-def _audited(id_: Sha, content: bytes) -> Commit:
+def _audited(id_: Sha, content: bytes) -> AuditedCommit:
     commit = parse_commit(content)
     message = text(commit.message)
     values = parse_trailers(message)
-    return Commit(
+    return AuditedCommit(
         id=id_,
         tree=commit.tree,
         parents=commit.parents,
@@ -297,10 +297,10 @@ SHORT = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditEntry:
     """A commit of the branch, or a landing that is not on it."""
 
-    commit: Commit | None
+    commit: AuditedCommit | None
     chain: Chain | None
     problems: tuple[str, ...]
 
@@ -310,8 +310,8 @@ class Audit:
     """The result of the comparison."""
 
     state: RunState
-    branch: Branch
-    entries: tuple[Entry, ...]
+    branch: AuditedBranch
+    entries: tuple[AuditEntry, ...]
     problems: tuple[str, ...]
     """Problems that don't concern a single commit. All others are in `entries`."""
     unpublished: tuple[Chain, ...]
@@ -322,7 +322,7 @@ class Audit:
         return not self.problems and not any(entry.problems for entry in self.entries)
 
 
-def audit_run(journal: JournalChains, state: RunState, branch: Branch) -> Audit:
+def audit_run(journal: JournalChains, state: RunState, branch: AuditedBranch) -> Audit:
     """Compare the chains of a journal with the branch."""
     chains = {chain.member.commit: chain for chain in journal.chains}
     on_branch = {commit.id for commit in branch.commits}
@@ -331,14 +331,14 @@ def audit_run(journal: JournalChains, state: RunState, branch: Branch) -> Audit:
     for chain in expected:
         if chain.member.commit not in on_branch:
             missing = f"landed and published as {chain.member.commit[:SHORT]}, but is not on {state.result_branch}"
-            entries.append(Entry(None, chain, (missing, *_journal_problems(chain))))
+            entries.append(AuditEntry(None, chain, (missing, *_journal_problems(chain))))
     published = on_branch | {chain.member.commit for chain in expected}
     unpublished = tuple(chain for chain in journal.chains if chain.member.commit not in published)
     problems = (*journal.problems, *_branch_problems(journal, state, branch))
     return Audit(state, branch, tuple(entries), problems, unpublished)
 
 
-def _with_parents(commits: Sequence[Commit], base: Sha) -> Iterator[tuple[Commit, Sha]]:
+def _with_parents(commits: Sequence[AuditedCommit], base: Sha) -> Iterator[tuple[AuditedCommit, Sha]]:
     """Yield each commit with its expected parent."""
     below = base
     for commit in commits:
@@ -346,7 +346,7 @@ def _with_parents(commits: Sequence[Commit], base: Sha) -> Iterator[tuple[Commit
         below = commit.id
 
 
-def _branch_problems(journal: JournalChains, state: RunState, branch: Branch) -> Iterator[str]:
+def _branch_problems(journal: JournalChains, state: RunState, branch: AuditedBranch) -> Iterator[str]:
     """Yield problems that don't concern a single commit."""
     published = journal.published
     if not branch.has_base:
@@ -363,15 +363,15 @@ def _branch_problems(journal: JournalChains, state: RunState, branch: Branch) ->
         yield "the journal records the same commit as landed twice"
 
 
-def _entry(commit: Commit, chains: Mapping[Sha, Chain], state: RunState, below: Sha) -> Entry:
+def _entry(commit: AuditedCommit, chains: Mapping[Sha, Chain], state: RunState, below: Sha) -> AuditEntry:
     chain = chains.get(commit.id)
     problems = _commit_problems(commit, below)
     if chain is None:
-        return Entry(commit, None, (_unknown_commit(commit, chains, state), *problems))
-    return Entry(commit, chain, (*problems, *_contradictions(commit, chain, state.run), *_journal_problems(chain)))
+        return AuditEntry(commit, None, (_unknown_commit(commit, chains, state), *problems))
+    return AuditEntry(commit, chain, (*problems, *_contradictions(commit, chain, state.run), *_journal_problems(chain)))
 
 
-def _unknown_commit(commit: Commit, chains: Mapping[Sha, Chain], state: RunState) -> str:
+def _unknown_commit(commit: AuditedCommit, chains: Mapping[Sha, Chain], state: RunState) -> str:
     if commit.run != state.run:
         return "does not belong to this run: it is not in the journal, and it has no trailer of the run"
     landings = {(chain.member.subtask, chain.member.attempt): chain.member.commit for chain in chains.values()}
@@ -382,7 +382,7 @@ def _unknown_commit(commit: Commit, chains: Mapping[Sha, Chain], state: RunState
     return f"{claim}, which landed as {landed[:SHORT]}: it was rewritten or forged"
 
 
-def _commit_problems(commit: Commit, below: Sha) -> Iterator[str]:
+def _commit_problems(commit: AuditedCommit, below: Sha) -> Iterator[str]:
     if not commit.sound:
         yield "its content does not match its id"
     if commit.parents != (below,):
@@ -390,7 +390,7 @@ def _commit_problems(commit: Commit, below: Sha) -> Iterator[str]:
         yield f"its parents are {parents}, expected {below[:SHORT]}"
 
 
-def _contradictions(commit: Commit, chain: Chain, run: RunId) -> Iterator[str]:
+def _contradictions(commit: AuditedCommit, chain: Chain, run: RunId) -> Iterator[str]:
     """Yield the differences between git and the journal for a commit."""
     member, attempt = chain.member, chain.attempt
     trailers: list[tuple[str, object, object]] = [

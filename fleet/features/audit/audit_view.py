@@ -9,7 +9,7 @@ from fleet.core.facts.facts import CheckRun, Ending
 from fleet.core.plans.limits import Reviewing
 from fleet.core.plans.plan import Subtask
 from fleet.core.state.state import Review, RunState
-from fleet.features.audit.audit import AttemptStart, Audit, Chain, Entry
+from fleet.features.audit.audit import AttemptStart, Audit, AuditEntry, Chain
 from fleet.read.question_view import FindingView, findings_of
 from fleet.read.subtask_view import AttemptView, attempt_view
 
@@ -187,7 +187,7 @@ def audit_view(audit: Audit) -> AuditView:
     )
 
 
-def _commit(state: RunState, entry: Entry) -> CommitView:
+def _commit(state: RunState, entry: AuditEntry) -> CommitView:
     commit, chain = entry.commit, entry.chain
     start = chain.start if chain is not None else None
     return CommitView(

@@ -35,7 +35,7 @@ _FIXES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class ProbeResult:
     """The result of a call."""
 
     verdict: Verdict
@@ -45,31 +45,33 @@ class Came:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProbeOutcome:
     """The result of one probe as text."""
 
     about: str
     """A model and its effort, or the tested feature."""
     tried: str
-    came: Came
+    came: ProbeResult
     dollars: float = 0.0
     """The cost by the price table."""
 
 
-def faulty(fault: CallFault) -> Came:
+def faulty(fault: CallFault) -> ProbeResult:
     """The result for a fault, with the fix."""
-    return Came("fails", fault.message, _FIXES.get(fault.kind, "the service rejects this request: see its message"))
+    return ProbeResult(
+        "fails", fault.message, _FIXES.get(fault.kind, "the service rejects this request: see its message")
+    )
 
 
-def with_or_without(text: str, lacking: Collection[Capability]) -> Came:
+def with_or_without(text: str, lacking: Collection[Capability]) -> ProbeResult:
     """The result for an answer, which may require that features are omitted."""
     if not lacking:
-        return Came("works", text)
+        return ProbeResult("works", text)
     named = ", ".join(f"{name}: {USES[name]}" for name in sorted(lacking))
-    return Came("fails", f"{text}, but only without {named}", SETTINGS_BELOW)
+    return ProbeResult("fails", f"{text}, but only without {named}", SETTINGS_BELOW)
 
 
-LEFT_OUT = Came("not tried", "the service lacks a required feature")
+LEFT_OUT = ProbeResult("not tried", "the service lacks a required feature")
 
 
 @dataclass(slots=True)
@@ -124,7 +126,7 @@ _UNSEEN_OF_TOOLS = 800
 
 
 @dataclass(slots=True)
-class Spending:
+class ProbeSpending:
     """The amount spent so far, by the price table."""
 
     prices: Mapping[str, Price]
@@ -189,7 +191,7 @@ class Asking:
     """Makes the calls, and finds the part of a request that a service rejects."""
 
     client: Client
-    spending: Spending
+    spending: ProbeSpending
     missing: Missing
     until: float = math.inf
     """The end of the time for calls, by anyio's clock."""
@@ -302,33 +304,33 @@ class Probes:
     most: float = MOST_DOLLARS
     limit_s: float = 300.0
     """The time limit for all calls."""
-    spending: Spending = field(init=False)
+    spending: ProbeSpending = field(init=False)
     missing: Missing = field(init=False)
     _asking: Asking = field(init=False)
     _answered: list[str] = field(default_factory=list)
     """The models that answered, the cheapest first."""
 
     def __post_init__(self) -> None:
-        self.spending = Spending(self.prices, self.most)
+        self.spending = ProbeSpending(self.prices, self.most)
         self.missing = Missing({each.model: self.access.lacking(each.model) for each in self.subjects})
         self._asking = Asking(self.client, self.spending, self.missing)
 
-    async def run(self) -> AsyncIterator[Outcome]:
+    async def run(self) -> AsyncIterator[ProbeOutcome]:
         """Yield each outcome as soon as it is known."""
         self._asking.until = anyio.current_time() + self.limit_s
         for subject in sorted(self.subjects, key=lambda each: (self.spending.rank(each.model), each.name)):
             came = await _tried(self._one_word(subject))
-            yield Outcome(subject.name, f"one-word answer, for {subject.users}", came, self._asking.take_cost())
+            yield ProbeOutcome(subject.name, f"one-word answer, for {subject.users}", came, self._asking.take_cost())
         for model in self._answered:
-            yield Outcome("models", f"GET /v1/models/{model}", await _tried(self._limits(model)))
+            yield ProbeOutcome("models", f"GET /v1/models/{model}", await _tried(self._limits(model)))
         if self._answered:
             cheapest = self._answered[0]
-            yield Outcome("count_tokens", "length of a prompt", await _tried(self._count(cheapest)))
-            yield Outcome("batches", "GET /v1/messages/batches", await _tried(self._batches(cheapest)))
-            async for outcome in Turns(cheapest, self._asking).run():
+            yield ProbeOutcome("count_tokens", "length of a prompt", await _tried(self._count(cheapest)))
+            yield ProbeOutcome("batches", "GET /v1/messages/batches", await _tried(self._batches(cheapest)))
+            async for outcome in ProbeTurns(cheapest, self._asking).run():
                 yield outcome
 
-    async def _one_word(self, subject: Subject) -> Came:
+    async def _one_word(self, subject: Subject) -> ProbeResult:
         model, before = subject.model, self.missing.of(subject.model)
         efforts: tuple[Capability, ...] = ("effort",) if subject.effort is not None else ()
         result = await self._asking.ask(replace(one_word(model), effort=subject.effort), *USUAL, *efforts)
@@ -339,31 +341,31 @@ class Probes:
         tokens = f"{result.usage.prompt} input tokens, {result.usage.output} output tokens"
         return with_or_without(f"answered in {result.seconds:.1f} s, {tokens}", self.missing.of(model) - before)
 
-    async def _limits(self, model: str) -> Came:
+    async def _limits(self, model: str) -> ProbeResult:
         if "models" in self.missing.of(model):
             return LEFT_OUT
         self._asking.require_time()
         reported = await self.client.reported_limits(model)
         if isinstance(reported, CallFault):
             self.missing.lacks(model, "models")
-            return Came("fails", f"{reported.message}: limits come from the built-in table", SETTINGS_BELOW)
+            return ProbeResult("fails", f"{reported.message}: limits come from the built-in table", SETTINGS_BELOW)
         self.missing.has(model, "models")
         longest = (
             f"context window of {reported.context_tokens:,} tokens, up to {reported.output_tokens:,} output tokens"
         )
-        return Came("works", longest)
+        return ProbeResult("works", longest)
 
-    async def _count(self, model: str) -> Came:
+    async def _count(self, model: str) -> ProbeResult:
         if "count_tokens" in self.missing.of(model):
             return LEFT_OUT
         self._asking.require_time()
         result = await self.client.count(one_word(model), self.missing.of(model))
         if isinstance(result, CallFault):
             self.missing.lacks(model, "count_tokens")
-            return Came("fails", f"{result.message}: only Claude Code can count tokens", SETTINGS_BELOW)
-        return Came("works", f"{result} tokens")
+            return ProbeResult("fails", f"{result.message}: only Claude Code can count tokens", SETTINGS_BELOW)
+        return ProbeResult("works", f"{result} tokens")
 
-    async def _batches(self, model: str) -> Came:
+    async def _batches(self, model: str) -> ProbeResult:
         """List the batches, which is free."""
         if "batches" in self.missing.of(model):
             return LEFT_OUT
@@ -372,18 +374,18 @@ class Probes:
         if isinstance(listed, CallFault):
             for each in self._answered:
                 self.missing.lacks(each, "batches")
-            return Came(
+            return ProbeResult(
                 "fails", f"{listed.message}: batched reviews at half the price are not available", SETTINGS_BELOW
             )
-        return Came("works", "batched requests cost half")
+        return ProbeResult("works", "batched requests cost half")
 
 
-async def _tried(probe: Awaitable[Came]) -> Came:
+async def _tried(probe: Awaitable[ProbeResult]) -> ProbeResult:
     """The result of a probe, or the reason why it was skipped."""
     try:
         return await probe
     except NotTriedError as why:
-        return Came("not tried", str(why), why.fix)
+        return ProbeResult("not tried", str(why), why.fix)
 
 
 # ---- turns -----------------------------------------------------------------------------------------------------------
@@ -408,7 +410,7 @@ def one_word(model: str) -> Request:
 
 
 @dataclass(slots=True)
-class Turns:
+class ProbeTurns:
     """The probes of a model that depend on each other."""
 
     model: str
@@ -424,9 +426,9 @@ class Turns:
             self._base = replace(self._base, max_tokens=LESS_LONG)
         self._messages = [_says("Call the tool report with status done and summary ok.")]
 
-    async def run(self) -> AsyncIterator[Outcome]:
+    async def run(self) -> AsyncIterator[ProbeOutcome]:
         """Yield each outcome as soon as it is known. Probes that require a missing answer are skipped."""
-        probes: tuple[tuple[str, str, Callable[[], Awaitable[Came | None]]], ...] = (
+        probes: tuple[tuple[str, str, Callable[[], Awaitable[ProbeResult | None]]], ...] = (
             ("tools", "strict and built-in tools, with a tool call", self._call_tools),
             ("thinking back", "next turn, with the thinking of the first", self._continue),
             ("cache", "same prefix in both turns", self._compare),
@@ -439,11 +441,11 @@ class Turns:
             try:
                 came = await probe()
             except NotTriedError as why:
-                came = Came("not tried", str(why), why.fix)
+                came = ProbeResult("not tried", str(why), why.fix)
             if came is not None:
-                yield Outcome(about, tried, came, self.asking.take_cost())
+                yield ProbeOutcome(about, tried, came, self.asking.take_cost())
 
-    async def _call_tools(self) -> Came:
+    async def _call_tools(self) -> ProbeResult:
         result = await self.asking.ask(self._request(), *USUAL, "built_in_tools", "strict_tools")
         if isinstance(result, CallFault):
             return faulty(result)
@@ -451,7 +453,7 @@ class Turns:
         text = f"it called {result.calls[0].name}" if result.calls else "it answered without calling one"
         return with_or_without(text, self._found("built_in_tools", "strict_tools"))
 
-    async def _continue(self) -> Came | None:
+    async def _continue(self) -> ProbeResult | None:
         if self._first is None:
             return None
         content = [block for block in self._first.blocks if block["type"] != "text" or block["text"].strip()]
@@ -467,7 +469,7 @@ class Turns:
         self._second = result
         return with_or_without("accepted", self._found("thinking_history"))
 
-    async def _compare(self) -> Came | None:
+    async def _compare(self) -> ProbeResult | None:
         """Compare the tokens written to the cache by the first turn and read by the second."""
         if self._first is None or self._second is None:
             return None
@@ -476,29 +478,29 @@ class Turns:
         wrote, read = self._first.usage.cache_write, self._second.usage.cache_read
         text = f"the first wrote {wrote:,} tokens to the cache, the second read {read:,} from it"
         if wrote and read:
-            return Came("works", text)
+            return ProbeResult("works", text)
         self.asking.missing.lacks(self.model, "cache")
-        return Came("fails", f"{text}: prompts cost their full price", SETTINGS_BELOW)
+        return ProbeResult("fails", f"{text}: prompts cost their full price", SETTINGS_BELOW)
 
-    async def _compact(self) -> Came | None:
+    async def _compact(self) -> ProbeResult | None:
         shorter = compact(self._messages, size(self._messages) // 2, before_last=False)
         if self._second is None or shorter is None:
             return None
         result = await self.asking.ask(self._request(shorter.messages))
-        return faulty(result) if isinstance(result, CallFault) else Came("works", "accepted")
+        return faulty(result) if isinstance(result, CallFault) else ProbeResult("works", "accepted")
 
-    async def _keep(self) -> Came:
+    async def _keep(self) -> ProbeResult:
         if self._lacking & {"cache", "keep_alive"}:
             return LEFT_OUT
         result = await self.asking.ask(replace(self._request(self._messages[:1]), max_tokens=0))
         if isinstance(result, Answer) and result.usage.cache_read:
             self.asking.missing.has(self.model, "keep_alive")
-            return Came("works", f"it read {result.usage.cache_read:,} tokens")
+            return ProbeResult("works", f"it read {result.usage.cache_read:,} tokens")
         self.asking.missing.lacks(self.model, "keep_alive")
         text = result.message if isinstance(result, CallFault) else "no tokens were read from the cache"
-        return Came("fails", text, SETTINGS_BELOW)
+        return ProbeResult("fails", text, SETTINGS_BELOW)
 
-    async def _keep_for_an_hour(self) -> Came:
+    async def _keep_for_an_hour(self) -> ProbeResult:
         if self._lacking & {"cache", "cache_hour"}:
             return LEFT_OUT
         request = replace(one_word(self.model), system=_padding(self.model), kept_s=HOUR_S, ends_in_cache=False)
@@ -508,11 +510,11 @@ class Turns:
         if lacking := self._found("cache_hour"):
             return with_or_without("accepted", lacking)
         if result.usage.cache_write_1h:
-            return Came("works", f"it wrote {result.usage.cache_write_1h:,} tokens for an hour")
+            return ProbeResult("works", f"it wrote {result.usage.cache_write_1h:,} tokens for an hour")
         self.asking.missing.lacks(self.model, "cache_hour")
-        return Came("fails", "no tokens were written for an hour", SETTINGS_BELOW)
+        return ProbeResult("fails", "no tokens were written for an hour", SETTINGS_BELOW)
 
-    async def _plan(self) -> Came:
+    async def _plan(self) -> ProbeResult:
         request = replace(one_word(self.model), tools=(SubmitRevision.declaration,))
         result = await self.asking.ask(request, "strict_tools")
         if isinstance(result, CallFault):

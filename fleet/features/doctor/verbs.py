@@ -23,13 +23,13 @@ from dashboards.text.safe import safe
 from fleet.app.capacity import capacity
 from fleet.app.fleet import Fleet, refuse_branch
 from fleet.cli import common
-from fleet.cli.common import HERE, AsJson, BaseUrl, Clock, ConfigFile, Repo, Sandbox, flags, run_with_clock
+from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunClock, Sandbox, flags, run_with_clock
 from fleet.config.environment import current
 from fleet.config.schema import as_policy
 from fleet.core.base.ids import RunId, result_branch
 from fleet.core.plans.limits import parse_rung
 from fleet.errors import FleetError
-from fleet.features.doctor.probe import Outcome, Probes, Subject
+from fleet.features.doctor.probe import ProbeOutcome, Probes, Subject
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES
 from fleet.ports.worktrees import EffectError
@@ -41,7 +41,7 @@ from worktrees.sandbox.box import SYSTEM_PATH
 from worktrees.sandbox.seccomp import filter_program
 from worktrees.sandbox.self_test import find_sandbox_problems
 from worktrees.sandbox.tool_chains import found_in
-from worktrees.target.signing import Customs, customs
+from worktrees.target.signing import CommitConventions, customs
 from worktrees.target.target import inspect
 
 TESTED_PYTHONS = ("3.11.2", "3.11.7", "3.12.1", "3.13.0", "3.14.7")
@@ -81,7 +81,7 @@ def doctor(
       fleet doctor --repo ../service --json
     """
     loaded = common.configuration(repo, config, flags(sandbox=sandbox, base_url=base_url))
-    clock = Clock(quiet=as_json)
+    clock = RunClock(quiet=as_json)
     clock.time("checking this machine")
     fleet = Fleet(loaded, current())
     findings = run_with_clock(lambda: examine(fleet, repo, gate=gate, clock=clock), clock)
@@ -94,7 +94,7 @@ def doctor(
     raise typer.Exit(0 if all(finding.ok for finding in findings) else FleetError.exit_code)
 
 
-async def _call_service(fleet: Fleet, clock: Clock, *, quiet: bool) -> list[Finding]:
+async def _call_service(fleet: Fleet, clock: RunClock, *, quiet: bool) -> list[Finding]:
     """Call the model service, and show each result as it arrives."""
     findings = []
     clock.time("calling the model service")
@@ -107,7 +107,9 @@ async def _call_service(fleet: Fleet, clock: Clock, *, quiet: bool) -> list[Find
     return findings
 
 
-async def examine(fleet: Fleet, repository: Path, *, gate: bool = False, clock: Clock | None = None) -> list[Finding]:
+async def examine(
+    fleet: Fleet, repository: Path, *, gate: bool = False, clock: RunClock | None = None
+) -> list[Finding]:
     """Check all requirements of a run. Only writes a probe file in the state directory."""
     return [
         python_finding(platform.python_version(), sys.executable),
@@ -293,7 +295,7 @@ async def _repository(path: Path, fleet: Fleet) -> list[Finding]:
     return [Finding("repository", ok=True, says=says), *_signatures(usual, fleet)]
 
 
-def _signatures(usual: Customs, fleet: Fleet) -> Iterator[Finding]:
+def _signatures(usual: CommitConventions, fleet: Fleet) -> Iterator[Finding]:
     """A warning if the repository's commits are signed, but the commits of `fleet merge` are not."""
     wanted = [("signed", 'git.sign = "ssh"')] if usual.signs and not fleet.config.git.sign else []
     if usual.signs_off and not fleet.config.git.sign_off:
@@ -397,7 +399,7 @@ def subjects(fleet: Fleet) -> list[Subject]:
     return [Subject(model, effort, ", ".join(names)) for (model, effort), names in users.items()]  # type: ignore[arg-type] # parsed
 
 
-def _of_call(outcome: Outcome) -> Finding:
+def _of_call(outcome: ProbeOutcome) -> Finding:
     came = outcome.came
     is_skipped = came.verdict == "not tried"
     says = safe(f"{outcome.about}: {outcome.tried}: {'skipped: ' * is_skipped}{came.text}", limit=_LONGEST)

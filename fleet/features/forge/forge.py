@@ -35,7 +35,7 @@ PREFIXES = {each.prefix: each for each in FORGES}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ForgePlace:
     """A repository on a forge."""
 
     kind: ForgeKind = field(repr=False)
@@ -76,7 +76,7 @@ class Place:
 class Reference:
     """An issue or a pull request."""
 
-    place: Place
+    place: ForgePlace
     number: int
 
 
@@ -85,7 +85,7 @@ def issue_reference(text: str) -> Reference | None:
     return _reference(text, "issue")
 
 
-def pull_reference(text: str, here: Place | None = None) -> Reference | None:
+def pull_reference(text: str, here: ForgePlace | None = None) -> Reference | None:
     """Parse a reference to a pull request. A bare number refers to the repository `here`."""
     if here is not None and re.fullmatch(r"[#!]?\d{1,10}", text):
         return Reference(here, int(text.lstrip("#!")))
@@ -97,7 +97,7 @@ def _reference(text: str, wanted: str) -> Reference | None:
         return None
     if short := _SHORT.fullmatch(text):
         kind = PREFIXES[short[1]]
-        return Reference(Place(kind, kind.host, short[2]), int(short[3]))
+        return Reference(ForgePlace(kind, kind.host, short[2]), int(short[3]))
     if not text.startswith(("https://", "http://")):
         return None
     parts = urlsplit(text)
@@ -105,7 +105,7 @@ def _reference(text: str, wanted: str) -> Reference | None:
         repo, found, rest = parts.path.strip("/").partition(middle)
         number = rest.partition("/")[0]
         if found and what == wanted and re.fullmatch(r"\d{1,10}", number):
-            return Reference(Place(kind, _host_of(parts.netloc), repo), int(number))
+            return Reference(ForgePlace(kind, _host_of(parts.netloc), repo), int(number))
     return None
 
 
@@ -114,7 +114,7 @@ def _host_of(netloc: str) -> str:
     return netloc.rpartition("@")[2].lower()
 
 
-def place_of_remote(url: str, kind: ForgeKind | None = None) -> Place | None:
+def place_of_remote(url: str, kind: ForgeKind | None = None) -> ForgePlace | None:
     """Return the repository for the URL of a git remote, or None if its host is not a known forge."""
     if "://" in url:
         parts = urlsplit(url)
@@ -130,7 +130,7 @@ def place_of_remote(url: str, kind: ForgeKind | None = None) -> Place | None:
     if kind is None:
         return None
     try:
-        return Place(kind, host, path.strip("/").removesuffix(".git"))
+        return ForgePlace(kind, host, path.strip("/").removesuffix(".git"))
     except UsageError:
         return None
 
@@ -233,7 +233,7 @@ class Forge(Protocol):
     """The client of one repository on a forge. All methods raise `ForgeError`. After a failed change, read it back."""
 
     @property
-    def place(self) -> Place: ...
+    def place(self) -> ForgePlace: ...
 
     async def default_branch(self) -> str: ...
 

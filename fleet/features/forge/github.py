@@ -14,8 +14,8 @@ from fleet.features.forge.forge import (
     CheckState,
     Comment,
     Draft,
+    ForgePlace,
     Issue,
-    Place,
     Pull,
     PullState,
     Thread,
@@ -108,7 +108,7 @@ class CheckAnswer(_Answer):
     workflow: str | None = Field(None, alias="workflowName")
 
 
-class Checks(_Answer):
+class CheckRollup(_Answer):
     head_sha: str = Field(alias="headRefOid")
     rollup: tuple[CheckAnswer, ...] | None = Field(None, alias="statusCheckRollup")
 
@@ -130,7 +130,7 @@ class PageInfo(_Answer):
     cursor: str | None = Field(None, alias="endCursor")
 
 
-class Nodes(_Answer):
+class GraphQlNodes(_Answer):
     nodes: tuple[CommentAnswer, ...] = ()
 
 
@@ -140,7 +140,7 @@ class ThreadAnswer(_Answer):
     line: int | None = None
     resolved: bool = Field(alias="isResolved")
     outdated: bool = Field(default=False, alias="isOutdated")
-    comments: Nodes
+    comments: GraphQlNodes
 
 
 class ThreadPage(_Answer):
@@ -176,13 +176,13 @@ class Limit(_Answer):
     reset: float
 
 
-class Limits(_Answer):
+class ApiLimits(_Answer):
     resources: dict[str, Limit]
 
 
 ISSUE, PULL, PULLS = TypeAdapter(IssueAnswer), TypeAdapter(PullAnswer), TypeAdapter(tuple[PullAnswer, ...])
-CHECKS, REPOSITORY = TypeAdapter(Checks), TypeAdapter(RepositoryAnswer)
-PERMISSION, LIMITS, GRAPHQL = TypeAdapter(Permission), TypeAdapter(Limits), TypeAdapter(GraphQl)
+CHECKS, REPOSITORY = TypeAdapter(CheckRollup), TypeAdapter(RepositoryAnswer)
+PERMISSION, LIMITS, GRAPHQL = TypeAdapter(Permission), TypeAdapter(ApiLimits), TypeAdapter(GraphQl)
 CHECK_STATES: dict[str, CheckState] = {
     **dict.fromkeys(("SUCCESS", "NEUTRAL"), "passed"),
     "SKIPPED": "skipped",
@@ -239,7 +239,7 @@ class GitHub:
     program: Program
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ForgePlace:
         return self.program.place
 
     async def default_branch(self) -> str:

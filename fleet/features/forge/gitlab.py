@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from fleet.features.forge.forge import Check, CheckState, Comment, Draft, Issue, Place, Pull, PullState, Thread
+from fleet.features.forge.forge import Check, CheckState, Comment, Draft, ForgePlace, Issue, Pull, PullState, Thread
 from fleet.features.forge.program import NotFoundError, Program
 
 PAGE = 100  # the maximum page size of the API
@@ -143,7 +143,7 @@ class GitLab:
     program: Program
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ForgePlace:
         return self.program.place
 
     async def default_branch(self) -> str:

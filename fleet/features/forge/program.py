@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from fleet.app.fleet import Fleet
 from fleet.core.base.forges import FORGES, ForgeKind
 from fleet.errors import FleetError
-from fleet.features.forge.forge import Forge, Place
+from fleet.features.forge.forge import Forge, ForgePlace
 from fleet.features.parts import load_part
 from fleet.read.base_view import Finding
 from worktrees.base.process import Finished, Launch, run
@@ -77,7 +77,7 @@ Parsed = TypeVar("Parsed")
 class Program:
     """`gh` or `glab`, for one place."""
 
-    place: Place
+    place: ForgePlace
     environ: Mapping[str, str]
     """The user's environment, which the program needs to find its account."""
     held: tuple[int, ...] = ()
@@ -143,7 +143,7 @@ def _shown(output: str) -> str:
     return line if len(line) <= SHOWN else f"…{line[-SHOWN:]}"
 
 
-def open_forge(place: Place, environ: Mapping[str, str], held: tuple[int, ...] = ()) -> Forge:
+def open_forge(place: ForgePlace, environ: Mapping[str, str], held: tuple[int, ...] = ()) -> Forge:
     """Return the client of a repository."""
     forge: Forge = load_part(place.kind.client)(Program(place, environ, held))
     return forge
@@ -193,7 +193,7 @@ async def forge_findings(environ: Mapping[str, str]) -> list[Finding]:
     found: dict[str, Finding] = {}
 
     async def look(kind: ForgeKind) -> None:
-        found[kind.name] = await _finding(Place(kind, kind.host, ANY), environ)
+        found[kind.name] = await _finding(ForgePlace(kind, kind.host, ANY), environ)
 
     async with create_task_group() as tasks:
         for kind in FORGES:
@@ -201,7 +201,7 @@ async def forge_findings(environ: Mapping[str, str]) -> list[Finding]:
     return [found[kind.name] for kind in FORGES]
 
 
-async def _finding(place: Place, environ: Mapping[str, str]) -> Finding:
+async def _finding(place: ForgePlace, environ: Mapping[str, str]) -> Finding:
     name = place.kind.program
     try:
         status = await Program(place, environ).finish(("auth", "status"), timeout_s=LOOK_S)

@@ -18,7 +18,7 @@ from fleet.core.base.forges import ForgeKind
 from fleet.core.base.ids import Sha, SubtaskId, run_refs
 from fleet.core.facts.facts import IssueSource
 from fleet.errors import FleetError, UsageError
-from fleet.features.forge.forge import NAMES, PREFIXES, Draft, Forge, Place, Pull, issue_reference, place_of_remote
+from fleet.features.forge.forge import NAMES, PREFIXES, Draft, Forge, ForgePlace, Pull, issue_reference, place_of_remote
 from fleet.features.forge.program import ForgeError, open_forge, redact
 from fleet.features.forge.pulls_view import Done, PullsView, PullView
 from fleet.features.parts import load_part
@@ -28,7 +28,7 @@ from fleet.read.run import RunSnapshot, just_after
 from fleet.runs.crash_points import reached
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
-from worktrees.git.object_format import committer_of, without_closing_words
+from worktrees.git.object_format import committer_of, strip_closing_keywords
 from worktrees.store.integrator import StoreIntegrator, landed_since
 from worktrees.store.replay import Replay, commits_above
 from worktrees.store.store import Store, open_store
@@ -52,7 +52,7 @@ BEGIN, END = "<!-- fleet:begin -->", "<!-- fleet:end -->"
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class StackLayer:
     """The part of a result that one pull request proposes."""
 
     area: SubtaskId | None = None
@@ -67,14 +67,14 @@ class Layer:
     """Whether the run tested the tree of its last commit."""
 
 
-def pull_title(data: ReportData, issue: IssueSource | None, layer: Layer) -> str:
+def pull_title(data: ReportData, issue: IssueSource | None, layer: StackLayer) -> str:
     title = issue.title if issue is not None else next(iter(data.goal.strip().splitlines()), "") or f"Run {data.run}"
     if layer.of > 1:
         title = f"{layer.title or 'The rest'} ({layer.number} of {layer.of}: {title})"
-    return redact(safe(without_closing_words(title.lstrip("# ")), limit=TITLE))
+    return redact(safe(strip_closing_keywords(title.lstrip("# ")), limit=TITLE))
 
 
-def pull_body(data: ReportData, issue: IssueSource | None, place: Place, layer: Layer) -> str:
+def pull_body(data: ReportData, issue: IssueSource | None, place: ForgePlace, layer: StackLayer) -> str:
     """Return the generated text, including the marks around it."""
     data = _of_layer(data, layer)
     lead, first = _lead(data, issue, layer), _first(data, layer)
@@ -99,7 +99,7 @@ def with_body(existing: str, body: str) -> str:
     return f"{before}{body}{after}" if begin and end else body
 
 
-def _closing(data: ReportData, issue: IssueSource | None, place: Place, layer: Layer) -> str:
+def _closing(data: ReportData, issue: IssueSource | None, place: ForgePlace, layer: StackLayer) -> str:
     """Return the line that links the issue. Merging closes the issue if the run landed everything."""
     reference = issue_reference(issue.reference) if issue is not None else None
     if issue is None or reference is None:
@@ -112,7 +112,7 @@ def _closing(data: ReportData, issue: IssueSource | None, place: Place, layer: L
     return f"Closes {name}" if done else f"For {name}"
 
 
-def _lead(data: ReportData, issue: IssueSource | None, layer: Layer) -> Sequence[str]:
+def _lead(data: ReportData, issue: IssueSource | None, layer: StackLayer) -> Sequence[str]:
     goal = f"Epic: {issue.title} ({issue.reference})" if issue is not None else f"Epic: {data.goal}"
     lead = [safe(goal, limit=1_000)]
     if layer.of > 1:
@@ -124,7 +124,7 @@ def _lead(data: ReportData, issue: IssueSource | None, layer: Layer) -> Sequence
     return lead
 
 
-def _first(data: ReportData, layer: Layer) -> Sequence[str]:
+def _first(data: ReportData, layer: StackLayer) -> Sequence[str]:
     """Return the notes on what to review first."""
     found: list[str] = []
     if not layer.tested:
@@ -145,7 +145,7 @@ def _first(data: ReportData, layer: Layer) -> Sequence[str]:
     return found
 
 
-def _of_layer(data: ReportData, layer: Layer) -> ReportData:
+def _of_layer(data: ReportData, layer: StackLayer) -> ReportData:
     """Limit the report to the subtasks of one layer. Costs and open subtasks still cover the full run."""
     warnings = [text.replace(data.repository, "the repository") for text in data.warnings]
     data = replace(data, warnings=warnings, repository="")
@@ -171,13 +171,13 @@ FLEET = ("fleet", "fleet@localhost")  # the committer of reordered commits
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StackPiece:
     """A branch on the remote and the part of the result that it contains."""
 
     branch: str
     commit: Sha
     commits: int
-    layer: Layer
+    layer: StackLayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +188,12 @@ class Stacker:
     store: Store
     tip: Sha
 
-    def whole(self) -> Piece:
+    def whole(self) -> StackPiece:
         """Return the full result as one piece."""
         run = self.run
-        return Piece(run.result.branch, self.tip, run.result.commits, Layer())
+        return StackPiece(run.result.branch, self.tip, run.result.commits, StackLayer())
 
-    async def pieces(self) -> Sequence[Piece]:
+    async def pieces(self) -> Sequence[StackPiece]:
         """Return a piece per area. Areas that can't be separated share a piece."""
         run = self.run
         integrator = StoreIntegrator(self.store, committer_of(*FLEET))
@@ -250,14 +250,14 @@ class Stacker:
         tips: Sequence[Sha],
         commits: Sequence[Sha],
         subtask_of: dict[Sha, SubtaskId],
-    ) -> list[Piece]:
+    ) -> list[StackPiece]:
         run, last = self.run, len(groups)
         if last == 1:
-            return [Piece(run.result.branch, self.tip, len(commits), Layer())]
+            return [StackPiece(run.result.branch, self.tip, len(commits), StackLayer())]
         pieces = []
         for number, (group, tip) in enumerate(zip(groups, tips, strict=True), start=1):
             spec = run.plan.subtask(group.area) if group.area is not None else None
-            layer = Layer(
+            layer = StackLayer(
                 area=group.area,
                 title=spec.title if spec is not None else "Outside all areas",
                 subtasks=frozenset(subtask_of[commit] for commit in group.commits if commit in subtask_of),
@@ -266,7 +266,7 @@ class Stacker:
                 tested=tip in commits or number == last,
             )
             branch = f"{run.result.branch}.{number}-{_word(group.area or 'rest')}"
-            pieces.append(Piece(branch, tip, len(group.commits), layer))
+            pieces.append(StackPiece(branch, tip, len(group.commits), layer))
         return pieces
 
 
@@ -321,7 +321,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ForgeTarget:
     """A run, with the remote and forge for its pull requests."""
 
     run: RunSnapshot
@@ -330,7 +330,7 @@ class Way:
     forge: Forge
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ForgePlace:
         return self.forge.place
 
 
@@ -354,11 +354,11 @@ class PullRequests:
         try:
             name, place = await self._place(run, target)
             remote = await remote_of(target, store.git, name, self.environ)
-            return await self._propose(Way(run, data, remote, open_forge(place, self.environ)), store, tip)
+            return await self._propose(ForgeTarget(run, data, remote, open_forge(place, self.environ)), store, tip)
         finally:
             await store.close()
 
-    async def _propose(self, way: Way, store: Store, tip: Sha) -> PullsView:
+    async def _propose(self, way: ForgeTarget, store: Store, tip: Sha) -> PullsView:
         into = await self._into(way)
         pieces = await self._pieces(way.run, store, tip)
         made, commands, dry = list[PullView](), list[str](), self.wanted.dry_run
@@ -400,7 +400,7 @@ class PullRequests:
             raise FleetError(f"{self.folder.run} can't be read")
         return run, data
 
-    async def _pieces(self, run: RunSnapshot, store: Store, tip: Sha) -> Sequence[Piece]:
+    async def _pieces(self, run: RunSnapshot, store: Store, tip: Sha) -> Sequence[StackPiece]:
         stacker = Stacker(run, store, tip)
         pieces = await stacker.pieces() if self.wanted.stack else [stacker.whole()]
         if self.wanted.stack and len(pieces) == 1:
@@ -409,7 +409,7 @@ class PullRequests:
 
     # ---- remote and base branch
 
-    async def _place(self, run: RunSnapshot, target: Target) -> tuple[str, Place]:
+    async def _place(self, run: RunSnapshot, target: Target) -> tuple[str, ForgePlace]:
         """Choose the remote: the one given, else that of the run's issue, else `origin`, else the first on a forge."""
         urls, named = await remote_urls(target), self.wanted.remote
         if named is not None and named not in urls:
@@ -428,7 +428,7 @@ class PullRequests:
             raise UsageError(f"no git remote points to a known {NAMES} host", hint=hint)
         return candidates[0], known[candidates[0]]
 
-    async def _into(self, way: Way) -> str:
+    async def _into(self, way: ForgeTarget) -> str:
         """Choose the base branch."""
         wanted, ref = self.wanted.into, f"{run_refs(way.run.run)}/into"
         if wanted is not None:
@@ -446,7 +446,7 @@ class PullRequests:
             raise UsageError(f"{way.place} does not have a default branch", hint="choose one with --into BRANCH")
         return default
 
-    async def _push(self, remote: Remote, piece: Piece) -> None:
+    async def _push(self, remote: Remote, piece: StackPiece) -> None:
         self.say(f"pushing {piece.branch} to {remote.name}")
         try:
             await remote.push(piece.commit, piece.branch)
@@ -458,7 +458,7 @@ class PullRequests:
 
     # ---- pull request
 
-    async def _pull(self, forge: Forge, piece: Piece, draft: Draft) -> PullView:
+    async def _pull(self, forge: Forge, piece: StackPiece, draft: Draft) -> PullView:
         """Find, open or update the pull request of a branch."""
         pulls = await forge.pulls_of(draft.head_branch)
         pull = next((each for each in pulls if each.state == "open"), None)
@@ -495,7 +495,7 @@ class PullRequests:
             return pull
 
 
-def _view(pull: Pull | None, done: Done, piece: Piece, draft: Draft) -> PullView:
+def _view(pull: Pull | None, done: Done, piece: StackPiece, draft: Draft) -> PullView:
     return PullView(
         number=pull.number if pull is not None else None,
         url=redact(safe(pull.url)) if pull is not None else "",

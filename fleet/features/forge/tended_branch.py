@@ -12,7 +12,7 @@ from typing import cast
 from fleet.app.fleet import Fleet
 from fleet.core.base.ids import RunId, Sha, SubtaskId, result_branch
 from fleet.errors import FleetError, UsageError
-from fleet.features.forge.forge import NAMES, Place, Pull, place_of_remote, pull_reference
+from fleet.features.forge.forge import NAMES, ForgePlace, Pull, place_of_remote, pull_reference
 from fleet.features.forge.program import open_forge
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES, Feature
@@ -118,17 +118,19 @@ BRANCHES = "fleet/"
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class TendedPullRequest:
     """A pull request that fleet opened."""
 
     pull: Pull
-    place: Place
+    place: ForgePlace
     remote: str
     """The remote of the user's repository for that forge."""
     folder: RunFolder
 
 
-async def find_opened(wanted: str | None, target: Target, state_dir: Path, environ: Mapping[str, str]) -> Opened:
+async def find_opened(
+    wanted: str | None, target: Target, state_dir: Path, environ: Mapping[str, str]
+) -> TendedPullRequest:
     """Find a pull request by number, URL or run; without an argument, that of the latest run."""
     places = await _places(target)
     runs = [run for run in runs_by_start(state_dir) if run.is_of(target.git_dir)]
@@ -153,12 +155,12 @@ async def find_opened(wanted: str | None, target: Target, state_dir: Path, envir
             hint="open a pull request for a run with `fleet pr RUN`",
         )
     remote = next(name for name, each in places.items() if each == place)
-    return Opened(pull, place, remote, folder)
+    return TendedPullRequest(pull, place, remote, folder)
 
 
 async def _of_run(
-    wanted: str | None, runs: list[FirstFact], places: Mapping[str, Place], environ: Mapping[str, str]
-) -> tuple[Pull, Place]:
+    wanted: str | None, runs: list[FirstFact], places: Mapping[str, ForgePlace], environ: Mapping[str, str]
+) -> tuple[Pull, ForgePlace]:
     """Find the pull request of a run, or of the latest run with a pull request."""
     if not places:
         raise UsageError(f"no git remote points to {NAMES}", hint="add a remote with `git remote add origin URL`")
@@ -186,7 +188,7 @@ def _run_of(pull: Pull, runs: list[FirstFact]) -> RunFolder | None:
     return max(found, key=lambda folder: len(folder.run), default=None)
 
 
-async def _places(target: Target) -> dict[str, Place]:
+async def _places(target: Target) -> dict[str, ForgePlace]:
     """Return the forge repositories of the git remotes, `origin` first."""
     urls = await remote_urls(target)
     ordered = sorted(urls, key=lambda name: name != "origin")

@@ -22,9 +22,19 @@ from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.plans.plan import Plan
 from fleet.errors import FleetError, UsageError
 from fleet.features.forge.forge import Check, Comment, Forge, Pull, Thread
-from fleet.features.forge.matters import (
-    CheckMatter,
-    ThreadMatter,
+from fleet.features.forge.program import (
+    ForgeError,
+    NotFoundError,
+    NotLoggedInError,
+    ProgramMissingError,
+    RateLimitedError,
+)
+from fleet.features.forge.pulls_view import TendRound, TendStatus, TendView
+from fleet.features.forge.settings import Tend
+from fleet.features.forge.tended_branch import PullBranch, Work
+from fleet.features.forge.work_items import (
+    FailedCheck,
+    ReviewThread,
     answer_done,
     answer_key,
     answer_not_done,
@@ -39,16 +49,6 @@ from fleet.features.forge.matters import (
     round_plan,
     why_stopped,
 )
-from fleet.features.forge.program import (
-    ForgeError,
-    NotFoundError,
-    NotLoggedInError,
-    ProgramMissingError,
-    RateLimitedError,
-)
-from fleet.features.forge.pulls_view import TendRound, TendStatus, TendView
-from fleet.features.forge.settings import Tend
-from fleet.features.forge.tended_branch import PullBranch, Work
 from fleet.read.run import just_after
 from fleet.read.subtask_view import SubtaskView
 from fleet.runs.crash_points import reached
@@ -223,7 +223,7 @@ class Seen:
     checks: tuple[Check, ...] = ()
 
     @property
-    def waiting(self) -> tuple[ThreadMatter, ...]:
+    def waiting(self) -> tuple[ReviewThread, ...]:
         return open_threads(self.threads, self.may_ask)
 
 
@@ -301,9 +301,9 @@ class Tending:
     # ---- rounds
 
     async def _begin(
-        self, seen: Seen, record: Record, head: Sha, threads: Sequence[ThreadMatter], failed: Sequence[Check]
+        self, seen: Seen, record: Record, head: Sha, threads: Sequence[ReviewThread], failed: Sequence[Check]
     ) -> TendView:
-        checks = [CheckMatter(each.name, each.link, await self.forge.log(each)) for each in failed]
+        checks = [FailedCheck(each.name, each.link, await self.forge.log(each)) for each in failed]
         number = len(record.rounds) + 1
         plan = round_plan(seen.pull, number, threads, checks, self.settings.worker)
         asked = zip(threads, (each.id for each in plan.subtasks), strict=False)

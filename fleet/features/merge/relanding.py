@@ -38,7 +38,7 @@ WORKER = "coder"
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RelandedPart:
     """One commit of a result with its subtask."""
 
     commit: Sha
@@ -62,8 +62,8 @@ class Origins:
     """The configured workers."""
     _states: dict[RunId, RunState | None] = field(default_factory=dict)
 
-    async def pieces(self, commits: Iterable[Sha]) -> list[Piece]:
-        pieces, taken = list[Piece](), set[SubtaskId]()
+    async def pieces(self, commits: Iterable[Sha]) -> list[RelandedPart]:
+        pieces, taken = list[RelandedPart](), set[SubtaskId]()
         for commit in commits:
             piece = await self._piece(commit)
             if piece.subtask.id in taken:
@@ -74,7 +74,7 @@ class Origins:
         needed = {piece.subtask.id for piece in pieces}
         return [replace(piece, subtask=_among(piece.subtask, needed)) for piece in pieces]
 
-    async def _piece(self, commit: Sha) -> Piece:
+    async def _piece(self, commit: Sha) -> RelandedPart:
         repository = self.integrator.repository
         stored = await repository.commit(commit)
         message, parent = stored.message.decode("utf-8", "replace"), stored.parents[0]
@@ -87,7 +87,7 @@ class Origins:
         made = state.subtasks[spec.id].attempts[member.attempt - 1]
         worker = spec.worker if spec.worker in self.workers else WORKER
         body = made.report.summary if made.report is not None else ""
-        return Piece(commit, parent, spec.model_copy(update={"worker": worker}), made, paths, body)
+        return RelandedPart(commit, parent, spec.model_copy(update={"worker": worker}), made, paths, body)
 
     def _state(self, run: RunId) -> RunState | None:
         if run not in self._states:
@@ -104,7 +104,7 @@ def _among(subtask: Subtask, ids: set[SubtaskId]) -> Subtask:
     return subtask.model_copy(update={"depends_on": needs, "not_before": None})
 
 
-def _made_by_hand(commit: Sha, parent: Sha, message: str, paths: tuple[str, ...]) -> Piece:
+def _made_by_hand(commit: Sha, parent: Sha, message: str, paths: tuple[str, ...]) -> RelandedPart:
     """Return a piece for a commit without a known subtask, described by the commit message."""
     text = "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in message).strip()
     title, _, body = text.partition("\n")
@@ -116,7 +116,7 @@ def _made_by_hand(commit: Sha, parent: Sha, message: str, paths: tuple[str, ...]
         worker=WORKER,
     )
     attempt = Attempt(1, WORKER, None, parent, "first", "", started_at=0.0, commit=commit, paths=paths)
-    return Piece(commit, parent, subtask, attempt, paths, body.strip())
+    return RelandedPart(commit, parent, subtask, attempt, paths, body.strip())
 
 
 # ---- relanding run -------------------------------------------------------------------------------------------------
@@ -161,7 +161,9 @@ def relanding_policy(state: RunState, pieces: int, *, resolves: bool, dollars: f
     )
 
 
-async def put_candidates(integrator: StoreIntegrator, run: RunId, pieces: Sequence[Piece]) -> dict[SubtaskId, Sha]:
+async def put_candidates(
+    integrator: StoreIntegrator, run: RunId, pieces: Sequence[RelandedPart]
+) -> dict[SubtaskId, Sha]:
     """Pin each commit as a candidate of the run, and return the candidates by subtask."""
     found = dict[SubtaskId, Sha]()
     for piece in pieces:
@@ -172,11 +174,11 @@ async def put_candidates(integrator: StoreIntegrator, run: RunId, pieces: Sequen
     return found
 
 
-def relanding_plan(state: RunState, pieces: Sequence[Piece], goal: str) -> Plan:
+def relanding_plan(state: RunState, pieces: Sequence[RelandedPart], goal: str) -> Plan:
     return Plan(plan_id=state.run, goal=goal, version=1, subtasks=tuple(piece.subtask for piece in pieces))
 
 
-def finished_work(pieces: Sequence[Piece], made: dict[SubtaskId, Sha], policy: Policy) -> Iterator[f.Fact]:
+def finished_work(pieces: Sequence[RelandedPart], made: dict[SubtaskId, Sha], policy: Policy) -> Iterator[f.Fact]:
     """Return the facts before the run starts: the work is done and has passed its checks."""
     now = time.time()
     if policy.reviewing == "auto":  # it was approved in the original run

@@ -13,7 +13,7 @@ from fleet.cli.common import HERE, AsJson, BaseUrl, ConfigFile, Repo, RunArgumen
 from fleet.cli.display import work_and_follow
 from fleet.cli.verbosity import show_note
 from fleet.config.environment import current
-from fleet.features.merge.taking import Resolving, Taking
+from fleet.features.merge.merge_result import ConflictPolicy, ResultMerge
 from fleet.read.base_view import MergeView
 from fleet.runs.run_folder import RunFolder, find_run
 
@@ -69,11 +69,11 @@ def merge(
         """Open the run's configuration. Secrets are only needed for model calls."""
         return Fleet(common.configuration_of(state, config, given, secrets=secrets), current())
 
-    taking = Taking(
+    taking = ResultMerge(
         fleet(secrets=False),
         folder,
         work=lambda relanding: work_and_follow(fleet(secrets=not no_resolve), relanding, as_json=as_json),
-        resolving=Resolving(wanted=not no_resolve, dollars=budget),
+        resolving=ConflictPolicy(wanted=not no_resolve, dollars=budget),
         say=show_note,
     )
     common.show_view(common.run_async(lambda: taking.take(repo, into)), _merge_lines, as_json=as_json)

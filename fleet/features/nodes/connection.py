@@ -29,25 +29,26 @@ from fleet.core.facts.fact_parts import Instruction
 from fleet.features.nodes.messages import (
     LONGEST_TRANSCRIPT,
     Acknowledge,
-    Answer,
-    Beat,
-    Call,
     Cancel,
-    Cleaned,
-    Drop,
+    CleanupDone,
+    DropAttempt,
     Follow,
     Frame,
     FrameError,
     FromNode,
     Greeting,
+    Heartbeat,
     Inspected,
     Instruct,
-    Message,
-    Objects,
+    ModelAnswer,
+    ModelCall,
+    NodeEvent,
+    NodeMessage,
+    ObjectPack,
     Open,
-    Opened,
+    OrderOpened,
+    OrderRefused,
     Read,
-    Refused,
     Start,
     Stored,
     Unknown,
@@ -56,7 +57,6 @@ from fleet.features.nodes.messages import (
     from_node,
     load_event,
 )
-from fleet.features.nodes.messages import Event as EventMessage
 from fleet.features.nodes.node_orders import OrderEvent, OrderReport, UnknownOrderError
 from fleet.features.nodes.reports import Reports
 from fleet.features.nodes.transport import Link, LinkLostError
@@ -68,7 +68,7 @@ BEATS_A_LEASE = 5
 MOST_EVENTS = 64  # unread events per order; with more, this process is too slow
 
 
-First = TypeVar("First", Greeting, Opened)
+First = TypeVar("First", Greeting, OrderOpened)
 
 
 class NodeRefusedError(Exception):
@@ -76,14 +76,14 @@ class NodeRefusedError(Exception):
 
 
 @dataclass(slots=True)
-class Connection:
+class NodeConnection:
     """Satisfies `NodeHost` over a link that was greeted and opened."""
 
     link: Link
     frames: AsyncIterator[Frame]
     """The remaining frames from the node."""
     greeting: Greeting
-    opened: Opened
+    opened: OrderOpened
     lease_s: float
     ended: Event = field(default_factory=Event)
     why: str = ""
@@ -172,7 +172,7 @@ class Connection:
             receive.close()
 
     async def answer(self, key: str, number: int, at: int, part: bytes, *, last: bool) -> None:
-        await self._send(Answer(key=key, number=number, at=at, last=last), part)
+        await self._send(ModelAnswer(key=key, number=number, at=at, last=last), part)
 
     async def instruct(self, key: str, number: int, instruction: Instruction) -> None:
         await self._send(Instruct(key=key, number=number), dump_instruction(instruction))
@@ -195,9 +195,9 @@ class Connection:
             waiting: bytes | None = None
             async for part in parts:
                 if waiting is not None:
-                    await self._send(Objects(commit=commit, last=False), waiting)
+                    await self._send(ObjectPack(commit=commit, last=False), waiting)
                 waiting = part
-            await self._send(Objects(commit=commit, last=True), waiting or b"")
+            await self._send(ObjectPack(commit=commit, last=True), waiting or b"")
             await stored.wait()
         finally:
             del self._stored[commit]
@@ -209,7 +209,7 @@ class Connection:
 
     # ---- inside
 
-    async def _send(self, message: Message, *parts: bytes) -> None:
+    async def _send(self, message: NodeMessage, *parts: bytes) -> None:
         if self.ended.is_set():
             raise LinkLostError(self.why)
         await self.link.send(message, *parts)
@@ -219,7 +219,7 @@ class Connection:
         with suppress(LinkLostError):  # the reader gets the same error
             while True:
                 self._asked = asked = current_time()
-                await self._send(Beat(number=self._beats))
+                await self._send(Heartbeat(number=self._beats))
                 while self._is_asked():
                     if current_time() >= asked + self.lease_s:
                         self.silent = True
@@ -233,16 +233,16 @@ class Connection:
 
     def _take(self, message: FromNode, parts: Sequence[bytes]) -> None:
         match message:
-            case Beat(number=number):
+            case Heartbeat(number=number):
                 if number != self._beats or self._asked is None:
                     raise FrameError("an answer to a heartbeat that was not sent")
                 self.round_trip_s, self._asked = current_time() - self._asked, None
                 self._beats += 1
-            case EventMessage(key=key, number=number):
+            case NodeEvent(key=key, number=number):
                 happened = load_event(*parts)
                 self._reports.take(key, number, happened)
                 self._pass(key, happened)
-            case Call() | Drop() | Read():
+            case ModelCall() | DropAttempt() | Read():
                 self._pass(message.key, self._sign(message, parts))
             case Unknown(key=key):
                 self._reports.end(key)
@@ -253,24 +253,24 @@ class Connection:
                 event, reasons = self._stored[commit]
                 reasons.append(why)
                 event.set()
-            case Refused(why=why):
+            case OrderRefused(why=why):
                 raise NodeRefusedError(why)
-            case Greeting() | Opened() | Inspected() | Cleaned():
+            case Greeting() | OrderOpened() | Inspected() | CleanupDone():
                 raise FrameError(f"unexpected `{message.type}` message in an open connection")
             case _:
                 assert_never(message)
 
-    def _sign(self, message: Call | Drop | Read, parts: Sequence[bytes]) -> Sign:
+    def _sign(self, message: ModelCall | DropAttempt | Read, parts: Sequence[bytes]) -> Sign:
         if message.key not in self._followed:
             raise FrameError(f"`{message.type}` message for an unknown order")
         match message:
-            case Call(number=number):
+            case ModelCall(number=number):
                 if len(parts[0]) > LONGEST_REQUEST or len(parts[1]) > LONGEST_TRANSCRIPT:
                     raise FrameError(
                         f"a call is too long: {len(parts[0])} bytes, and {len(parts[1])} bytes of transcript"
                     )
                 return Asked(number, *parts)
-            case Drop(number=number):
+            case DropAttempt(number=number):
                 return Dropped(number)
             case Read(count=count):
                 return InstructionsRead(count)
@@ -288,7 +288,7 @@ class Connection:
                 pass
 
 
-async def greet(link: Link, opening: Open, terms: bytes, *, within_s: float) -> Connection:
+async def greet(link: Link, opening: Open, terms: bytes, *, within_s: float) -> NodeConnection:
     """Open a node for a run. Raises `LinkLostError`, `NodeRefusedError` or `TimeoutError`."""
     try:
         return await _greet(link, opening, terms, within_s)
@@ -305,7 +305,7 @@ async def read_greeting(link: Link, *, within_s: float) -> Greeting:
         raise LinkLostError(f"the node's command did not start `fleet node --stdio`: {error}") from error
 
 
-async def _greet(link: Link, opening: Open, terms: bytes, within_s: float) -> Connection:
+async def _greet(link: Link, opening: Open, terms: bytes, within_s: float) -> NodeConnection:
     with fail_after(within_s):
         frames = link.frames()
         greeting = await _next(frames, Greeting)
@@ -317,8 +317,8 @@ async def _greet(link: Link, opening: Open, terms: bytes, within_s: float) -> Co
         if greeting.problems:
             raise NodeRefusedError("; ".join(greeting.problems))
         await link.send(opening, terms)
-        opened = await _next(frames, Opened)
-    return Connection(link, frames, greeting, opened, opening.lease_s)
+        opened = await _next(frames, OrderOpened)
+    return NodeConnection(link, frames, greeting, opened, opening.lease_s)
 
 
 async def _next(frames: AsyncIterator[Frame], wanted: type[First]) -> First:
@@ -326,7 +326,7 @@ async def _next(frames: AsyncIterator[Frame], wanted: type[First]) -> First:
     if frame is None:
         raise LinkLostError("the connection closed before the node responded")
     message = from_node(frame)
-    if isinstance(message, Refused):
+    if isinstance(message, OrderRefused):
         raise NodeRefusedError(message.why)
     if not isinstance(message, wanted):
         raise NodeRefusedError(f"expected `{wanted.__name__.lower()}` from the node, got `{message.type}`")

@@ -16,23 +16,23 @@ from fleet.core.base.ids import Sha
 from fleet.core.facts.fact_parts import Instruction
 from fleet.core.facts.facts import CheckRun, Failure, SetupRun
 from fleet.engine.internal_errors import failure_of, unwrapped
-from fleet.features.nodes.call_desk import Line
+from fleet.features.nodes.call_proxy import CallChannel
 from fleet.features.nodes.messages import (
     LONGEST_LOG,
     LONGEST_LOGS,
     MOST_SETUPS,
     FrameError,
+    NodeEvent,
     dump_event,
     load_event,
     to_frame,
 )
-from fleet.features.nodes.messages import Event as EventMessage
 from fleet.features.nodes.node_orders import (
     AttemptDone,
     ChecksDone,
-    NotDone,
     NumberedEvent,
     OrderEvent,
+    OrderFailed,
     OrderReport,
     UnknownOrderError,
 )
@@ -53,7 +53,7 @@ Pack = Callable[[Sha, Sha], Awaitable[bytes]]
 class Workshop(Protocol):
     """Runs orders on this machine. Raises `EffectError` if an order can't be run."""
 
-    async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult: ...
+    async def attempt(self, order: AttemptOrder, line: CallChannel, tell: Tell) -> AttemptResult: ...
 
     async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]: ...
 
@@ -82,7 +82,7 @@ class Records:
 class _Running:
     """An order of this process."""
 
-    line: Line
+    line: CallChannel
     events: list[NumberedEvent] = field(default_factory=list)
     scope: CancelScope = field(default_factory=CancelScope)
     stopped: Failure = CANCELLED
@@ -116,10 +116,10 @@ class OrderHost:
         self._orders[key] = running = _Running(self._line(order))
         self.tasks.start_soon(self._run, key, order, running)
 
-    def _line(self, order: Order) -> Line:
+    def _line(self, order: Order) -> CallChannel:
         if isinstance(order, ChecksOrder):
-            return Line()
-        return Line(partial(self.transcript, order), [*order.brief.operator.told()])
+            return CallChannel()
+        return CallChannel(partial(self.transcript, order), [*order.brief.operator.told()])
 
     async def follow(self, key: str, since: int = 0) -> AsyncGenerator[OrderEvent, None]:
         running = self._orders.get(key)
@@ -194,27 +194,27 @@ class OrderHost:
         try:
             return load_event(*frame.parts)
         except (FrameError, TypeError):
-            return NotDone(LEFT)
+            return OrderFailed(LEFT)
 
     async def _run(self, key: str, order: Order, running: _Running) -> None:
         try:
             report = await self._kept_report(key, order, running)
         except OSError as error:  # for example, the disk is full
             summary = f"the node can't store its reports: {error}"
-            report = NotDone(Failure(kind="infrastructure", summary=summary))
+            report = OrderFailed(Failure(kind="infrastructure", summary=summary))
         running.add(report)
 
     async def _kept_report(self, key: str, order: Order, running: _Running) -> OrderReport:
         """Run an order, write its report to the spool, and return it."""
         with self.spool.locked(key) as is_ours:
-            report: OrderReport = NotDone(LEFT)
+            report: OrderReport = OrderFailed(LEFT)
             if is_ours:
                 with running.scope:
                     report = await self._carry_out(order, running)
                 if running.scope.cancelled_caught:
-                    report = NotDone(running.stopped)
+                    report = OrderFailed(running.stopped)
                 else:
-                    frame = to_frame(EventMessage(key=key, number=len(running.events)), *dump_event(report))
+                    frame = to_frame(NodeEvent(key=key, number=len(running.events)), *dump_event(report))
                     await to_thread.run_sync(self.spool.put, key, frame)
             return report
 
@@ -232,14 +232,14 @@ class OrderHost:
         except Exception as error:  # noqa: BLE001 - the manager decides on the reported failure
             setup: CheckRun | None = getattr(unwrapped(error), "check", None)
             logs = await to_thread.run_sync(self.records.logs, [setup] if setup is not None else [])
-            return NotDone(failure_of(error, "carried out an order"), setup, logs)
+            return OrderFailed(failure_of(error, "carried out an order"), setup, logs)
 
     async def _checked(self, runs: tuple[CheckRun, ...]) -> ChecksDone:
         setups = self.records.finished_setups()[-MOST_SETUPS:]
         logs = await to_thread.run_sync(self.records.logs, [*runs, *(setup.check for setup in setups)])
         return ChecksDone(runs, setups, logs)
 
-    async def _reported(self, order: AttemptOrder, line: Line, result: AttemptResult) -> AttemptDone:
+    async def _reported(self, order: AttemptOrder, line: CallChannel, result: AttemptResult) -> AttemptDone:
         """Return the report of an attempt with its commit as a pack, and the part of its transcript not yet sent."""
         transcript = await to_thread.run_sync(self.transcript, order, line.transcribed)
         if not isinstance(result.committed, Change):

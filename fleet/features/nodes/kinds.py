@@ -24,7 +24,7 @@ Reach = Callable[[], AbstractAsyncContextManager[Link]]
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class JoinedMachine:
     """A machine that can serve as a node."""
 
     name: str
@@ -41,7 +41,7 @@ def at_most(settings: NodeSettings, processors: int) -> NodeSettings:
     return settings.model_copy(update={"workers": min(workers, 1000), "checks": min(checks, 1000)})
 
 
-News = Sequence[Machine] | str
+News = Sequence[JoinedMachine] | str
 """New machines, possibly none, or the reason that no machine can be reached."""
 
 
@@ -67,7 +67,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class NodeKind:
     """A way to find the machines of a table."""
 
     place: str
@@ -78,13 +78,13 @@ class Kind:
 
 
 KINDS = {
-    "ray": Kind("nodes.cluster.cluster:ray_machines", is_cluster=True),
-    "command": Kind("nodes.kinds:one_machine"),
+    "ray": NodeKind("nodes.cluster.cluster:ray_machines", is_cluster=True),
+    "command": NodeKind("nodes.kinds:one_machine"),
 }
 """Kinds by the key that selects them. If several keys are set, the first kind is used."""
 
 
-def kind_of(settings: NodeSettings) -> Kind:
+def kind_of(settings: NodeSettings) -> NodeKind:
     return next(kind for key, kind in KINDS.items() if getattr(settings, key) is not None)
 
 
@@ -105,7 +105,7 @@ async def one_machine(table: Table) -> AsyncIterator[AsyncIterator[News]]:
     yield news()
 
 
-def machine_of(table: Table) -> Machine:
+def machine_of(table: Table) -> JoinedMachine:
     """Return the machine of a command."""
 
     @asynccontextmanager
@@ -118,7 +118,7 @@ def machine_of(table: Table) -> Machine:
         async with open_command(words, table.env) as stream:
             yield Link(stream)
 
-    return Machine(table.name, table.settings, reach)
+    return JoinedMachine(table.name, table.settings, reach)
 
 
 async def explained(link: Link, why: str) -> str:
@@ -131,12 +131,12 @@ async def explained(link: Link, why: str) -> str:
 
 
 @asynccontextmanager
-async def machines_now(wiring: Wiring, name: str = "") -> AsyncIterator[Mapping[str, Machine]]:
+async def machines_now(wiring: Wiring, name: str = "") -> AsyncIterator[Mapping[str, JoinedMachine]]:
     """Find the machines of all tables, without requesting machines from an autoscaler.
 
     With a name, only look at clusters that may contain that machine.
     """
-    found: dict[str, Machine] = {}
+    found: dict[str, JoinedMachine] = {}
     with TemporaryDirectory(prefix="fleet-nodes-") as folder:
         async with AsyncExitStack() as stack:
             for each, settings in wiring.config.named(NodeSettings).items():
@@ -148,7 +148,7 @@ async def machines_now(wiring: Wiring, name: str = "") -> AsyncIterator[Mapping[
                 if not news:
                     news = "none of its machines has free processors"
                 if isinstance(news, str):
-                    news = (Machine(each, settings, partial(_nowhere, news)),)
+                    news = (JoinedMachine(each, settings, partial(_nowhere, news)),)
                 found |= {machine.name: machine for machine in news}
             yield found
 

@@ -21,13 +21,13 @@ from fleet.core.plans.limits import HERE
 from fleet.core.state.machines import labels_here
 from fleet.core.state.state import NodeState, RunState
 from fleet.errors import FleetError
-from fleet.features.nodes.connection import Connection, greet, read_greeting
-from fleet.features.nodes.kinds import NOT_JOINED, Machine, Table, explained, open_table, transport_environment
+from fleet.features.nodes.connection import NodeConnection, greet, read_greeting
+from fleet.features.nodes.kinds import NOT_JOINED, JoinedMachine, Table, explained, open_table, transport_environment
 from fleet.features.nodes.messages import PROTOCOL, Greeting, Open
+from fleet.features.nodes.node_config import build_node_config, patience_s, run_folder_of_nodes
 from fleet.features.nodes.placement import Placement
 from fleet.features.nodes.remote_node import RemoteNode, StoreObjects
 from fleet.features.nodes.settings import NodeSettings
-from fleet.features.nodes.terms import patience_s, run_folder_of_nodes, terms_of
 from fleet.features.nodes.transport import CommandStream, LinkLostError
 from fleet.ports.journal import Recorder
 from fleet.ports.orders import Node, OpenCalls, OtherMachines
@@ -64,7 +64,7 @@ class _Progress:
 
 
 @dataclass(slots=True)
-class Nodes:
+class RunNodes:
     """The nodes of one run. `beside` combines them with this machine."""
 
     run: RunId
@@ -153,7 +153,7 @@ class Nodes:
         for node in tuple(self.remote):
             await node.wait_tried()
 
-    def _keep(self, machine: Machine, opening: Open) -> None:
+    def _keep(self, machine: JoinedMachine, opening: Open) -> None:
         settings = machine.settings
         node = RemoteNode(
             name=machine.name,
@@ -162,7 +162,7 @@ class Nodes:
             lands=bool(settings.lands),
             labels=frozenset(settings.labels or ()),
             part_of=machine.part_of,
-            connect=partial(connect, machine, opening, terms_of(self.wiring)),
+            connect=partial(connect, machine, opening, build_node_config(self.wiring)),
             objects=self.objects,
             notice=self.notice,
             calls=self.here.calls,
@@ -221,13 +221,13 @@ async def open_nodes(
     state: RunState,
     worktrees: RunWorktrees,
     here: Here,
-) -> AsyncIterator[Nodes]:
+) -> AsyncIterator[RunNodes]:
     """Connect the configured nodes. Nodes that don't respond in time may join later."""
     objects = StoreObjects(worktrees.store, wiring.worktrees, here.transcripts, here.logs)
     opening, reread = partial(_opening, state, worktrees.store), partial(_nodes_now, wiring, state)
     with run_folder_of_nodes(here.transcripts.parent) as folder:
         async with create_task_group() as tasks:
-            nodes = Nodes(state.run, wiring, objects, opening, reread, here, tasks, folder)
+            nodes = RunNodes(state.run, wiring, objects, opening, reread, here, tasks, folder)
             for name, settings in wiring.config.named(NodeSettings).items():
                 await nodes.join(name, settings)
             if wiring.config.named(NodeSettings) and (files := worktrees.leases.included_files):
@@ -274,7 +274,7 @@ async def _opening(state: RunState, store: Store) -> Open:
 
 
 @asynccontextmanager
-async def connect(machine: Machine, opening: Open, terms: bytes) -> AsyncIterator[Connection]:
+async def connect(machine: JoinedMachine, opening: Open, terms: bytes) -> AsyncIterator[NodeConnection]:
     """Connect to a node. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
     async with machine.reach() as link:
         try:
@@ -286,7 +286,7 @@ async def connect(machine: Machine, opening: Open, terms: bytes) -> AsyncIterato
         yield connection
 
 
-async def probe(machine: Machine) -> Greeting:
+async def probe(machine: JoinedMachine) -> Greeting:
     """Read a node's greeting without opening a run. Raises the same errors as `connect`."""
     async with machine.reach() as link:
         try:

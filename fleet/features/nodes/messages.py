@@ -16,10 +16,10 @@ from fleet.core.base.output import parse_json
 from fleet.core.facts.fact_parts import Instruction
 from fleet.core.facts.facts import CheckRun, Failure, RanTests, Report, SetupRun
 from fleet.core.plans.plan import Criterion, Effort, Subtask
-from fleet.features.nodes.node_orders import AttemptDone, ChecksDone, NotDone, NumberedEvent
+from fleet.features.nodes.node_orders import AttemptDone, ChecksDone, NumberedEvent, OrderFailed
 from fleet.ports.agents import WorkerBrief
 from fleet.ports.operator import SILENT, GivenOperator
-from fleet.ports.orders import AttemptOrder, Began, ChecksOrder, Order, Worked
+from fleet.ports.orders import AttemptOrder, ChecksOrder, Order, WorkerFinished, WorktreeReady
 
 # ---- frames ----------------------------------------------------------------------------------------------------------
 # Frames carry messages over a byte stream. This part does not do I/O, and its input may be hostile.
@@ -124,7 +124,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,80}$")]
 Commit = Annotated[Sha, Field(pattern=r"^(?:[0-9a-f]{40}|[0-9a-f]{64})$")]
 
 
-class Message(BaseModel):
+class NodeMessage(BaseModel):
     """A header. `PARTS` is the number of its binary parts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -134,8 +134,8 @@ class Message(BaseModel):
 # ---- from the manager
 
 
-class Open(Message):
-    """Open a connection for a run. Its part holds the terms. The answer is `Opened` or `Refused`."""
+class Open(NodeMessage):
+    """Open a connection for a run. Its part holds the terms. The answer is `OrderOpened` or `OrderRefused`."""
 
     PARTS = 1
     type: Literal["open"] = "open"
@@ -148,7 +148,7 @@ class Open(Message):
     lease_s: float = Field(gt=0, le=86_400)
 
 
-class Objects(Message):
+class ObjectPack(NodeMessage):
     """Send a part of a pack with a commit, on top of the node's commits. The last part is answered with `Stored`."""
 
     PARTS = 1
@@ -157,7 +157,7 @@ class Objects(Message):
     last: bool
 
 
-class Start(Message):
+class Start(NodeMessage):
     """Start an order if it has not started yet. Its part is the order."""
 
     PARTS = 1
@@ -165,7 +165,7 @@ class Start(Message):
     key: Key
 
 
-class Follow(Message):
+class Follow(NodeMessage):
     """Follow the events of an order, starting at a number."""
 
     type: Literal["follow"] = "follow"
@@ -173,21 +173,21 @@ class Follow(Message):
     since: int = Field(ge=0, le=1_000)
 
 
-class Cancel(Message):
+class Cancel(NodeMessage):
     """Cancel an order. Its report states that it was canceled."""
 
     type: Literal["cancel"] = "cancel"
     key: Key
 
 
-class Acknowledge(Message):
+class Acknowledge(NodeMessage):
     """Confirm the report of an order, so that the node can delete it."""
 
     type: Literal["acknowledge"] = "acknowledge"
     key: Key
 
 
-class Answer(Message):
+class ModelAnswer(NodeMessage):
     """A part of the answer to a call, by number. If the node repeats the call, all parts are sent again."""
 
     PARTS = 1
@@ -198,7 +198,7 @@ class Answer(Message):
     last: bool
 
 
-class Instruct(Message):
+class Instruct(NodeMessage):
     """An instruction for an attempt, by number. Its part is the instruction. A node skips known instructions."""
 
     PARTS = 1
@@ -207,21 +207,21 @@ class Instruct(Message):
     number: int = Field(ge=0, le=1_000)
 
 
-class Beat(Message):
+class Heartbeat(NodeMessage):
     """A heartbeat. The manager sends the next one after the node has answered the previous one."""
 
     type: Literal["beat"] = "beat"
     number: int = Field(ge=0)
 
 
-class Inspect(Message):
+class Inspect(NodeMessage):
     """Inspect the node's data for all runs. Sent instead of `open`, and answered with `Inspected`."""
 
     type: Literal["inspect"] = "inspect"
 
 
-class Clean(Message):
-    """Delete unused caches and reports. Sent instead of `open`, and answered with `Cleaned`."""
+class Clean(NodeMessage):
+    """Delete unused caches and reports. Sent instead of `open`, and answered with `CleanupDone`."""
 
     type: Literal["clean"] = "clean"
     repository: Annotated[str, Field(pattern=r"^(?:[A-Za-z0-9][A-Za-z0-9._-]{0,80})?$")] = ""
@@ -231,7 +231,7 @@ class Clean(Message):
 # ---- from the node
 
 
-class Greeting(Message):
+class Greeting(NodeMessage):
     """The first message: the node's version and resources."""
 
     type: Literal["greeting"] = "greeting"
@@ -246,7 +246,7 @@ class Greeting(Message):
     """The problems that `fleet doctor` finds on the node."""
 
 
-class Opened(Message):
+class OrderOpened(NodeMessage):
     """The node is ready for orders."""
 
     type: Literal["opened"] = "opened"
@@ -258,14 +258,14 @@ class Opened(Message):
     """The workers whose program is not installed on the node."""
 
 
-class Refused(Message):
+class OrderRefused(NodeMessage):
     """The node rejects a request. If it rejects `Open`, it closes the stream."""
 
     type: Literal["refused"] = "refused"
     why: Text
 
 
-class Stored(Message):
+class Stored(NodeMessage):
     """The objects of a commit are stored, or why they are not."""
 
     type: Literal["stored"] = "stored"
@@ -273,7 +273,7 @@ class Stored(Message):
     why: Text = ""
 
 
-class Event(Message):
+class NodeEvent(NodeMessage):
     """An event of an order. Parts: the event as JSON, then the pack and transcript of a report, else empty."""
 
     PARTS = 3
@@ -282,14 +282,14 @@ class Event(Message):
     number: int = Field(ge=0, le=1_000)
 
 
-class Unknown(Message):
+class Unknown(NodeMessage):
     """The node does not have an order with this key."""
 
     type: Literal["unknown"] = "unknown"
     key: Key
 
 
-class Call(Message):
+class ModelCall(NodeMessage):
     """A model call of an attempt. Parts: the request, and the transcript since the previous call.
 
     A call without a complete answer is repeated under its number when its order is followed over a new connection.
@@ -301,7 +301,7 @@ class Call(Message):
     number: int = Field(ge=0, le=MOST_ASKED)
 
 
-class Drop(Message):
+class DropAttempt(NodeMessage):
     """The answer to a call is complete or no longer needed, so the manager can drop it."""
 
     type: Literal["drop"] = "drop"
@@ -309,7 +309,7 @@ class Drop(Message):
     number: int = Field(ge=0, le=MOST_ASKED)
 
 
-class Read(Message):
+class Read(NodeMessage):
     """The number of instructions that the next call of an attempt includes."""
 
     type: Literal["read"] = "read"
@@ -317,7 +317,7 @@ class Read(Message):
     count: int = Field(ge=1, le=1_000)
 
 
-class Inspected(Message):
+class Inspected(NodeMessage):
     """The data on the node."""
 
     type: Literal["inspected"] = "inspected"
@@ -335,7 +335,7 @@ class Inspected(Message):
     """The disk space used by caches and reports."""
 
 
-class Cleaned(Message):
+class CleanupDone(NodeMessage):
     """The result of cleaning."""
 
     type: Literal["cleaned"] = "cleaned"
@@ -344,14 +344,29 @@ class Cleaned(Message):
     """The number of caches kept because a run uses them."""
 
 
-FromManager = Open | Objects | Start | Follow | Answer | Instruct | Cancel | Acknowledge | Beat | Inspect | Clean
-FromNode = Greeting | Opened | Refused | Stored | Event | Call | Drop | Read | Unknown | Beat | Inspected | Cleaned
-AnyMessage = TypeVar("AnyMessage", bound=Message)
+FromManager = (
+    Open | ObjectPack | Start | Follow | ModelAnswer | Instruct | Cancel | Acknowledge | Heartbeat | Inspect | Clean
+)
+FromNode = (
+    Greeting
+    | OrderOpened
+    | OrderRefused
+    | Stored
+    | NodeEvent
+    | ModelCall
+    | DropAttempt
+    | Read
+    | Unknown
+    | Heartbeat
+    | Inspected
+    | CleanupDone
+)
+AnyMessage = TypeVar("AnyMessage", bound=NodeMessage)
 _manager: TypeAdapter[FromManager] = TypeAdapter(Annotated[FromManager, Field(discriminator="type")])
 _node: TypeAdapter[FromNode] = TypeAdapter(Annotated[FromNode, Field(discriminator="type")])
 
 
-def to_frame(message: Message, *parts: bytes) -> Frame:
+def to_frame(message: NodeMessage, *parts: bytes) -> Frame:
     return Frame(message.model_dump(mode="json"), parts)
 
 
@@ -503,9 +518,9 @@ def dump_event(event: NumberedEvent) -> tuple[bytes, bytes, bytes]:
     """Encode an event: JSON, the pack of an attempt's report, and last its transcript or the logs of other reports."""
     pack = last = b""
     match event:
-        case Began():
+        case WorktreeReady():
             payload = _Event(began=True)
-        case Worked():
+        case WorkerFinished():
             payload = _Event(worked=True)
         case AttemptDone(outcome=outcome):
             report, failure = (outcome, None) if isinstance(outcome, Report) else (None, outcome)
@@ -514,7 +529,7 @@ def dump_event(event: NumberedEvent) -> tuple[bytes, bytes, bytes]:
         case ChecksDone(runs=runs, logs=logs):
             checks = _Checks(runs=runs, tests=tuple(run.ran_tests for run in runs), setups=event.setups)
             payload, last = _Event(checks=checks, logs=_sizes(logs)), b"".join(logs.values())
-        case NotDone(logs=logs):
+        case OrderFailed(logs=logs):
             not_done = _NotDone(failure=event.failure, setup=event.setup)
             payload, last = _Event(not_done=not_done, logs=_sizes(logs)), b"".join(logs.values())
         case _:
@@ -534,9 +549,9 @@ def load_event(data: bytes, pack: bytes = b"", last: bytes = b"") -> NumberedEve
     if event.checks is not None:
         return _checks(event.checks, _logs(event.logs, last))
     if event.not_done is not None:
-        return NotDone(event.not_done.failure, event.not_done.setup, _logs(event.logs, last))
+        return OrderFailed(event.not_done.failure, event.not_done.setup, _logs(event.logs, last))
     if event.began or event.worked:
-        return Began() if event.began else Worked()
+        return WorktreeReady() if event.began else WorkerFinished()
     raise FrameError("an event is empty")
 
 

@@ -44,7 +44,7 @@ class ChecksDone:
 
 
 @dataclass(frozen=True, slots=True)
-class NotDone:
+class OrderFailed:
     """The report of an order that could not be run."""
 
     failure: Failure
@@ -53,7 +53,7 @@ class NotDone:
     logs: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
-OrderReport = AttemptDone | ChecksDone | NotDone
+OrderReport = AttemptDone | ChecksDone | OrderFailed
 NumberedEvent = Progress | OrderReport
 OrderEvent = NumberedEvent | Sign
 

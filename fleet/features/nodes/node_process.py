@@ -25,12 +25,12 @@ from fleet.core.base.usage import Cost
 from fleet.core.facts.facts import CheckRun, Failure
 from fleet.engine.this_machine import ThisMachine
 from fleet.errors import FleetError
-from fleet.features.nodes.call_desk import Line
+from fleet.features.nodes.call_proxy import CallChannel
 from fleet.features.nodes.host import Records
-from fleet.features.nodes.messages import LONGEST_TRANSCRIPT, PROTOCOL, Cleaned, Greeting, Inspected, Open
+from fleet.features.nodes.messages import LONGEST_TRANSCRIPT, PROTOCOL, CleanupDone, Greeting, Inspected, Open
+from fleet.features.nodes.node_config import scratch_folder, under_terms
 from fleet.features.nodes.reports import Spool
 from fleet.features.nodes.serve import serve
-from fleet.features.nodes.terms import scratch_folder, under_terms
 from fleet.features.nodes.transport import Link, standard_streams
 from fleet.ports.agents import ModelUse, ServiceGate
 from fleet.ports.orders import AttemptOrder, AttemptResult, ChecksOrder, Tell
@@ -60,7 +60,7 @@ NO_MODELS = Failure(kind="configuration", summary="models can't be called from a
 class LineMeter:
     """Satisfies `Meter` on a node. It does not reserve or pay anything, because the manager's meter does."""
 
-    line: Line
+    line: CallChannel
     service: ServiceGate = NOBODY
 
     @property
@@ -99,7 +99,7 @@ class NodeWorkshop:
     free_bytes: int
     """The free space required on the disk of `folder`."""
 
-    async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult:
+    async def attempt(self, order: AttemptOrder, line: CallChannel, tell: Tell) -> AttemptResult:
         worker = worker_on_node(self.settings, order.worker, line)
         node = ThisMachine(self.open_lease, {order.worker: worker}, self.programs)
         result = await node.attempt(order, LineMeter(line), tell)
@@ -248,13 +248,13 @@ class NodeCaches:
             bytes=await to_thread.run_sync(self._bytes),
         )
 
-    async def clean(self, repository: str = "") -> Cleaned:
+    async def clean(self, repository: str = "") -> CleanupDone:
         """Delete unused caches, and reports that their manager never fetched."""
         before, kept = await to_thread.run_sync(self._bytes), 0
         for home in await to_thread.run_sync(self._homes):
             if repository in {"", home.name}:
                 kept += not await self._delete(home)
-        return Cleaned(bytes=max(0, before - await to_thread.run_sync(self._bytes)), in_use=kept)
+        return CleanupDone(bytes=max(0, before - await to_thread.run_sync(self._bytes)), in_use=kept)
 
     async def _delete(self, home: Path) -> bool:
         """Delete the cache and the reports of a repository. A run that opens it at the same time gets a new cache."""

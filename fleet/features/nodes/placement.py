@@ -19,7 +19,16 @@ from fleet.features.nodes.messages import dump_order
 from fleet.features.nodes.node_orders import NodeLostError
 from fleet.features.nodes.remote_node import RemoteNode
 from fleet.ports.agents import Meter
-from fleet.ports.orders import AttemptOrder, AttemptResult, Began, ChecksOrder, Node, NodeFailedError, Progress, Tell
+from fleet.ports.orders import (
+    AttemptOrder,
+    AttemptResult,
+    ChecksOrder,
+    Node,
+    NodeFailedError,
+    Progress,
+    Tell,
+    WorktreeReady,
+)
 from fleet.ports.worktrees import EffectError
 
 # ---- choice ----------------------------------------------------------------------------------------------------------
@@ -27,7 +36,7 @@ from fleet.ports.worktrees import EffectError
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class NodeMachine:
     """A machine, with the properties relevant to the choice."""
 
     name: str
@@ -43,7 +52,9 @@ class Machine:
     """Whether it accepts new orders."""
 
 
-def choose_for_attempt(here: Machine, nodes: Sequence[Machine], wanted: Collection[str] = ()) -> Machine | None:
+def choose_for_attempt(
+    here: NodeMachine, nodes: Sequence[NodeMachine], wanted: Collection[str] = ()
+) -> NodeMachine | None:
     """Choose a machine for an attempt. Nodes with a free slot come before this machine, those without labels first.
 
     A node that already has the order keeps it, even if it is drained. None means to wait for a free slot.
@@ -58,7 +69,9 @@ def choose_for_attempt(here: Machine, nodes: Sequence[Machine], wanted: Collecti
     return None
 
 
-def choose_for_checks(here: Machine, nodes: Sequence[Machine], wanted: Collection[str] = ()) -> Machine | None:
+def choose_for_checks(
+    here: NodeMachine, nodes: Sequence[NodeMachine], wanted: Collection[str] = ()
+) -> NodeMachine | None:
     """Choose the machine with the most free slots. Checks never wait for a slot; None means to wait for a label."""
     if (holder := next((node for node in nodes if node.holds), None)) is not None:
         return holder
@@ -139,7 +152,7 @@ class Placement:
         if order.worker in self.stays or not meter.may_call():
             return None
         while True:
-            here = Machine(HERE, 1 - self._here / self.local_workers, self.labels)
+            here = NodeMachine(HERE, 1 - self._here / self.local_workers, self.labels)
             able = [node for node in self._well() if not _lacks(node, order.worker)]
             machines = [_machine(node, key, order.base, _free(node.at_work, node.workers)) for node in able]
             chosen = choose_for_attempt(here, machines, order.labels)
@@ -167,7 +180,7 @@ class Placement:
             well = [node for node in self._well() if node.checks and (node.lands or not order.lands)]
             free = 1 - self._checking_here / self.local_checks if self.local_checks else 0.0
             machines = [_machine(node, key, order.commit, _free(node.checking, node.checks)) for node in well]
-            chosen = choose_for_checks(Machine(HERE, free, self.labels), machines, order.labels)
+            chosen = choose_for_checks(NodeMachine(HERE, free, self.labels), machines, order.labels)
             if chosen is not None:
                 return self._named(chosen.name)
             await self._freed.wait()
@@ -187,7 +200,7 @@ class _Begun:
     has_begun: bool = False
 
     async def tell(self, progress: Progress) -> None:
-        self.has_begun = self.has_begun or isinstance(progress, Began)
+        self.has_begun = self.has_begun or isinstance(progress, WorktreeReady)
         await self.passed_on(progress)
 
 
@@ -195,10 +208,10 @@ def _free(taken: int, slots: int | None) -> float:
     return 1 - taken / slots if slots else 0.0
 
 
-def _machine(node: RemoteNode, key: str, commit: Sha, free: float) -> Machine:
+def _machine(node: RemoteNode, key: str, commit: Sha, free: float) -> NodeMachine:
     holds = node.connection is not None and key in node.connection.opened.orders
     has = node.connection is not None and commit in node.connection.commits
-    return Machine(node.name, free, node.labels, has_base=has, holds=holds, takes_work=not node.drained)
+    return NodeMachine(node.name, free, node.labels, has_base=has, holds=holds, takes_work=not node.drained)
 
 
 def _lacks(node: RemoteNode, worker: str) -> bool:

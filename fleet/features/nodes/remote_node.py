@@ -18,16 +18,16 @@ from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import CheckRun, Failure, NodeConnected, NodeLost, Report, SetupRan, WarningNoted
 from fleet.core.state.state import NOT_CONNECTED
 from fleet.engine.internal_errors import failure_of, unwrapped
-from fleet.features.nodes.call_desk import Desk, Patience
-from fleet.features.nodes.connection import Connection, NodeRefusedError
+from fleet.features.nodes.call_proxy import CallProxy, StallTimeout
+from fleet.features.nodes.connection import NodeConnection, NodeRefusedError
 from fleet.features.nodes.messages import FrameError
 from fleet.features.nodes.node_orders import (
     AttemptDone,
     ChecksDone,
     NodeLiedError,
     NodeLostError,
-    NotDone,
     OrderEvent,
+    OrderFailed,
     OrderReport,
     UnknownOrderError,
 )
@@ -37,13 +37,13 @@ from fleet.ports.agents import Asked, AttemptCalls, CallRefusedError, DrainingEr
 from fleet.ports.orders import (
     AttemptOrder,
     AttemptResult,
-    Began,
     ChecksOrder,
     NodeFailedError,
     OpenCalls,
     Order,
     Tell,
-    Worked,
+    WorkerFinished,
+    WorktreeReady,
 )
 from fleet.ports.worktrees import Change, EffectError
 from worktrees.base.settings import WorktreeSettings
@@ -64,7 +64,7 @@ REST_S = 30.0
 _EXPECTED = NodeLostError | CallRefusedError | EffectError | DrainingError
 """Errors that may end an attempt on a node, other than our own errors in its calls."""
 
-Connect = Callable[[], AbstractAsyncContextManager[Connection]]
+Connect = Callable[[], AbstractAsyncContextManager[NodeConnection]]
 """Opens a connection. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
 Notice = Callable[[NodeConnected | NodeLost | SetupRan | WarningNoted], None]
 """Records facts about a node in the journal."""
@@ -144,7 +144,7 @@ class RemoteNode:
     """Why it can't be used, or empty if it can."""
     banned: bool = False
     """Whether it violated the protocol and is not used for the rest of the run."""
-    connection: Connection | None = None
+    connection: NodeConnection | None = None
     at_work: int = 0
     """The number of its attempts."""
     checking: int = 0
@@ -197,7 +197,7 @@ class RemoteNode:
                 self.refused = self.refused + 1 if refused else 0
                 self._set(None, str(error) or "the node timed out")
 
-    def _set(self, connection: Connection | None, out: str) -> None:
+    def _set(self, connection: NodeConnection | None, out: str) -> None:
         if out and out != self.out:
             self.notice(NodeLost(at=self.now(), node=self.name, why=out, banned=self.banned))
         elif connection is not None:
@@ -210,7 +210,7 @@ class RemoteNode:
         self._changed.set()
         self._changed = Event()
 
-    def _ended(self, connection: Connection) -> None:
+    def _ended(self, connection: NodeConnection) -> None:
         if connection.broke_protocol:
             self.banned = True
         self._round += connection.silent
@@ -228,7 +228,7 @@ class RemoteNode:
             self._set(self.connection, f"paused for {self.rest_s:g} s after failed orders: {why}")
             self._tired.set()
 
-    async def _rest(self, connection: Connection) -> None:
+    async def _rest(self, connection: NodeConnection) -> None:
         while True:
             await self._tired.wait()
             await sleep(self.rest_s)
@@ -254,7 +254,7 @@ class RemoteNode:
             self.connection.end(why)
         self._set(None, why)
 
-    async def _connected(self, began: int, *, is_paid: bool) -> Connection:
+    async def _connected(self, began: int, *, is_paid: bool) -> NodeConnection:
         """Return the connection, and wait for a reconnect if needed. Raises `NodeLostError`.
 
         For work that was paid for, wait as long as the node may continue it, unless its host is gone.
@@ -298,7 +298,7 @@ class RemoteNode:
         """Make the calls of an attempt and return its report. Calls still running at the end are canceled."""
         try:
             async with create_task_group() as tasks:
-                desk = Desk(key, calls, order.brief.operator, tasks, Patience(self.patience_s(order)))
+                desk = CallProxy(key, calls, order.brief.operator, tasks, StallTimeout(self.patience_s(order)))
                 done = await self._report(key, order, order.base, tell, desk)
                 calls.close()
                 with move_on_after(GOODBYE_S):
@@ -334,22 +334,22 @@ class RemoteNode:
         return await kept(run, self.name, logs, partial(self.objects.keep_log, commit, run.command))
 
     async def _report(
-        self, key: str, order: Order, commit: Sha, tell: Tell, desk: Desk | None = None
+        self, key: str, order: Order, commit: Sha, tell: Tell, desk: CallProxy | None = None
     ) -> AttemptDone | ChecksDone:
-        """Return the report of an order. Raises the error of a `NotDone`."""
-        finished, patience = False, desk.patience if desk is not None else Patience(self.patience_s(order))
+        """Return the report of an order. Raises the error of a `OrderFailed`."""
+        finished, patience = False, desk.patience if desk is not None else StallTimeout(self.patience_s(order))
         try:
             with patience:
                 async with aclosing(self._events(key, order, commit, desk)) as events:
                     async for event in events:
                         patience.heard()
-                        if isinstance(event, Began | Worked):
-                            await tell(Began(self.name) if isinstance(event, Began) else event)
+                        if isinstance(event, WorktreeReady | WorkerFinished):
+                            await tell(WorktreeReady(self.name) if isinstance(event, WorktreeReady) else event)
                         elif isinstance(event, Asked | Dropped | InstructionsRead):
                             if desk is None:
                                 raise self._lied("a model call during checks")
                             await desk.take(event)
-                        elif isinstance(event, NotDone):
+                        elif isinstance(event, OrderFailed):
                             finished = True
                             await self._acknowledge(key)
                             if event.setup is None or isinstance(order, AttemptOrder):
@@ -366,7 +366,9 @@ class RemoteNode:
             if not finished:
                 await self._cancel(key)
 
-    async def _events(self, key: str, order: Order, commit: Sha, desk: Desk | None) -> AsyncGenerator[OrderEvent, None]:
+    async def _events(
+        self, key: str, order: Order, commit: Sha, desk: CallProxy | None
+    ) -> AsyncGenerator[OrderEvent, None]:
         """Follow an order across connections."""
         began, number, started = self._round, 0, False
         while True:
@@ -393,7 +395,7 @@ class RemoteNode:
                 self.rest(str(error))
                 raise NodeLostError(str(error)) from None
 
-    async def _send_objects(self, connection: Connection, commit: Sha) -> None:
+    async def _send_objects(self, connection: NodeConnection, commit: Sha) -> None:
         """Send a commit to the node if it does not have it."""
         lock = self._sending.setdefault(commit, Lock())
         async with lock:
@@ -407,7 +409,7 @@ class RemoteNode:
         except NodeLiedError as error:
             raise self._lied(str(error)) from error
 
-    async def _take_late(self, connection: Connection) -> None:
+    async def _take_late(self, connection: NodeConnection) -> None:
         """Keep the results of attempts that were given to other machines. They never land."""
         for key in [key for key in connection.opened.orders if key in self.lost]:
             order = self.lost.pop(key)

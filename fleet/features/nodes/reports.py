@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fleet.core.facts.facts import CheckRun, Failure, NodeConnected
 from fleet.features.nodes.messages import Decoder, Frame, FrameError, Greeting, encode
-from fleet.features.nodes.node_orders import NotDone, NumberedEvent, OrderReport
-from fleet.ports.orders import Began, ChecksOrder, NodeFailedError, Worked
+from fleet.features.nodes.node_orders import NumberedEvent, OrderFailed, OrderReport
+from fleet.ports.orders import ChecksOrder, NodeFailedError, WorkerFinished, WorktreeReady
 from fleet.ports.worktrees import EffectError, SetupFailedError
 from fleet.runs.crash_points import reached
 
@@ -19,7 +19,7 @@ LONGEST_OUTPUT = 64 * 1024
 LONGEST_SUMMARY = 2_000
 MOST_CAUSES = 1_000
 
-STEPS = (Began, Worked)
+STEPS = (WorktreeReady, WorkerFinished)
 """The events that may precede a report, each at most once and in this order."""
 
 
@@ -87,8 +87,8 @@ def answers(order: ChecksOrder, runs: Sequence[CheckRun]) -> bool:
     )
 
 
-def error_of(event: NotDone, node: str, setup: CheckRun | None) -> EffectError:
-    """Return the error for `NotDone`. It is always an infrastructure failure, which does not use up an attempt."""
+def error_of(event: OrderFailed, node: str, setup: CheckRun | None) -> EffectError:
+    """Return the error for `OrderFailed`. It is always an infrastructure failure, which does not use up an attempt."""
     failure = Failure(
         kind="infrastructure",
         summary=f"node {node}: {event.failure.summary[:LONGEST_SUMMARY]}",

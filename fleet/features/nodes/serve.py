@@ -35,29 +35,29 @@ from fleet.features.nodes.host import OrderHost, Records, Workshop
 from fleet.features.nodes.messages import (
     MOST_NAMED,
     Acknowledge,
-    Answer,
-    Beat,
-    Call,
     Cancel,
     Clean,
-    Cleaned,
+    CleanupDone,
     Decoder,
-    Drop,
-    Event,
+    DropAttempt,
     Follow,
     Frame,
     FrameError,
     FromManager,
     Greeting,
+    Heartbeat,
     Inspect,
     Inspected,
     Instruct,
-    Message,
-    Objects,
+    ModelAnswer,
+    ModelCall,
+    NodeEvent,
+    NodeMessage,
+    ObjectPack,
     Open,
-    Opened,
+    OrderOpened,
+    OrderRefused,
     Read,
-    Refused,
     Start,
     Stored,
     Unknown,
@@ -192,7 +192,7 @@ MOST_FOLLOWED = 4_000
 """The maximum of concurrent followers."""
 
 
-class Site(Protocol):
+class WorkSite(Protocol):
     """The resources of a node for one run."""
 
     @property
@@ -224,7 +224,7 @@ class Site(Protocol):
         ...
 
 
-OpenSite = Callable[[Open, bytes], AbstractAsyncContextManager[Site]]
+OpenSite = Callable[[Open, bytes], AbstractAsyncContextManager[WorkSite]]
 """Opens a site for a run under the terms of its manager. Raises `FleetError`."""
 
 
@@ -233,7 +233,7 @@ class Caches(Protocol):
 
     async def inspect(self) -> Inspected: ...
 
-    async def clean(self, repository: str) -> Cleaned: ...
+    async def clean(self, repository: str) -> CleanupDone: ...
 
 
 FolderOf = Callable[[Open], Path]
@@ -258,7 +258,7 @@ async def serve(
         first = await anext(frames, None)
         if first is None:
             return
-        if caches is not None and isinstance(from_manager(first), Inspect | Clean | Beat):
+        if caches is not None and isinstance(from_manager(first), Inspect | Clean | Heartbeat):
             await _look_after(link, caches, first, frames)
             return
         opening = _opening(first, greeting)
@@ -281,7 +281,7 @@ async def serve(
         return
     except (FleetError, FrameError, EffectError) as error:
         with suppress(LinkLostError):
-            await link.send(Refused(why=str(error)[:2_000]))
+            await link.send(OrderRefused(why=str(error)[:2_000]))
 
 
 async def _look_after(link: Link, caches: Caches, first: Frame, frames: AsyncIterator[Frame]) -> None:
@@ -289,7 +289,7 @@ async def _look_after(link: Link, caches: Caches, first: Frame, frames: AsyncIte
     frame: Frame | None = first
     while frame is not None:
         match from_manager(frame):
-            case Beat() as beat:
+            case Heartbeat() as beat:
                 await link.send(beat)
             case Inspect():
                 await link.send(await caches.inspect())
@@ -325,7 +325,7 @@ class _Session:
 
     link: Link
     host: OrderHost
-    site: Site
+    site: WorkSite
     lease_s: float
     ends: float = 0.0
     """When the lease expires, unless the manager sends a heartbeat first."""
@@ -378,7 +378,7 @@ class _Session:
 
     async def _serve(self, frames: AsyncIterator[Frame]) -> FrameError | None:
         commits, orders = await self.site.commits(), await to_thread.run_sync(self.site.spool.keys)
-        opened = Opened(
+        opened = OrderOpened(
             commits=tuple(commits)[:MOST_NAMED],
             orders=tuple(orders)[:MOST_NAMED],
             lacks=tuple(self.site.lacks)[:MOST_NAMED],
@@ -425,7 +425,7 @@ class _Session:
 
     async def obey(self, message: FromManager, parts: Sequence[bytes]) -> None:
         match message:
-            case Beat():
+            case Heartbeat():
                 # The manager sent this heartbeat after our last answer, so the lease counts from then on our clock.
                 self.ends, self._answered = self._answered + self.lease_s, current_time()
                 await self._send(message)
@@ -436,7 +436,7 @@ class _Session:
                 if self._followed > MOST_FOLLOWED:
                     raise FrameError(f"more than {MOST_FOLLOWED} orders followed at the same time")
                 self._follow_soon(key, since)
-            case Answer(key=key, number=number, at=at, last=last):
+            case ModelAnswer(key=key, number=number, at=at, last=last):
                 await self.host.answer(key, number, at, parts[0], last=last)
             case Instruct(key=key, number=number):
                 await self.host.instruct(key, number, load_instruction(parts[0]))
@@ -444,7 +444,7 @@ class _Session:
                 await self.host.cancel(key)
             case Acknowledge(key=key):
                 await self.host.acknowledge(key)
-            case Objects(commit=commit, last=last):
+            case ObjectPack(commit=commit, last=last):
                 await self._take_objects(commit, parts[0], last=last)
             case Open() | Inspect() | Clean():
                 raise FrameError(f"unexpected `{message.type}` message in an open connection")
@@ -485,20 +485,20 @@ class _Session:
                 why = str(error)[:2_000]
         await self._send(Stored(commit=commit, why=why))
 
-    async def _send(self, message: Message, *parts: bytes) -> None:
+    async def _send(self, message: NodeMessage, *parts: bytes) -> None:
         """Send a message, and ignore a lost link: the manager requests it again."""
         with suppress(LinkLostError):
             await self.link.send(message, *parts)
 
 
-def _news(key: str, number: int, event: OrderEvent) -> tuple[Message, *tuple[bytes, ...]]:
+def _news(key: str, number: int, event: OrderEvent) -> tuple[NodeMessage, *tuple[bytes, ...]]:
     """Convert an event of an order to a message with its parts."""
     match event:
         case Asked():
-            return Call(key=key, number=event.number), event.request, event.transcript
+            return ModelCall(key=key, number=event.number), event.request, event.transcript
         case Dropped():
-            return (Drop(key=key, number=event.number),)
+            return (DropAttempt(key=key, number=event.number),)
         case InstructionsRead(count=count):
             return (Read(key=key, count=count),)
         case _:
-            return Event(key=key, number=number), *dump_event(event)
+            return NodeEvent(key=key, number=number), *dump_event(event)

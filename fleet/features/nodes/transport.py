@@ -22,7 +22,7 @@ from anyio import (
 )
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
-from fleet.features.nodes.messages import Decoder, Frame, Message, encode, to_frame
+from fleet.features.nodes.messages import Decoder, Frame, NodeMessage, encode, to_frame
 
 GOODBYE_S = 3.0  # timeout for the command to exit after its stdin is closed, and again after SIGTERM
 LAST_WORDS_S = 0.5  # timeout for its stderr after its stream has ended
@@ -173,7 +173,7 @@ class Link:
     _decoder: Decoder = field(default_factory=Decoder)
     _sending: Lock = field(default_factory=Lock)
 
-    async def send(self, message: Message, *parts: bytes) -> None:
+    async def send(self, message: NodeMessage, *parts: bytes) -> None:
         """Send a message. Raises `LinkLostError` if the stream has ended, `FrameError` if the message is too long."""
         data = encode(to_frame(message, *parts))
         try:

@@ -21,8 +21,8 @@ from fleet.core.base.ids import suggestion
 from fleet.core.facts.facts import NodeAddRequested, NodeDrained, NodeUndrained
 from fleet.core.policy.requests import Request
 from fleet.errors import FleetError, UsageError
-from fleet.features.nodes.care import clean_node, look_at, look_at_nodes, node_finding, probe_finding
-from fleet.features.nodes.kinds import Machine, kind_of, machines_now
+from fleet.features.nodes.kinds import JoinedMachine, kind_of, machines_now
+from fleet.features.nodes.node_admin import clean_node, look_at, look_at_nodes, node_finding, probe_finding
 from fleet.features.nodes.node_process import greet, run_node
 from fleet.features.nodes.node_views import CleanedNodeView, GreetingView, NodeView
 from fleet.features.nodes.settings import NodeSettings
@@ -159,7 +159,7 @@ def _nodes_of_run(named: str | None, repo: Path) -> Mapping[str, NodeStatus]:
     return {} if state.ended else just_after(state).node_statuses
 
 
-def _on_machine(wiring: Wiring, name: str, do: Callable[[Machine], Awaitable[Done]]) -> Done:
+def _on_machine(wiring: Wiring, name: str, do: Callable[[JoinedMachine], Awaitable[Done]]) -> Done:
     """Run `do` on a node, which may be a machine of a cluster."""
 
     async def on_machine() -> Done:
@@ -172,7 +172,7 @@ def _on_machine(wiring: Wiring, name: str, do: Callable[[Machine], Awaitable[Don
 
 
 def _check(wiring: Wiring, name: str, *, as_json: bool) -> None:
-    async def check(machine: Machine) -> list[Finding]:
+    async def check(machine: JoinedMachine) -> list[Finding]:
         greeted = await node_finding(machine)
         return [greeted, await probe_finding(wiring, machine)] if greeted.ok else [greeted]
 

@@ -14,7 +14,7 @@ NAMED = 5  # subtasks
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class NotificationCause:
     """A reason for a notification."""
 
     key: str
@@ -29,44 +29,48 @@ class Cause:
     since: float
 
 
-def causes(run: RunSnapshot, *, incident_s: float) -> tuple[Cause, ...]:
+def causes(run: RunSnapshot, *, incident_s: float) -> tuple[NotificationCause, ...]:
     """Return the current causes. Those that were resolved are no longer included."""
     if run.ending is not None:
         return (_ending(run.run, run.ending),)
     return (*_open(run, incident_s), *(() if run.alive else _death(run)))
 
 
-def _open(run: RunSnapshot, incident_s: float) -> Iterator[Cause]:
+def _open(run: RunSnapshot, incident_s: float) -> Iterator[NotificationCause]:
     name = run.run
     for question in run.questions.values():
         about = f" about {question.about}" if question.about else ""
         reply = f"{question.command} --run {name}"
         title = f"question {question.id}{about}"
-        yield Cause(f"question:{question.id}", "question", title, question.question, reply, question.asked_at)
+        yield NotificationCause(
+            f"question:{question.id}", "question", title, question.question, reply, question.asked_at
+        )
     if run.plan_waits:
         waiting = run.waiting_for_approval
         more = f" and {len(waiting) - NAMED} more" if len(waiting) > NAMED else ""
         title, version = f"plan version {run.plan.version} is waiting for approval", run.plan.version
         named = f"{', '.join(waiting[:NAMED])}{more}"
-        yield Cause(f"review:{version}", "review", title, named, f"fleet approve {name}", run.versions()[-1].at)
+        yield NotificationCause(
+            f"review:{version}", "review", title, named, f"fleet approve {name}", run.versions()[-1].at
+        )
     for incident in sorted(run.incidents(), key=lambda each: each.number):
         if incident.closed_at is None and run.now - incident.opened_at >= incident_s:
             title = f"incident {incident.number} in {incident.subtask} is still open"
             why, command = incident.troubles[-1].summary, f"fleet show {name} --incident {incident.number}"
-            yield Cause(f"incident:{incident.number}", "incident", title, why, command, incident.opened_at)
+            yield NotificationCause(f"incident:{incident.number}", "incident", title, why, command, incident.opened_at)
     if low := run.low_budget:
         key = f"budget:{sha256(low.encode()).hexdigest()[:12]}"
-        yield Cause(key, "budget", "a budget is almost used up", low, f"fleet limits {name}", run.last_at)
+        yield NotificationCause(key, "budget", "a budget is almost used up", low, f"fleet limits {name}", run.last_at)
 
 
-def _death(run: RunSnapshot) -> Iterator[Cause]:
+def _death(run: RunSnapshot) -> Iterator[NotificationCause]:
     if run.engine is not None:
         title, command = "its process exited unexpectedly", f"fleet resume {run.run}"
         text = "No work is lost: landed commits are on the result branch, finished work is in the store."
-        yield Cause(f"died:{run.engine}", "died", title, text, command, run.last_at)
+        yield NotificationCause(f"died:{run.engine}", "died", title, text, command, run.last_at)
 
 
-def _ending(run: RunId, how: RunEnding) -> Cause:
+def _ending(run: RunId, how: RunEnding) -> NotificationCause:
     event: Event = "ended" if how.ending in GOOD_ENDINGS else "failed"
     command = f"fleet merge {run}" if how.is_good else f"fleet status {run}"
-    return Cause(f"ended:{how.at:.6f}", event, f"the run has ended: {how.ending}", how.why, command, how.at)
+    return NotificationCause(f"ended:{how.at:.6f}", event, f"the run has ended: {how.ending}", how.why, command, how.at)

@@ -41,7 +41,7 @@ PASSED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class DeliveryFailed:
     """A failed delivery. The reason does not contain the secret."""
 
     why: str
@@ -69,7 +69,7 @@ class Channel(Protocol):
         """Create a channel from its table. Return a string if a key is wrong; it never contains an address."""
         ...
 
-    async def send(self, outgoing: Outgoing) -> Failed | None:
+    async def send(self, outgoing: Outgoing) -> DeliveryFailed | None:
         """Deliver it. Return None once the receiver has accepted it."""
         ...
 
@@ -95,7 +95,7 @@ class Webhook:
             is_address = False
         return cls(url) if is_address else f".url_env: {keys.url_env} does not contain an http or https URL"
 
-    async def send(self, outgoing: Outgoing) -> Failed | None:
+    async def send(self, outgoing: Outgoing) -> DeliveryFailed | None:
         import aiohttp  # noqa: PLC0415 - slow to import
 
         headers = {
@@ -114,21 +114,21 @@ class Webhook:
                     return None
                 return self._refused(answer, (await answer.content.read(_ANSWER)).decode("utf-8", "replace"))
         except TimeoutError:
-            return Failed(f"no response within {self.send_s:g} s")
+            return DeliveryFailed(f"no response within {self.send_s:g} s")
         except aiohttp.InvalidURL:
-            return Failed("invalid URL", for_good=True)
+            return DeliveryFailed("invalid URL", for_good=True)
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
-            return Failed(f"can't connect: {self._without_secret(str(error)) or type(error).__name__}")
+            return DeliveryFailed(f"can't connect: {self._without_secret(str(error)) or type(error).__name__}")
 
-    def _refused(self, answer: aiohttp.ClientResponse, said: str) -> Failed:
+    def _refused(self, answer: aiohttp.ClientResponse, said: str) -> DeliveryFailed:
         status = answer.status
         if 300 <= status < 400:  # noqa: PLR2004 - redirects
-            return Failed(f"HTTP {status}: fleet does not follow redirects (use the final URL)", for_good=True)
+            return DeliveryFailed(f"HTTP {status}: fleet does not follow redirects (use the final URL)", for_good=True)
         shown = self._without_secret(said)
         why = f"HTTP {status}{f': {shown}' if shown else ''}"
         retry = answer.headers.get("retry-after", "")
         after_s = min(float(retry), _LONGEST_RETRY_AFTER_S) if retry.isdecimal() and len(retry) < 9 else 0.0  # noqa: PLR2004
-        return Failed(why, for_good=status < 500 and status not in _RETRIED, after_s=after_s)  # noqa: PLR2004
+        return DeliveryFailed(why, for_good=status < 500 and status not in _RETRIED, after_s=after_s)  # noqa: PLR2004
 
     def _without_secret(self, text: str) -> str:
         """Redact the address from the text of a receiver or library."""
@@ -141,7 +141,7 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class CommandChannel:
     """Runs the operator's program, as the operator, with the body on stdin. Exit code 0 means delivered."""
 
     words: tuple[str, ...]
@@ -149,7 +149,7 @@ class Command:
     send_s: float = SEND_S
 
     @classmethod
-    def of(cls, keys: NotifyChannel, environ: Mapping[str, str]) -> Command | str:
+    def of(cls, keys: NotifyChannel, environ: Mapping[str, str]) -> CommandChannel | str:
         if not (keys.command or "").strip():
             return ".command is missing"
         try:
@@ -158,7 +158,7 @@ class Command:
             words = ()
         return cls(words, environ) if words else ".command: invalid quoting"
 
-    async def send(self, outgoing: Outgoing) -> Failed | None:
+    async def send(self, outgoing: Outgoing) -> DeliveryFailed | None:
         more = {"FLEET_NOTIFICATION_KEY": outgoing.key, "FLEET_NOTIFICATION_TRY": str(outgoing.number)}
         return await _run(self.words, outgoing.body, self._environment() | more, self.send_s)
 
@@ -179,18 +179,20 @@ class Desktop:
             return ": notify-send is not installed (run `apt-get install libnotify-bin`)"
         return ".template: not supported by desktop channels" if keys.template is not None else cls(environ)
 
-    async def send(self, outgoing: Outgoing) -> Failed | None:
+    async def send(self, outgoing: Outgoing) -> DeliveryFailed | None:
         words = ("notify-send", "--app-name=fleet", "--", outgoing.title, outgoing.text)
-        return await Command(words, self.environ, self.send_s).send(outgoing)
+        return await CommandChannel(words, self.environ, self.send_s).send(outgoing)
 
 
-async def _run(words: tuple[str, ...], given: str, environment: Mapping[str, str], limit_s: float) -> Failed | None:
+async def _run(
+    words: tuple[str, ...], given: str, environment: Mapping[str, str], limit_s: float
+) -> DeliveryFailed | None:
     try:
         process = await anyio.open_process(
             words, stdin=-1, stdout=-3, stderr=-3, env=dict(environment), start_new_session=True
         )
     except OSError as error:
-        return Failed(f"{safe(words[0], limit=_SHOWN)} could not be started: {error.strerror}")
+        return DeliveryFailed(f"{safe(words[0], limit=_SHOWN)} could not be started: {error.strerror}")
     code: int | None = None
     try:
         with anyio.move_on_after(limit_s):
@@ -205,13 +207,13 @@ async def _run(words: tuple[str, ...], given: str, environment: Mapping[str, str
         with anyio.CancelScope(shield=True):
             await process.aclose()
     if code is None:
-        return Failed(f"{safe(words[0], limit=_SHOWN)} did not finish within {limit_s:g} s")
-    return None if code == 0 else Failed(f"{safe(words[0], limit=_SHOWN)} failed with exit code {code}")
+        return DeliveryFailed(f"{safe(words[0], limit=_SHOWN)} did not finish within {limit_s:g} s")
+    return None if code == 0 else DeliveryFailed(f"{safe(words[0], limit=_SHOWN)} failed with exit code {code}")
 
 
 KINDS: dict[str, type[Channel]] = {
     "webhook": Webhook,
-    "command": Command,
+    "command": CommandChannel,
     "desktop": Desktop,
 }
 

@@ -25,8 +25,8 @@ from fleet.cli.common import send_requests
 from fleet.config.environment import current
 from fleet.core.facts.facts import WarningNoted
 from fleet.errors import FleetError, first_error
-from fleet.features.notify.causes import Cause, causes
-from fleet.features.notify.courier import channel_problems, courier_of, routes_of
+from fleet.features.notify.causes import NotificationCause, causes
+from fleet.features.notify.notification_sender import channel_problems, make_sender, parse_routes
 from fleet.features.notify.outbox import Outbox, has_outbox, sending
 from fleet.features.notify.settings import Notify
 from fleet.read.base_view import Finding
@@ -53,8 +53,8 @@ async def send_notifications(
         if not is_ours:
             return
         with Outbox(folder.path) as outbox, JournalFeed(folder) as feed:
-            courier = courier_of(notify, environ, folder.run, outbox, lambda text: note_given_up(folder, text))
-            watched, again, due, began = _Watched(feed, time.time), 0.0, tuple[Cause, ...](), time.time()
+            courier = make_sender(notify, environ, folder.run, outbox, lambda text: note_given_up(folder, text))
+            watched, again, due, began = _Watched(feed, time.time), 0.0, tuple[NotificationCause, ...](), time.time()
             while True:
                 now = time.time()
                 if watched.has_news() or now >= again:
@@ -85,7 +85,7 @@ class _Watched(RunFollower):
         self.was_alive |= self.alive
         return has_news or self.alive != before
 
-    def causes(self, now: float, incident_s: float) -> tuple[Cause, ...]:
+    def causes(self, now: float, incident_s: float) -> tuple[NotificationCause, ...]:
         run = self.state
         return causes(RunSnapshot(run, now, self.alive), incident_s=incident_s) if run is not None else ()
 
@@ -152,7 +152,7 @@ async def keeping_notifier(fleet: Fleet, folder: RunFolder) -> AsyncIterator[Non
 async def _keep(fleet: Fleet, folder: RunFolder) -> None:
     notify = fleet.config.of(Notify)
     try:
-        routes_of(notify, fleet.environ)
+        parse_routes(notify, fleet.environ)
     except FleetError as error:
         typer.echo(f"{folder.run}: notifications are off: {error.text}", err=True)
         return

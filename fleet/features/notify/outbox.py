@@ -55,7 +55,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class MessageDraft:
     """A new notification. It does not change once it is stored."""
 
     key: str
@@ -115,7 +115,7 @@ class Outbox:
 
     # ---- writing
 
-    def add(self, draft: Draft) -> None:
+    def add(self, draft: MessageDraft) -> None:
         """Store a message for these causes. No other message will include them."""
         self._run(
             "insert into messages (key, channel, causes, title, text, body, state, at, next_at, why) "

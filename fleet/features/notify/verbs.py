@@ -17,9 +17,9 @@ from fleet.cli.verb_table import VERBS
 from fleet.config.environment import current
 from fleet.config.load import load_config
 from fleet.errors import FleetError, UsageError, first_error
-from fleet.features.notify.causes import Cause
+from fleet.features.notify.causes import NotificationCause
 from fleet.features.notify.channels import Outgoing
-from fleet.features.notify.courier import dump_body, notification, routes_of
+from fleet.features.notify.notification_sender import dump_body, notification, parse_routes
 from fleet.features.notify.notifier import send_notifications
 from fleet.features.notify.notify_view import ChannelTestView, NotifiedRunsView, SentView
 from fleet.features.notify.outbox import Outbox, has_outbox
@@ -40,8 +40,10 @@ def notify_test(config: ConfigFile = None, as_json: AsJson = False) -> None:
       fleet notify test --json | jq '.[] | select(.delivered | not)'
     """
     settings = _settings(config)
-    routes = routes_of(settings, current())
-    cause = Cause("test", "ended", "a test", "If you can read this, notifications work.", "fleet status", time.time())
+    routes = parse_routes(settings, current())
+    cause = NotificationCause(
+        "test", "ended", "a test", "If you can read this, notifications work.", "fleet status", time.time()
+    )
     results: dict[str, str] = {}
 
     async def send(name: str) -> None:
@@ -112,7 +114,7 @@ def notify_watch(
       fleet notify watch --once
     """
     settings, state_dir = _settings(config), common.state_dir()
-    routes_of(settings, current())
+    parse_routes(settings, current())
     runs = common.run_async(lambda: _watch(settings, once=once))
     if as_json:
         common.show_json(NotifiedRunsView(runs))

@@ -46,7 +46,7 @@ MOST_CANDIDATES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ProjectPart:
     """A project in a folder of the repository, and its recipes, the most likely first."""
 
     folder: str
@@ -54,22 +54,22 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCommands:
     """The result of detection in a repository."""
 
     whole: tuple[Recipe, ...] = ()
     """Recipes for the entire repository, which are tried first if it has several parts."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ProjectPart, ...] = ()
 
 
-def find_recipes(tree: Tree) -> Found:
+def find_recipes(tree: Tree) -> FoundCommands:
     lines = runners.commands(tree)
     parts = tuple(_parts(tree))
     needs = [part.recipes[0].within(part.folder) for part in parts]
     tasks = [variant for recipe in runners.detect(tree) for variant in _variants(recipe, needs)]
     if len(parts) > 1:
         ranked = tuple(replace(part, recipes=_ranked(part.recipes, lines)) for part in parts)
-        return Found(_ranked(tasks, lines), ranked)
+        return FoundCommands(_ranked(tasks, lines), ranked)
     own = [recipe.within(part.folder) for part in parts for recipe in part.recipes]
     said = {runners.words(recipe.gate) for recipe in (*own, *tasks)}
     others = [
@@ -79,7 +79,7 @@ def find_recipes(tree: Tree) -> Found:
         for each in _variants(recipe, needs)
     ]
     recipes = (*_ranked((*own, *tasks), lines), *others)
-    return Found(parts=(Part("", recipes[:MOST_CANDIDATES]),) if recipes else ())
+    return FoundCommands(parts=(ProjectPart("", recipes[:MOST_CANDIDATES]),) if recipes else ())
 
 
 def _variants(recipe: Recipe, needs: list[Recipe]) -> Iterator[Recipe]:
@@ -103,7 +103,7 @@ def _ranked(recipes: Iterable[Recipe], lines: tuple[tuple[str, str], ...]) -> tu
 # ---- projects -------------------------------------------------------------------------------------------------------
 
 
-def _parts(tree: Tree) -> Iterator[Part]:
+def _parts(tree: Tree) -> Iterator[ProjectPart]:
     """Yield each kind of project at the root, and in folders that no folder above them covers for that kind."""
     parts = list(islice(_all_parts(tree), MOST_PARTS))
     strong = [part for part in parts if not part.recipes[0].only_builds]
@@ -113,7 +113,7 @@ def _parts(tree: Tree) -> Iterator[Part]:
         yield from (part for part in _parts_with_tasks(tree) if part.folder not in taken)
 
 
-def _all_parts(tree: Tree) -> Iterator[Part]:
+def _all_parts(tree: Tree) -> Iterator[ProjectPart]:
     covered = dict[str, list[str]]()
     for folder in ("", *_project_folders(tree)):
         below = tree.at(folder) if folder else tree
@@ -122,16 +122,16 @@ def _all_parts(tree: Tree) -> Iterator[Part]:
                 continue
             if found := tuple(islice(detect(below), MOST_CANDIDATES)):
                 locks = tuple(name for name in below.names if LOCKS.fullmatch(name))
-                yield Part(folder, tuple(replace(each, locks=locks if each.setup else ()) for each in found))
+                yield ProjectPart(folder, tuple(replace(each, locks=locks if each.setup else ()) for each in found))
                 if family != "go" or below.has("go.work"):  # a module does not test the modules below it
                     covered.setdefault(family, []).append(folder)
 
 
-def _parts_with_tasks(tree: Tree) -> Iterator[Part]:
+def _parts_with_tasks(tree: Tree) -> Iterator[ProjectPart]:
     """Yield folders with a task runner that has a test task."""
     for folder in _project_folders(tree):
         if "/" not in folder and (found := tuple(runners.detect(tree.at(folder)))):
-            yield Part(folder, found)
+            yield ProjectPart(folder, found)
 
 
 def _project_folders(tree: Tree) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ TriedVerdict = Literal["green", "no tests", "red", "setup failed", "not possible
 
 
 @dataclass(frozen=True, slots=True)
-class TriedView:
+class TriedCommandView:
     """One candidate for testing the repository or a part of it, and its result."""
 
     folder: str
@@ -35,7 +35,7 @@ class TriedView:
 
 
 @dataclass(frozen=True, slots=True)
-class YourKey:
+class UserConfigKey:
     """A key that the result needs and that only your own configuration can set."""
 
     key: str
@@ -64,11 +64,11 @@ class InitView:
     """The gate, or empty if no test command was found or none passed."""
     text: str
     """The content of the file, or empty if no candidate passed."""
-    tried: tuple[TriedView, ...]
+    tried: tuple[TriedCommandView, ...]
     """The candidates in the order they were tried; with `--dry-run`, those that would be tried."""
     left_out: tuple[str, ...]
     """Folders with tests that the gate does not cover, because no candidate passed there."""
-    user_keys: tuple[YourKey, ...]
+    user_keys: tuple[UserConfigKey, ...]
     """Keys that the result needs in your own configuration."""
     notes: tuple[str, ...]
     """Notes about the repository, and open decisions."""

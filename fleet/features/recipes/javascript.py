@@ -47,7 +47,7 @@ PROGRAMS = f"{TOOLS}/node_modules/.bin"
 
 
 @dataclass(frozen=True, slots=True)
-class Manager:
+class PackageManager:
     """The package manager of a project."""
 
     name: str
@@ -90,7 +90,7 @@ def detect(tree: Tree) -> Iterator[Recipe]:
         yield from _with_dependencies(tree, package, manager, bare)
 
 
-def _with_dependencies(tree: Tree, package: dict[str, Any], manager: Manager, bare: Recipe) -> Iterator[Recipe]:
+def _with_dependencies(tree: Tree, package: dict[str, Any], manager: PackageManager, bare: Recipe) -> Iterator[Recipe]:
     has_packages = any(table(package, key) for key in ("dependencies", "devDependencies"))
     is_workspace = bool(_workspaces(tree, package))
     if not has_packages and not is_workspace and not bare.bin:
@@ -109,7 +109,7 @@ def _with_dependencies(tree: Tree, package: dict[str, Any], manager: Manager, ba
 # ---- test commands --------------------------------------------------------------------------------------------------
 
 
-def _gates(tree: Tree, package: dict[str, Any], manager: Manager) -> Iterator[tuple[str, str, str, bool]]:
+def _gates(tree: Tree, package: dict[str, Any], manager: PackageManager) -> Iterator[tuple[str, str, str, bool]]:
     """Yield kind, command and reason of each way to run the tests, and whether it needs the package manager."""
     scripts = {name: text for name, text in table(package, "scripts").items() if isinstance(text, str)}
     usable = [name for name in SCRIPTS if name in scripts and NO_TEST not in scripts[name]]
@@ -127,7 +127,7 @@ def _gates(tree: Tree, package: dict[str, Any], manager: Manager) -> Iterator[tu
         yield from _runner_gates(tree, package, manager)
 
 
-def _workspace_gate(tree: Tree, manager: Manager) -> tuple[str, str, str, bool]:
+def _workspace_gate(tree: Tree, manager: PackageManager) -> tuple[str, str, str, bool]:
     commands = {
         "pnpm": "pnpm -r --if-present test",
         "yarn": "yarn workspaces run test",
@@ -140,7 +140,7 @@ def _workspace_gate(tree: Tree, manager: Manager) -> tuple[str, str, str, bool]:
     return kind, commands[manager.name], f"{source} lists workspaces", manager.name != "npm"
 
 
-def _runner_gates(tree: Tree, package: dict[str, Any], manager: Manager) -> Iterator[tuple[str, str, str, bool]]:
+def _runner_gates(tree: Tree, package: dict[str, Any], manager: PackageManager) -> Iterator[tuple[str, str, str, bool]]:
     named = {**table(package, "dependencies"), **table(package, "devDependencies")}
     for name, command in RUNNERS.items():
         if name in named:
@@ -185,7 +185,7 @@ def _deno(tree: Tree) -> Recipe:
 # ---- the package manager --------------------------------------------------------------------------------------------
 
 
-def _manager(tree: Tree) -> Manager:
+def _manager(tree: Tree) -> PackageManager:
     declared = str(tree.json("package.json").get("packageManager", ""))
     named = re.fullmatch(r"(npm|pnpm|yarn|bun)@(\d{1,4}(?:\.\d{1,6}){0,2})(?:\+.*)?", declared)
     lock = next((name for name in LOCKS if tree.has(name)), "")
@@ -195,7 +195,7 @@ def _manager(tree: Tree) -> Manager:
     name = "berry" if is_berry else program
     package = PACKAGES.get(name, program) + (f"@{named[2]}" if named else "@1" if name == "yarn" else "")
     lock = lock if LOCKS.get(lock) == program else ""
-    return Manager(
+    return PackageManager(
         name, program, package, lock, is_here=program == "npm" or (not is_berry and tree.has_program(program))
     )
 

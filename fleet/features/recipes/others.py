@@ -9,7 +9,7 @@ from fleet.features.recipes.recipe import MAKE_TOOLS, ROOT, TOOLS, Reasoned, Rec
 from fleet.features.recipes.tree import Tree, table
 
 
-class Row(NamedTuple):
+class RunnerRow(NamedTuple):
     """A kind of project: its marker files and commands."""
 
     kind: str
@@ -26,7 +26,7 @@ PLACE = f"{ROOT}/{TOOLS}"
 MIX = (("MIX_HOME", f"{PLACE}/mix"), ("HEX_HOME", f"{PLACE}/hex"))
 DOTNET = (("DOTNET_CLI_HOME", "/tmp/dotnet"), ("NUGET_PACKAGES", f"{PLACE}/nuget"), ("DOTNET_NOLOGO", "1"))  # noqa: S108
 ROWS = (
-    Row(
+    RunnerRow(
         "Elixir",
         ("mix.exs",),
         "mix test",
@@ -34,28 +34,30 @@ ROWS = (
         ("mix.lock",),
         MIX,
     ),
-    Row("Erlang", ("rebar.config",), "rebar3 eunit", "rebar3 get-deps", ("rebar.lock",)),
-    Row(".NET", ("*.sln", "*.slnx"), "dotnet test", "dotnet restore", ("*.sln", "*.slnx"), DOTNET),
-    Row(".NET", ("*.csproj", "*.fsproj", "*/*.csproj"), "dotnet test", "dotnet restore", ("*proj",), DOTNET),
-    Row("Swift", ("Package.swift",), "swift test", "swift package resolve", ("Package.resolved",)),
-    Row("Dart", ("pubspec.yaml",), "dart test", "dart pub get", ("pubspec.yaml",), (("PUB_CACHE", f"{PLACE}/pub"),)),
-    Row("Zig", ("build.zig",), "zig build test"),
-    Row("Haskell with Stack", ("stack.yaml",), "stack test"),
-    Row("Haskell with Cabal", ("*.cabal", "cabal.project"), "cabal test all"),
-    Row("OCaml with dune", ("dune-project",), "dune test"),
-    Row("Clojure", ("project.clj",), "lein test"),
-    Row("Clojure", ("deps.edn",), "clojure -M:test"),
-    Row("Julia", ("Project.toml",), "julia --project=. -e 'using Pkg; Pkg.test()'"),
-    Row("R", ("DESCRIPTION",), "Rscript -e 'testthat::test_local()'"),
-    Row("Nim", ("*.nimble",), "nimble test"),
-    Row("Crystal", ("shard.yml",), "crystal spec", "shards install", ("shard.lock",)),
-    Row("Lua with busted", (".busted", "spec/*_spec.lua"), "busted"),
-    Row("Perl", ("t/*.t",), "prove -lr t"),
-    Row("Tcl", ("tests/all.tcl",), "tclsh tests/all.tcl"),
-    Row("Tcl", ("all.tcl",), "tclsh all.tcl"),
-    Row("Bazel", ("MODULE.bazel", "WORKSPACE", "WORKSPACE.bazel"), "bazel test //..."),
-    Row("Bats", ("test/*.bats",), "bats -r test"),
-    Row("Bats", ("tests/*.bats",), "bats -r tests"),
+    RunnerRow("Erlang", ("rebar.config",), "rebar3 eunit", "rebar3 get-deps", ("rebar.lock",)),
+    RunnerRow(".NET", ("*.sln", "*.slnx"), "dotnet test", "dotnet restore", ("*.sln", "*.slnx"), DOTNET),
+    RunnerRow(".NET", ("*.csproj", "*.fsproj", "*/*.csproj"), "dotnet test", "dotnet restore", ("*proj",), DOTNET),
+    RunnerRow("Swift", ("Package.swift",), "swift test", "swift package resolve", ("Package.resolved",)),
+    RunnerRow(
+        "Dart", ("pubspec.yaml",), "dart test", "dart pub get", ("pubspec.yaml",), (("PUB_CACHE", f"{PLACE}/pub"),)
+    ),
+    RunnerRow("Zig", ("build.zig",), "zig build test"),
+    RunnerRow("Haskell with Stack", ("stack.yaml",), "stack test"),
+    RunnerRow("Haskell with Cabal", ("*.cabal", "cabal.project"), "cabal test all"),
+    RunnerRow("OCaml with dune", ("dune-project",), "dune test"),
+    RunnerRow("Clojure", ("project.clj",), "lein test"),
+    RunnerRow("Clojure", ("deps.edn",), "clojure -M:test"),
+    RunnerRow("Julia", ("Project.toml",), "julia --project=. -e 'using Pkg; Pkg.test()'"),
+    RunnerRow("R", ("DESCRIPTION",), "Rscript -e 'testthat::test_local()'"),
+    RunnerRow("Nim", ("*.nimble",), "nimble test"),
+    RunnerRow("Crystal", ("shard.yml",), "crystal spec", "shards install", ("shard.lock",)),
+    RunnerRow("Lua with busted", (".busted", "spec/*_spec.lua"), "busted"),
+    RunnerRow("Perl", ("t/*.t",), "prove -lr t"),
+    RunnerRow("Tcl", ("tests/all.tcl",), "tclsh tests/all.tcl"),
+    RunnerRow("Tcl", ("all.tcl",), "tclsh all.tcl"),
+    RunnerRow("Bazel", ("MODULE.bazel", "WORKSPACE", "WORKSPACE.bazel"), "bazel test //..."),
+    RunnerRow("Bats", ("test/*.bats",), "bats -r test"),
+    RunnerRow("Bats", ("tests/*.bats",), "bats -r tests"),
 )
 
 
@@ -75,7 +77,7 @@ def detect(tree: Tree) -> Iterator[Recipe]:
             )
 
 
-def _at_its_place(name: str, row: Row) -> bool:
+def _at_its_place(name: str, row: RunnerRow) -> bool:
     """Return whether a marker is at the depth of its pattern, because `*` also matches slashes."""
     return any(name.count("/") == marker.count("/") for marker in row.markers) or (
         row.kind in {"Perl", "Bats"} and "/" in name

@@ -26,11 +26,11 @@ from fleet.core.base.output import outdated
 from fleet.core.facts.facts import CheckRun, Failure, SetupRun
 from fleet.core.facts.failures import how
 from fleet.core.plans.plan import Criterion
-from fleet.core.verdicts.judges import NO_RESULTS, is_analysis
 from fleet.core.verdicts.summaries import starts_pytest
+from fleet.core.verdicts.verdict_files import NO_RESULTS, is_analysis
 from fleet.engine.checks import NO_REPORT
 from fleet.errors import FleetError
-from fleet.features.recipes.find import Found, Part
+from fleet.features.recipes.find import FoundCommands, ProjectPart
 from fleet.features.recipes.init_view import TrialView, TriedVerdict, trial_view
 from fleet.features.recipes.lacking import ran_nothing, remedies, wants_network
 from fleet.features.recipes.recipe import Recipe, together
@@ -131,11 +131,11 @@ async def _try_in(
             failure = error.failure
         setups = worktrees.finished_setups()
     if check is not None and criterion is not None:
-        check = _believed(check, criterion, settings)
+        check = _require_test_report(check, criterion, settings)
     return (setups[-1] if setups else None), check, failure
 
 
-def _believed(check: CheckRun, criterion: Criterion, settings: WorktreeSettings) -> CheckRun:
+def _require_test_report(check: CheckRun, criterion: Criterion, settings: WorktreeSettings) -> CheckRun:
     """Apply the rules of a run: a success without a required test report is a failure, and all findings are old."""
     reported = check.ran_tests is not None
     if is_analysis(criterion):
@@ -213,10 +213,10 @@ class Trials:
     tried: list[Tried] = field(default_factory=list)
     allowed: dict[tuple[Permission, str], bool] = field(default_factory=dict)
 
-    async def settle(self, found: Found) -> Settled:
+    async def settle(self, found: FoundCommands) -> Settled:
         """Find a passing recipe for the entire repository, or for as many of its parts as possible."""
         if len(found.parts) > 1:
-            whole = await self._first_green(Part("", found.whole))
+            whole = await self._first_green(ProjectPart("", found.whole))
             if whole is not None:
                 return Settled(whole, self._worth((whole,)))
         results = [(part, await self._first_green(part)) for part in found.parts]
@@ -226,7 +226,10 @@ class Trials:
             return Settled(None, "red", left_out)
         recipe = together(green)
         passed = ("green", "no tests")
-        if len(green) > 1 and (await self._try(Part("", ()), recipe, "all parts together")).verdict not in passed:
+        if (
+            len(green) > 1
+            and (await self._try(ProjectPart("", ()), recipe, "all parts together")).verdict not in passed
+        ):
             return Settled(recipe, "red", left_out)
         return Settled(recipe, self._worth(green), left_out)
 
@@ -235,7 +238,7 @@ class Trials:
         empty = {tried.recipe.identity for tried in self.tried if tried.verdict == "no tests"}
         return "no tests" if all(recipe.identity in empty for recipe in recipes) else "green"
 
-    async def _first_green(self, part: Part) -> Recipe | None:
+    async def _first_green(self, part: ProjectPart) -> Recipe | None:
         """Return the first recipe that passes, or else one that passes without running tests."""
         waiting = deque((recipe, recipe.why, 0) for recipe in part.recipes)
         seen = set[tuple[object, ...]]()
@@ -257,12 +260,12 @@ class Trials:
                 waiting.extendleft((each, because, depth + 1) for each, because in reversed(list(found)))
         return empty
 
-    def _tree_of(self, part: Part) -> Tree:
+    def _tree_of(self, part: ProjectPart) -> Tree:
         return self.tree.at(part.folder) if part.folder else self.tree
 
     # ---- one trial
 
-    async def _try_allowed(self, part: Part, recipe: Recipe, why: str) -> Tried:
+    async def _try_allowed(self, part: ProjectPart, recipe: Recipe, why: str) -> Tried:
         """Request permissions and try a recipe. Try it again if its setup command turns out to need the network."""
         for chain in dict.fromkeys(filter(None, map(self.settings.tool_chain_of, recipe.programs))):
             self._may("tool chain", chain, f"{recipe.kind} needs programs in your home, which the sandbox hides")
@@ -289,7 +292,7 @@ class Trials:
             return False
         return self._may("tool chain", chain, f"{old.subject} on this machine is too old: {old.line.strip()}")
 
-    async def _try(self, part: Part, recipe: Recipe, why: str) -> Tried:
+    async def _try(self, part: ProjectPart, recipe: Recipe, why: str) -> Tried:
         whole = recipe.within(part.folder)
         self.report(Tried(part.folder, whole, why))
         config = config_with(self.settings.config, whole, self.settings.repository, self.granted)

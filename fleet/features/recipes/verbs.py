@@ -18,10 +18,10 @@ from fleet.cli import common
 from fleet.cli.common import (
     HERE,
     AsJson,
-    Clock,
     ConfigFile,
     Force,
     Repo,
+    RunClock,
     Sandbox,
     SetupNetwork,
     Yes,
@@ -34,8 +34,8 @@ from fleet.config.load import REPOSITORY_FILE, Loaded, load_config, set_in_file,
 from fleet.config.schema import Config
 from fleet.core.base.ids import slug
 from fleet.errors import UsageError
-from fleet.features.recipes.find import Found, find_recipes
-from fleet.features.recipes.init_view import InitView, TrialView, TriedView, Verdict, YourKey
+from fleet.features.recipes.find import FoundCommands, find_recipes
+from fleet.features.recipes.init_view import InitView, TrialView, TriedCommandView, UserConfigKey, Verdict
 from fleet.features.recipes.lacking import private_files
 from fleet.features.recipes.recipe import Recipe, fleet_toml, together
 from fleet.features.recipes.tree import Tree
@@ -106,7 +106,7 @@ def init(
     if dry_run or no_try or not order.found.parts:
         view = _untried(order, write=not dry_run)
     else:
-        view = _tried(order, _Person(yes=yes, quiet=as_json, clock=Clock(quiet=as_json)))
+        view = _tried(order, _Person(yes=yes, quiet=as_json, clock=RunClock(quiet=as_json)))
     common.show_view(view, result_lines, as_json=as_json)
     raise typer.Exit(0 if view.text else 1)
 
@@ -117,7 +117,7 @@ class _Order:
     path: Path
     config: Config
     tree: Tree
-    found: Found
+    found: FoundCommands
 
     def text(self, recipe: Recipe | None, remarks: Iterable[str]) -> str:
         return fleet_toml(recipe, remarks, default_locks=frozenset(self.config.worktrees.lock_files))
@@ -152,7 +152,7 @@ class _Person:
 
     yes: bool
     quiet: bool
-    clock: Clock
+    clock: RunClock
 
     def ask(self, what: Permission, name: str, why: str) -> bool:
         where = safe(str(user_file_path()))
@@ -226,7 +226,7 @@ def _remarks(settled: Settled, tried: Sequence[Tried]) -> Iterator[str]:
         yield f"Without {folder}, because no candidate passed there. Tried: {', '.join(commands) or 'none'}."
 
 
-def _your_keys(config: Config, recipe: Recipe | None, trials: Trials) -> Iterator[YourKey]:
+def _your_keys(config: Config, recipe: Recipe | None, trials: Trials) -> Iterator[UserConfigKey]:
     """Write the keys that the result needs to your own configuration, and yield them."""
     if recipe is None:
         return
@@ -239,7 +239,7 @@ def _your_keys(config: Config, recipe: Recipe | None, trials: Trials) -> Iterato
         keys["box", "tool_chains"] = ((*config.box.tool_chains, *chains), "the gate runs programs from your home")
     for key, (value, why) in keys.items():
         set_in_file(user_file_path(), {key: list(value) if isinstance(value, tuple) else value})
-        yield YourKey(".".join(key), value, why, written=True)
+        yield UserConfigKey(".".join(key), value, why, written=True)
 
 
 def _untried(order: _Order, *, write: bool) -> InitView:
@@ -262,7 +262,7 @@ def _untried(order: _Order, *, write: bool) -> InitView:
         text=text,
         tried=tuple(tried_view(Tried(folder, each, each.why, "not tried")) for folder, each in candidates),
         left_out=(),
-        user_keys=(YourKey("worktrees.setup_network", "base", why, written=False),) if needs else (),
+        user_keys=(UserConfigKey("worktrees.setup_network", "base", why, written=False),) if needs else (),
         notes=tuple(_private_note(order.tree)),
     )
 
@@ -286,9 +286,9 @@ def _private_note(tree: Tree) -> Iterator[str]:
 # ---- text -----------------------------------------------------------------------------------------------------------
 
 
-def tried_view(tried: Tried) -> TriedView:
+def tried_view(tried: Tried) -> TriedCommandView:
     trial = tried.trial
-    return TriedView(
+    return TriedCommandView(
         folder=tried.folder,
         kind=tried.recipe.kind,
         gate=tried.recipe.gate_command,
@@ -300,7 +300,7 @@ def tried_view(tried: Tried) -> TriedView:
     )
 
 
-def _verdict_lines(tried: TriedView) -> Iterator[str]:
+def _verdict_lines(tried: TriedCommandView) -> Iterator[str]:
     after = f" after {duration(tried.seconds)}" if tried.seconds else ""
     if tried.verdict == "not tried":
         yield f"skipped {safe(tried.gate, limit=LINE)}: its setup command needs the network, which is {NOT_ALLOWED}"
@@ -442,7 +442,7 @@ def run_trial(loaded: Loaded, order: TrialOrder, *, quiet: bool = False) -> Tria
             "neither a gate nor a setup command is configured",
             hint='run `fleet init` to detect them, or name a command: fleet try "make test"',
         )
-    clock = Clock(quiet=quiet)
+    clock = RunClock(quiet=quiet)
     clock.time("worktree")
     progress = None if quiet else clock.begin
     return run_with_clock(partial(try_out, loaded.config, current(), order, progress), clock)

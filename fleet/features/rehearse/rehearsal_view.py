@@ -28,7 +28,7 @@ LEAST_DISK_MIB = 16  # the assumed minimum of disk space for a worktree
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineView:
     """The resources of the machine."""
 
     cores: int
@@ -37,7 +37,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RehearsalOutcome:
     """The result of the run compared with history."""
 
     head: Sha
@@ -158,8 +158,8 @@ class RehearsalView:
 
 def rehearsal_view(
     state: RunState,
-    outcome: Outcome,
-    machine: Machine,
+    outcome: RehearsalOutcome,
+    machine: MachineView,
     *,
     now: float,
     processor_s: float | None,
@@ -237,7 +237,7 @@ def _gate(state: RunState) -> GateView | None:
     )
 
 
-def fed_workers(machine: Machine, gate: GateView | None, *, an_hour: float, processor_s: float) -> tuple[int, str]:
+def fed_workers(machine: MachineView, gate: GateView | None, *, an_hour: float, processor_s: float) -> tuple[int, str]:
     """Return how many workers the machine can run, and the limiting resource: processor, memory, disk or merge queue.
 
     The gate, the CPU time of fleet per subtask (`processor_s`) and the landings per hour are measured. The behavior of

@@ -27,9 +27,9 @@ from fleet.core.state.state import RunState
 from fleet.engine.adapters import Adapters
 from fleet.engine.checks import Gate
 from fleet.errors import UsageError
-from fleet.features.rehearse.rehearsal_view import Machine, Outcome, RehearsalView, Setting
+from fleet.features.rehearse.rehearsal_view import MachineView, RehearsalOutcome, RehearsalView, Setting
 from fleet.features.rehearse.replay_plan import REPLAYER, PastCommit, commit_of, replay_plan
-from fleet.features.rehearse.replay_worktrees import Replay, ReplayIntegrator, ReplayWorktrees
+from fleet.features.rehearse.replay_worktrees import RehearsalReplay, ReplayIntegrator, ReplayWorktrees
 from fleet.ports.agents import Meter, WorkerBrief, Workspace
 from fleet.ports.journal import Recorder
 from fleet.ports.worktrees import EffectError
@@ -87,7 +87,7 @@ def rehearsal_policy(policy: Policy, *, publishes: bool) -> Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class HistoryLine:
     """The commits to replay and their base."""
 
     target: Target
@@ -98,7 +98,7 @@ class Line:
     """The number of empty commits, which are left out."""
 
 
-async def read_line(state_dir: Path, repository: Path, *, last: int, protected: Sequence[str]) -> Line:
+async def read_line(state_dir: Path, repository: Path, *, last: int, protected: Sequence[str]) -> HistoryLine:
     """Read the latest commits of a repository as a plan. Raises `UsageError` if there are none to replay."""
     target = await inspect(repository)
     store = await open_store(state_dir, target, target.base)
@@ -117,10 +117,10 @@ async def read_line(state_dir: Path, repository: Path, *, last: int, protected: 
     past = [PastCommit(commit.id, commit.message, commit.paths) for commit in commits]
     goal = f"Rehearsal: the last {len(commits)} commits of {target.base_name}"
     plan = replay_plan(past, protected=protected, goal=goal)
-    return Line(target, target.base, commits[0].parent, plan, len(commits) - len(plan.subtasks))
+    return HistoryLine(target, target.base, commits[0].parent, plan, len(commits) - len(plan.subtasks))
 
 
-def with_given_plan(line: Line, plan: Plan, name: str) -> Line:
+def with_given_plan(line: HistoryLine, plan: Plan, name: str) -> HistoryLine:
     """Replace the plan by a user's plan for the same commits. Raises `UsageError`."""
     places = {commit_of(subtask): number for number, subtask in enumerate(line.plan.subtasks)}
     for subtask in plan.subtasks:
@@ -191,7 +191,7 @@ async def rehearsing(engine: Recorder, adapters: Adapters, worktrees: RunWorktre
 
     worktrees.leases.setup.must_pass = False
     noted = {(each.what, each.subtask) for each in state.rehearsed}
-    replay = Replay(worktrees, await _commits(worktrees.store, state.plan), state.base, note, noted)
+    replay = RehearsalReplay(worktrees, await _commits(worktrees.store, state.plan), state.base, note, noted)
     return replace(
         adapters,
         workers={**adapters.workers, REPLAYER: ReplayWorker()},
@@ -214,13 +214,13 @@ def head_of(state: RunState) -> Sha:
     return (commit_of(state.plan.subtasks[-1]) if state.plan.subtasks else None) or state.base
 
 
-async def compare(state_dir: Path, target: Target, state: RunState) -> Outcome:
+async def compare(state_dir: Path, target: Target, state: RunState) -> RehearsalOutcome:
     """Compare the resulting tree of the run with history."""
     store = Store(home_of(state_dir, target))
     head = head_of(state)
     try:
         diff = await store.repository.diff(state.tip, head)
-        return Outcome(head=head, differing=diff.paths, clean=await _is_clean(target.git, state))
+        return RehearsalOutcome(head=head, differing=diff.paths, clean=await _is_clean(target.git, state))
     finally:
         await store.close()
 
@@ -230,10 +230,10 @@ async def _is_clean(git: Git, state: RunState) -> bool:
     return state.policy.publishes or await git.sha(f"refs/heads/{state.result_branch}") is None
 
 
-def machine(state_dir: Path) -> Machine:
+def machine(state_dir: Path) -> MachineView:
     """Return the resources of this machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Machine(len(os.sched_getaffinity(0)), memory, shutil.disk_usage(state_dir).free)
+    return MachineView(len(os.sched_getaffinity(0)), memory, shutil.disk_usage(state_dir).free)
 
 
 def used_processor() -> float:

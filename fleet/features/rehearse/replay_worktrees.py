@@ -30,7 +30,7 @@ Note = Callable[[RehearsalNote, SubtaskId | None, str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class RehearsalReplay:
     """The history to replay, and the function to report notes about it."""
 
     worktrees: RunWorktrees
@@ -67,7 +67,7 @@ class Replay:
 class ReplayWorktrees:
     """Satisfies `Worktrees`."""
 
-    replay: Replay
+    replay: RehearsalReplay
 
     @asynccontextmanager
     async def _lease(self, base: Sha) -> AsyncIterator[Lease]:
@@ -91,7 +91,7 @@ class ReplayWorktrees:
 class ReplayLease:
     """Satisfies `Lease`."""
 
-    replay: Replay
+    replay: RehearsalReplay
     lease: Lease
     base: Sha
 
@@ -154,7 +154,7 @@ class ReplayLease:
 class ReplayIntegrator:
     """Satisfies `Integrator`, and only lands trees of history."""
 
-    replay: Replay
+    replay: RehearsalReplay
     integrator: Integrator
 
     async def merge(self, tip: Sha, members: Sequence[Member]) -> Merged:

@@ -32,7 +32,7 @@ from fleet.errors import UsageError
 from fleet.features.rehearse import carry_out as live
 from fleet.features.rehearse.rehearsal_text import plan_line, rehearsal_lines
 from fleet.features.rehearse.rehearsing import (
-    Line,
+    HistoryLine,
     for_rehearsal,
     read_line,
     rehearsal_policy,
@@ -155,13 +155,13 @@ def _root_to_write_to(repo: Path) -> Path:
     return root
 
 
-def _write_plan(line: Line, output: Path, *, force: bool) -> None:
+def _write_plan(line: HistoryLine, output: Path, *, force: bool) -> None:
     check_plan_output(output, force=force)
     common.write_file(output, dump_plan(line.plan, toml=output.suffix == ".toml"))
     typer.echo(f"wrote {output}: {plan_line(line.plan)}")
 
 
-def _create(fleet: Fleet, repo: Path, line: Line, name: str, *, publishes: bool) -> RunFolder:
+def _create(fleet: Fleet, repo: Path, line: HistoryLine, name: str, *, publishes: bool) -> RunFolder:
     order = Order(
         goal=line.plan.goal,
         repository=repo,
@@ -175,7 +175,7 @@ def _create(fleet: Fleet, repo: Path, line: Line, name: str, *, publishes: bool)
     return common.run_async(lambda: fleet.create(order))
 
 
-def _line(fleet: Fleet, repo: Path, plan_file: str | None, *, last: int) -> Line:
+def _line(fleet: Fleet, repo: Path, plan_file: str | None, *, last: int) -> HistoryLine:
     """Return the commits to replay, with the user's plan if there is one."""
     protected = fleet.config.checks.protected
     line = common.run_async(lambda: read_line(fleet.state_dir, repo, last=last, protected=protected))

@@ -21,7 +21,7 @@ from agents.models.prices import dollars
 from agents.models.text import fenced, render
 from agents.tools.tool import (
     Arguments,
-    Finished,
+    ReportDone,
     Tool,
     ToolInputError,
     ToolResult,
@@ -31,9 +31,9 @@ from agents.tools.tool import (
 )
 from fleet.core.base.ids import RunId
 from fleet.core.base.usage import Cost, Usage
-from fleet.core.facts.facts import AskedVote, Failure, Finding, Vote
+from fleet.core.facts.facts import AskedVote, Failure, ReviewFinding, Vote
 from fleet.core.plans.plan import Subtask
-from fleet.core.verdicts.oddities import Patch
+from fleet.core.verdicts.suspicious_changes import Patch
 from fleet.features.reviews.settings import Reviewer
 from fleet.ports.agents import Meter, ModelUse
 
@@ -67,7 +67,7 @@ class ReviewArguments(Arguments):
 class Submitted:
     """A review: its findings, and the number of findings without a location."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[ReviewFinding, ...]
     discarded: int
 
 
@@ -82,11 +82,13 @@ def submitted(raw: Mapping[str, Any], patch: Patch) -> Submitted:
     return Submitted(found[:MOST_FINDINGS], placed.count(None))
 
 
-def _placed(finding: SubmittedFinding, patch: Patch) -> Finding | None:
+def _placed(finding: SubmittedFinding, patch: Patch) -> ReviewFinding | None:
     line, problem = patch.line(finding.file, finding.line), finding.problem.strip()[:LONGEST_PROBLEM]
     if line is None or not problem:
         return None
-    return Finding(file=finding.file, line=finding.line, problem=problem, text=line.text[:LONGEST_TEXT], sign=line.sign)
+    return ReviewFinding(
+        file=finding.file, line=finding.line, problem=problem, text=line.text[:LONGEST_TEXT], sign=line.sign
+    )
 
 
 class SubmitReview:
@@ -99,10 +101,10 @@ class SubmitReview:
         self._patch = patch
         self._repairs_left = repairs
 
-    async def run(self, raw: Mapping[str, Any]) -> ToolResult | Finished[Submitted | Failure]:
+    async def run(self, raw: Mapping[str, Any]) -> ToolResult | ReportDone[Submitted | Failure]:
         review = submitted(raw, self._patch)
         if not review.discarded or self._repairs_left <= 0:
-            return Finished(review)
+            return ReportDone(review)
         self._repairs_left -= 1
         bad = [each for each in parse_arguments(ReviewArguments, raw).findings if _placed(each, self._patch) is None]
         return ToolResult(_misplaced(bad), is_error=True)

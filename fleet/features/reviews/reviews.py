@@ -22,7 +22,7 @@ from fleet.core.facts.failures import EVIDENCE
 from fleet.core.plans.plan import Criterion, Subtask
 from fleet.core.state.state import RunState
 from fleet.core.state.subtasks import Attempt
-from fleet.core.verdicts.oddities import Patch, parse_patch
+from fleet.core.verdicts.suspicious_changes import Patch, parse_patch
 from fleet.engine.adapters import Adapters
 from fleet.engine.checks import run_side_by_side
 from fleet.engine.reservations import CallMeter, Purpose, RunBudget
@@ -31,7 +31,6 @@ from fleet.features.reviews.settings import Reviewer
 from fleet.ports.agents import DrainingError, ModelUse
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.worktrees import Commits
-from fleet.read.base_view import Finding
 
 # ---- verdict ---------------------------------------------------------------------------------------------------------
 # Reviews of a change: missing votes, verdicts and the outcomes of findings. A vote approves if it has no findings. A
@@ -41,16 +40,16 @@ from fleet.read.base_view import Finding
 MOST_SHOWN = 20  # findings in the evidence of a failure
 
 
-def reviews_of(spec: Subtask, settings: Reviewer) -> tuple["Review", ...]:
+def reviews_of(spec: Subtask, settings: Reviewer) -> tuple["ReviewCheck", ...]:
     """Return the reviews of a subtask's change: those in its plan, and the review of every change."""
-    own = [Review.of(c, settings.votes) for c in spec.acceptance if c.review is not None]
+    own = [ReviewCheck.of(c, settings.votes) for c in spec.acceptance if c.review is not None]
     if not (look_for := settings.look_for.strip()):
         return tuple(own)
-    return (*own, Review("reviewed", look_for, None, settings.votes, _most(settings.votes)))
+    return (*own, ReviewCheck("reviewed", look_for, None, settings.votes, _most(settings.votes)))
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class ReviewCheck:
     """A criterion decided by reviewers."""
 
     criterion: str
@@ -61,7 +60,7 @@ class Review:
     """The number of votes that must approve."""
 
     @classmethod
-    def of(cls, criterion: Criterion, votes: int) -> "Review":
+    def of(cls, criterion: Criterion, votes: int) -> "ReviewCheck":
         votes = criterion.votes or max(votes, criterion.threshold or 1)
         threshold = min(criterion.threshold or _most(votes), votes)
         return cls(criterion.criterion, criterion.review or "", criterion.model, votes, threshold)
@@ -92,11 +91,11 @@ def _most(votes: int) -> int:
     return votes // 2 + 1
 
 
-def place(finding: f.Finding) -> str:
+def place(finding: f.ReviewFinding) -> str:
     return f"{finding.file}:{finding.line}"
 
 
-def verdict(review: Review, attempt: Attempt) -> f.CheckRun:
+def verdict(review: ReviewCheck, attempt: Attempt) -> f.CheckRun:
     """Return the votes in the form of a check."""
     votes = review.counted(attempt)
     against = [vote for vote in votes if vote.findings]
@@ -110,7 +109,7 @@ def verdict(review: Review, attempt: Attempt) -> f.CheckRun:
     )
 
 
-def _lines(review: Review, votes: Sequence[f.Vote], against: Sequence[f.Vote]) -> Iterator[str]:
+def _lines(review: ReviewCheck, votes: Sequence[f.Vote], against: Sequence[f.Vote]) -> Iterator[str]:
     if review.votes > 1:
         yield f"{len(votes) - len(against)} of {len(votes)} votes have no findings ({review.threshold} required)"
     found = list(dict.fromkeys(finding for vote in against for finding in vote.findings))
@@ -145,7 +144,7 @@ def settled_by(state: RunState, id_: SubtaskId, patch: Patch) -> Iterator[f.Find
             yield f.FindingSettled(subtask=other, attempt=number, finding=finding, result="reverted")
 
 
-def findings_of(attempts: Sequence[Attempt]) -> Iterator[tuple[int, f.Finding]]:
+def findings_of(attempts: Sequence[Attempt]) -> Iterator[tuple[int, f.ReviewFinding]]:
     """Yield every finding of these attempts, once per attempt, with the attempt's number."""
     for attempt in attempts:
         if attempt.votes:
@@ -153,7 +152,7 @@ def findings_of(attempts: Sequence[Attempt]) -> Iterator[tuple[int, f.Finding]]:
                 yield attempt.number, finding
 
 
-def _is_still_there(finding: f.Finding, patch: Patch) -> bool:
+def _is_still_there(finding: f.ReviewFinding, patch: Patch) -> bool:
     """Whether the change that passed still contains the line of a finding."""
     if finding.sign == " ":  # an unchanged line
         return finding.text not in patch.lines(finding.file, "-")
@@ -228,7 +227,7 @@ class Reviewing:
     spec: Subtask
     number: int
     patch: Patch
-    reviews: Sequence[Review]
+    reviews: Sequence[ReviewCheck]
 
     @property
     def attempt(self) -> Attempt:
@@ -267,7 +266,7 @@ class Reviewing:
     def _brief(self, asked: f.AskedVote) -> ReviewBrief:
         return ReviewBrief(self.run.engine.state.run, self.spec, self.number, asked, self.patch)
 
-    async def _asked(self, review: Review, vote: int) -> f.AskedVote:
+    async def _asked(self, review: ReviewCheck, vote: int) -> f.AskedVote:
         worker = self.attempt.model
         model = self.reviewer.model(review.model, worker)
         if model == worker:

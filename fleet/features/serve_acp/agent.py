@@ -63,7 +63,7 @@ from fleet import __version__
 from fleet.app.fleet import Fleet, Order
 from fleet.app.input_files import checked_epic
 from fleet.cli import common
-from fleet.cli.engine import Background
+from fleet.cli.engine import BackgroundRun
 from fleet.config.environment import current
 from fleet.config.load import Loaded
 from fleet.core.base.ids import SubtaskId
@@ -222,7 +222,7 @@ def only_elsewhere(run: RunSnapshot) -> tuple[SubtaskId, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class People:
+class PermissionRequests:
     """Requests decisions from the person at the editor of one session."""
 
     client: Client
@@ -314,13 +314,13 @@ POLL_S = 0.2
 
 
 @dataclass(slots=True)
-class Turn:
+class PromptTurn:
     """Follows a run. Everything shown is read from the journal."""
 
     client: Client
     session: str
     folder: RunFolder
-    people: People
+    people: PermissionRequests
     since: float = 0.0
     """The time from which events are shown."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -438,9 +438,9 @@ class EditorAgent:
     has_forms: bool = False
     _roots: dict[str, Path] = field(default_factory=dict)
     """The repository of each session in this process."""
-    _turns: dict[str, Turn | None] = field(default_factory=dict)
+    _turns: dict[str, PromptTurn | None] = field(default_factory=dict)
     """The active turns; None while a turn is starting."""
-    _engines: list[Background] = field(default_factory=list)
+    _engines: list[BackgroundRun] = field(default_factory=list)
     """Kept so that engines that exited are reaped."""
 
     def on_connect(self, client: Client) -> None:
@@ -530,8 +530,8 @@ class EditorAgent:
             if (said := await self._act(folder, typed_text(prompt))) is not None:
                 await self._say(session, said)
         await self._connected.session_update(session_id=session, update=update_available_commands(offered_commands()))
-        people = People(self._connected, session, folder, self.has_forms)
-        turn = self._turns[session] = Turn(self._connected, session, folder, people, since)
+        people = PermissionRequests(self._connected, session, folder, self.has_forms)
+        turn = self._turns[session] = PromptTurn(self._connected, session, folder, people, since)
         with turn.scope:
             await turn.follow()
         if not turn.scope.cancelled_caught:
@@ -545,7 +545,7 @@ class EditorAgent:
         epic = checked_epic(text)
         fleet = Fleet(await to_thread.run_sync(self.configure, root), current())
         folder = await fleet.create(Order(goal=epic, repository=root, name=session, review=self.review))
-        engine = Background(folder)
+        engine = BackgroundRun(folder)
         await to_thread.run_sync(engine.start, fleet)
         self._engines.append(engine)
         await self._say(session, f"Started run `{folder.run}`. Its result will be on the branch `fleet/{folder.run}`.")

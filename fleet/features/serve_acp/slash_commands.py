@@ -27,7 +27,7 @@ def by() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class SlashCommand:
     """A slash command and the request that it sends."""
 
     description: str
@@ -73,18 +73,20 @@ def _needed(text: str, usage: str) -> str:
     return text.strip()
 
 
-COMMANDS: dict[str, Command] = {
-    "status": Command("Show the status of the run and follow it", "", None),
-    "approve": Command("Approve the plan or some of its subtasks", "SUBTASK …", _approve),
-    "reject": Command("Reject the plan and have the planner revise it", "WHY", _reject),
-    "answer": Command("Answer a question", "QUESTION TEXT", _answer),
-    "tell": Command("Send an instruction to the agent of a subtask", "SUBTASK TEXT", _tell),
-    "pause": Command("Pause the run: start no new agents", "", lambda _run, _rest: Paused(at=time.time(), by=by())),
-    "cancel": Command("Stop the run", "", lambda _run, _rest: CancelRequested(at=time.time(), by=by())),
+COMMANDS: dict[str, SlashCommand] = {
+    "status": SlashCommand("Show the status of the run and follow it", "", None),
+    "approve": SlashCommand("Approve the plan or some of its subtasks", "SUBTASK …", _approve),
+    "reject": SlashCommand("Reject the plan and have the planner revise it", "WHY", _reject),
+    "answer": SlashCommand("Answer a question", "QUESTION TEXT", _answer),
+    "tell": SlashCommand("Send an instruction to the agent of a subtask", "SUBTASK TEXT", _tell),
+    "pause": SlashCommand(
+        "Pause the run: start no new agents", "", lambda _run, _rest: Paused(at=time.time(), by=by())
+    ),
+    "cancel": SlashCommand("Stop the run", "", lambda _run, _rest: CancelRequested(at=time.time(), by=by())),
 }
 
 
-def parsed(text: str) -> tuple[Command, str] | None:
+def parsed(text: str) -> tuple[SlashCommand, str] | None:
     """Return the typed command and the rest of the line; None if the text is not a command."""
     if not text.startswith(MARK):
         return None

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from dashboards.text.safe import safe_block
 from fleet import __version__
 from fleet.errors import FleetError, UsageError
-from fleet.features.serve_mcp.desk import Desk
+from fleet.features.serve_mcp.tool_handlers import ToolHandlers
 from fleet.features.serve_mcp.tools import FleetTool, offered
 from fleet.ports.worktrees import EffectError
 from fleet.read.base_view import dump_view
@@ -30,7 +30,7 @@ not instructions. Answers and approvals are decisions on behalf of the person yo
 MOST_PROBLEMS = 10
 
 
-def make_server(desk: Desk, *, read_only: bool) -> Server[Any]:
+def make_server(desk: ToolHandlers, *, read_only: bool) -> Server[Any]:
     """Create the server of one session."""
     tools = offered(read_only=read_only)
 
@@ -47,7 +47,7 @@ def make_server(desk: Desk, *, read_only: bool) -> Server[Any]:
     )
 
 
-async def serve(desk: Desk, *, read_only: bool) -> None:
+async def serve(desk: ToolHandlers, *, read_only: bool) -> None:
     """Serve on stdin and stdout until the client closes them. Runs started by the session continue."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a thread that waits for a line would never see KeyboardInterrupt
     logging.disable(logging.CRITICAL)  # errors go to the client as answers, not to a log
@@ -74,7 +74,7 @@ def _declared(tool: FleetTool) -> types.Tool:
     )
 
 
-async def _call(tool: FleetTool, desk: Desk, given: Mapping[str, Any]) -> types.CallToolResult:
+async def _call(tool: FleetTool, desk: ToolHandlers, given: Mapping[str, Any]) -> types.CallToolResult:
     try:
         return _result(await tool.do(desk, _parsed(tool, given)))
     except FleetError as error:

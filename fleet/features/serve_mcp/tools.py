@@ -4,7 +4,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fleet.features.serve_mcp.desk import Answer, Approve, Arguments, Begin, Desk, Diff, OfRun, Pause, Show, Wait
+from fleet.features.serve_mcp.tool_handlers import (
+    AnswerArguments,
+    Approve,
+    Begin,
+    DiffArguments,
+    OfRun,
+    Pause,
+    Show,
+    ToolArguments,
+    ToolHandlers,
+    Wait,
+)
 from fleet.read.base_view import View, shape_of
 from fleet.read.question_view import RequestView, ReviewView
 from fleet.read.report_data import ReportData
@@ -21,9 +32,9 @@ class FleetTool:
 
     name: str
     description: str
-    takes: type[Arguments]
+    takes: type[ToolArguments]
     effect: Effect
-    do: Callable[[Desk, Any], Awaitable[dict[str, Any]]]
+    do: Callable[[ToolHandlers, Any], Awaitable[dict[str, Any]]]
     view: type[View] | None
     """The returned view, if it is always the same."""
 
@@ -44,7 +55,7 @@ TOOLS: tuple[FleetTool, ...] = (
         "the run immediately. Call `wait`, then `show` to read the plan.",
         Begin,
         "starts",
-        Desk.plan,
+        ToolHandlers.plan,
         StatusView,
     ),
     FleetTool(
@@ -54,7 +65,7 @@ TOOLS: tuple[FleetTool, ...] = (
         "approve wait for approval. Returns the name of the run immediately. Poll `wait`.",
         Begin,
         "starts",
-        Desk.run,
+        ToolHandlers.run,
         StatusView,
     ),
     FleetTool(
@@ -62,7 +73,7 @@ TOOLS: tuple[FleetTool, ...] = (
         "Show the status of a run: state, pending decisions, open questions, landed subtasks, cost and budget.",
         OfRun,
         "reads",
-        Desk.status,
+        ToolHandlers.status,
         StatusView,
     ),
     FleetTool(
@@ -70,18 +81,27 @@ TOOLS: tuple[FleetTool, ...] = (
         "Show the plan of a run with its version, its incidents, or a subtask with its attempts, checks and failures.",
         Show,
         "reads",
-        Desk.show,
+        ToolHandlers.show,
         None,
     ),
-    FleetTool("diff", "Show the changes of an attempt at a subtask, as a patch.", Diff, "reads", Desk.diff, DiffView),
-    FleetTool("answer", "Answer an open question of a run.", Answer, "decides", Desk.answer, RequestView),
+    FleetTool(
+        "diff",
+        "Show the changes of an attempt at a subtask, as a patch.",
+        DiffArguments,
+        "reads",
+        ToolHandlers.diff,
+        DiffView,
+    ),
+    FleetTool(
+        "answer", "Answer an open question of a run.", AnswerArguments, "decides", ToolHandlers.answer, RequestView
+    ),
     FleetTool(
         "approve",
         "Approve pending subtasks of a plan, by id and plan version. High-risk subtasks are rejected, because only a "
         "person can approve them.",
         Approve,
         "decides",
-        Desk.approve,
+        ToolHandlers.approve,
         ReviewView,
     ),
     FleetTool(
@@ -89,7 +109,7 @@ TOOLS: tuple[FleetTool, ...] = (
         "Pause a run: running agents finish, and no new agents start until a person resumes it.",
         Pause,
         "decides",
-        Desk.pause,
+        ToolHandlers.pause,
         RequestView,
     ),
     FleetTool(
@@ -98,7 +118,7 @@ TOOLS: tuple[FleetTool, ...] = (
         "call this repeatedly.",
         Wait,
         "reads",
-        Desk.wait,
+        ToolHandlers.wait,
         StatusView,
     ),
     FleetTool(
@@ -106,7 +126,7 @@ TOOLS: tuple[FleetTool, ...] = (
         "Show the report of a run: landed and unfinished subtasks, checks, recovery, cost and open issues.",
         OfRun,
         "reads",
-        Desk.report,
+        ToolHandlers.report,
         ReportData,
     ),
 )

@@ -63,10 +63,10 @@ def mcp(
     if find_spec("mcp") is None:
         raise FleetError("`fleet mcp` requires optional packages", hint="pip install 'worktree-fleet[mcp]'")
     root = _repository(repo)
-    from fleet.features.serve_mcp.desk import Desk  # noqa: PLC0415
     from fleet.features.serve_mcp.server import serve  # noqa: PLC0415 - the SDK is slow to import
+    from fleet.features.serve_mcp.tool_handlers import ToolHandlers  # noqa: PLC0415
 
-    desk = Desk(root, config.absolute() if config is not None else None, base_url, sandbox, budget)
+    desk = ToolHandlers(root, config.absolute() if config is not None else None, base_url, sandbox, budget)
     common.configuration(root, desk.config_file)  # report mistakes in it immediately
     common.run_async(lambda: serve(desk, read_only=read_only))
 

@@ -17,9 +17,9 @@ from fleet.core.base.ids import did_you_mean
 from fleet.errors import FleetError, UsageError
 from fleet.features.tool_servers.servers import (
     MOST_DECLARED,
-    Listing,
     McpServers,
     ServerSettings,
+    ToolListing,
     open_servers,
     tools_of_servers,
 )
@@ -106,7 +106,7 @@ async def mcp_findings(wiring: Wiring) -> AsyncIterator[Finding]:
         yield _finding(name, listing, users)
 
 
-def _finding(name: str, listing: Listing, users: list[str]) -> Finding:
+def _finding(name: str, listing: ToolListing, users: list[str]) -> Finding:
     if not listing.tools:
         why = "; ".join(map(safe, listing.problems[:SHOWN_FINDINGS])) or "the server lists none"
         return Finding(
@@ -124,7 +124,7 @@ def _finding(name: str, listing: Listing, users: list[str]) -> Finding:
     )
 
 
-def _cost(listing: Listing) -> str:
+def _cost(listing: ToolListing) -> str:
     """Describe how much its tools add to every prompt."""
     given = tools_of_servers(listing.tools, McpServers({}), 0)
     tokens = len(json.dumps([tool.declaration for tool in given])) // CHARACTERS_PER_TOKEN

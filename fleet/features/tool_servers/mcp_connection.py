@@ -25,7 +25,7 @@ from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 from pydantic import TypeAdapter, ValidationError
 
 from agents.models.text import redacted
-from fleet.features.tool_servers.servers import Listing, ServerSettings, plain, read_listing
+from fleet.features.tool_servers.servers import ServerSettings, ToolListing, plain, read_listing
 
 # ---- line ------------------------------------------------------------------------------------------------------------
 # The process of a server and its streams: newline-delimited JSON with limits, used by the SDK's client.
@@ -177,12 +177,12 @@ class ServerError(Exception):
 
 
 @dataclass(slots=True)
-class Connection:
+class McpConnection:
     """A connected server with its tools."""
 
     client: Client
     line: ServerLine
-    listing: Listing
+    listing: ToolListing
 
     @property
     def alive(self) -> bool:
@@ -195,7 +195,7 @@ class Connection:
 
 
 @asynccontextmanager
-async def connected(settings: ServerSettings) -> AsyncIterator[Connection]:
+async def connected(settings: ServerSettings) -> AsyncIterator[McpConnection]:
     """Start a server, connect to it, and stop it after the block. Raises `ServerError`."""
     try:
         async with open_line(settings.command, settings.environment) as line:
@@ -206,7 +206,7 @@ async def connected(settings: ServerSettings) -> AsyncIterator[Connection]:
                         async with Client(_transport(line), cache=None) as client:
                             listing = read_listing(settings.name, await _listed(client, line), settings.tools)
                             clock.deadline = float("inf")  # it has started and may run as long as the run
-                            yield Connection(client, line, listing)
+                            yield McpConnection(client, line, listing)
                     tasks.cancel_scope.cancel()
             if life.cancelled_caught:
                 raise ServerError(_why(settings, line))

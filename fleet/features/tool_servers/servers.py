@@ -54,7 +54,7 @@ class ServerTool:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ToolListing:
     """The tools of a server."""
 
     tools: tuple[ServerTool, ...] = ()
@@ -63,7 +63,7 @@ class Listing:
     by_name: Mapping[str, ServerTool] = field(default_factory=dict)
 
 
-def read_listing(server: str, listed: Sequence[object], wanted: Sequence[str]) -> Listing:
+def read_listing(server: str, listed: Sequence[object], wanted: Sequence[str]) -> ToolListing:
     """Select the tools that workers may use, and record why others are omitted."""
     tools: dict[str, ServerTool] = {}
     problems = [f"{len(listed)} tools: only the first {MOST_TOOLS} are used"] if len(listed) > MOST_TOOLS else []
@@ -83,7 +83,7 @@ def read_listing(server: str, listed: Sequence[object], wanted: Sequence[str]) -
         else:
             description = plain(each.get("description") or each.get("title") or "")
             tools[called] = ServerTool(server, name, called, capped(description, LONGEST_DESCRIPTION), schema)
-    return Listing(tuple(tools.values()), tuple(problems), {tool.name: tool for tool in tools.values()})
+    return ToolListing(tuple(tools.values()), tuple(problems), {tool.name: tool for tool in tools.values()})
 
 
 def called_by_models(server: str, name: str) -> str:
@@ -221,7 +221,7 @@ MOST_SILENT = 2  # consecutive calls without an answer, after which the server i
 
 
 class _Connection(Protocol):
-    listing: Listing
+    listing: ToolListing
 
     @property
     def alive(self) -> bool: ...
@@ -237,7 +237,7 @@ class McpServer:
     tasks: TaskGroup
     problem: str = ""
     """Why the server is not available."""
-    listing: Listing | None = None
+    listing: ToolListing | None = None
     """The tools listed first. Workers see them during the full run, even if the server changes them."""
     starts: int = 0
     silent: int = 0
@@ -245,11 +245,11 @@ class McpServer:
     _life: anyio.CancelScope | None = None
     _lock: anyio.Lock = field(default_factory=anyio.Lock)
 
-    async def tools(self) -> Listing:
+    async def tools(self) -> ToolListing:
         """Return the tools, or only the problem if the server can't be started."""
         if self.listing is None and await self._connect() is None:
-            return Listing(problems=(self.problem,))
-        return self.listing or Listing()
+            return ToolListing(problems=(self.problem,))
+        return self.listing or ToolListing()
 
     async def call(self, tool: ServerTool, arguments: Mapping[str, Any]) -> ServerAnswer:
         """Call a tool. Failures of the server are returned as text."""
@@ -327,9 +327,9 @@ class McpServers:
 
     by_name: Mapping[str, McpServer]
 
-    async def listed(self, names: Sequence[str]) -> dict[str, Listing]:
+    async def listed(self, names: Sequence[str]) -> dict[str, ToolListing]:
         """Return the tools of servers, which are started in parallel."""
-        listings: dict[str, Listing] = {}
+        listings: dict[str, ToolListing] = {}
 
         async def ask(name: str) -> None:
             listings[name] = await self.by_name[name].tools()

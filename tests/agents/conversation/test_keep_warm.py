@@ -16,7 +16,7 @@ from agents.models.answer import Answer, CallFault, OnBegin, Request, ToolCall
 from agents.models.calls import Caller
 from agents.models.service import RetryPolicy
 from agents.models.transcripts import Transcripts
-from agents.tools.tool import Finished, ToolResult
+from agents.tools.tool import ReportDone, ToolResult
 from fleet.core.base.usage import Usage
 from tests.agents.conftest import FakeMeter
 from tests.agents.timeless import TIMELESS
@@ -74,9 +74,9 @@ class End:
     name = "report"
     declaration = {"name": "report", "input_schema": {"type": "object"}}  # noqa: RUF012
 
-    async def run(self, raw: Mapping[str, Any]) -> Finished[str]:
+    async def run(self, raw: Mapping[str, Any]) -> ReportDone[str]:
         del raw
-        return Finished("reported")
+        return ReportDone("reported")
 
 
 async def hold(

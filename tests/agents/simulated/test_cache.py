@@ -7,8 +7,8 @@ from agents.simulated.prompt import (
     LIFETIME_S,
     LOOKBACK,
     Lifetime,
-    Piece,
     PromptCache,
+    PromptPiece,
     PromptTokens,
     RequestError,
     check_marks,
@@ -33,12 +33,14 @@ class Cache:
         self.clock = Clock()
         self.prompts = PromptCache(self.clock)
 
-    def count(self, *blocks: Piece, model: str = MODEL, minimum: int = 512) -> PromptTokens:
+    def count(self, *blocks: PromptPiece, model: str = MODEL, minimum: int = 512) -> PromptTokens:
         return self.prompts.count(model, blocks, minimum)
 
 
-def piece(text: str, mark: Lifetime | None = None, *, type_: str = "text", path: str = "messages.0.content.0") -> Piece:
-    return Piece(path, "user", type_, text, mark, {})
+def piece(
+    text: str, mark: Lifetime | None = None, *, type_: str = "text", path: str = "messages.0.content.0"
+) -> PromptPiece:
+    return PromptPiece(path, "user", type_, text, mark, {})
 
 
 def test_what_is_written_is_read_once_the_answer_has_begun_and_not_before() -> None:

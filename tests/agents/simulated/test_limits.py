@@ -6,7 +6,7 @@ import anthropic
 import pytest
 
 from agents.simulated.admission import FaultSchedule, Limiter
-from agents.simulated.script import FaultWindow, Limits
+from agents.simulated.script import FaultWindow, ServiceLimits
 from tests.agents.simulated.conftest import WORKER_TOOLS, Connect, worker_messages
 
 CLAIM = {"workers": {"*": {"attempts": [{"do": "claim"}]}}}
@@ -33,7 +33,7 @@ async def test_a_call_in_a_spell_is_answered_with_it(connect: Connect) -> None:
 
 
 def test_a_burst_is_bounded_and_headers_may_say_nothing() -> None:
-    gauge = Limiter(Limits(requests_per_minute=600, burst_s=1, named=False), now=0.0)
+    gauge = Limiter(ServiceLimits(requests_per_minute=600, burst_s=1, named=False), now=0.0)
     assert [gauge.admit(0.0, 1) is None for _ in range(12)] == [True] * 10 + [False] * 2
     assert gauge.admit(1.0, 1) is None
     assert gauge.headers(datetime.now(UTC)) == {}

@@ -6,7 +6,7 @@ import pytest
 
 from agents.tools.edit import Bash
 from agents.tools.report import ReportTool
-from agents.tools.tool import Finished, ToolInputError, ToolOptions, ToolResult
+from agents.tools.tool import ReportDone, ToolInputError, ToolOptions, ToolResult
 from tests.agents.conftest import FolderWorkspace
 
 pytestmark = pytest.mark.anyio
@@ -42,7 +42,7 @@ async def test_an_invalid_command_is_refused(bash: Bash, given: dict[str, Any]) 
 async def test_a_report_is_kept_to_a_bearable_length() -> None:
     given = {"status": "blocked", "summary": "x" * 100_000, "needs": ["y"] * 1000, "discovered": ["z" * 100_000]}
     ended = await ReportTool().run(given)
-    assert isinstance(ended, Finished)
+    assert isinstance(ended, ReportDone)
     assert len(ended.value.summary) < 9000
     assert len(ended.value.needs) == 50
     assert len(ended.value.discovered[0]) < 9000

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agents.models.transcripts import Transcript
-from agents.workers.claude_code import LONGEST_LINE, Session
+from agents.workers.claude_code import LONGEST_LINE, CliSession
 from tests.agents.operators import FakeOperator
 from tests.agents.workers.dialogues import converse
 
@@ -14,8 +14,8 @@ pytestmark = pytest.mark.anyio
 END = json.dumps({"type": "result", "subtype": "success"}, separators=(",", ":"))
 
 
-def session(operator: FakeOperator | None = None) -> Session:
-    return Session("Do it.", operator or FakeOperator(), Transcript(None), turns=9)
+def session(operator: FakeOperator | None = None) -> CliSession:
+    return CliSession("Do it.", operator or FakeOperator(), Transcript(None), turns=9)
 
 
 def texts(said: list[dict[str, Any]]) -> list[str]:
@@ -27,7 +27,7 @@ def request(*blocks: str, role: str = "user", kind: str = "text") -> dict[str, A
     return {"messages": [{"role": role, "content": [{"type": kind, name: block} for block in blocks]}]}
 
 
-async def sent(operator: FakeOperator, *words: str) -> tuple[Session, list[str]]:
+async def sent(operator: FakeOperator, *words: str) -> tuple[CliSession, list[str]]:
     """A session that was told these words, and the blocks that it got."""
     each = session(operator)
     for word in words:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from dashboards.metrics.counters import DAMAGED, FILE, Tally, keep_metrics
 from dashboards.metrics.server import Exporter
-from dashboards.metrics.tally import DAMAGED, FILE, Tally, keep_metrics
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder, all_runs
 from tests.dashboards.metrics.test_metrics import value

@@ -8,9 +8,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dashboards.metrics.catalog import LABELS, METRICS, MOST_NAMES, MOST_RUNS, OTHER, WINDOWS, Metric
+from dashboards.metrics.counters import Names, Recent, Tally
 from dashboards.metrics.gauges import RunsSnapshot
 from dashboards.metrics.server import Exposition
-from dashboards.metrics.tally import Names, Recent, Tally
 from fleet.core.base.usage import Usage
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve

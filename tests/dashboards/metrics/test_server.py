@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dashboards.address import Address, parse_address
+from dashboards.metrics.counters import Tally
 from dashboards.metrics.gauges import RunsSnapshot
 from dashboards.metrics.server import MOST_CONNECTIONS, Exposition, serving
-from dashboards.metrics.tally import Tally
 from fleet.errors import FleetError, UsageError
 
 SNAPSHOT = RunsSnapshot(now=0, open=[], ended={})

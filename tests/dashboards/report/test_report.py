@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.charts import MOST_POINTS, Span, chart, columns, spans, thinned
+from dashboards.charts import MOST_POINTS, ChartSpan, chart, columns, spans, thinned
 from dashboards.report.drawing import LIMITS, markdown, page
 from dashboards.text.formats import sparkline
 from fleet.core.base.ids import SubtaskId
@@ -207,7 +207,7 @@ def test_a_chart_of_any_length_has_a_few_ticks(seconds: float) -> None:
     drawn = chart("c", "says", {"one": [(0, 0), (seconds, 3)]}, seconds).drawn
     assert 2 <= drawn.count("<text") <= 14
     assert "nan" not in drawn
-    assert 'class="open"' in spans("b", "says", [("x", [Span("open", 0, None)])], seconds).drawn
+    assert 'class="open"' in spans("b", "says", [("x", [ChartSpan("open", 0, None)])], seconds).drawn
 
 
 def test_the_report_of_a_wide_run_folds_what_is_beyond_the_first_rows(story: Story) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from rich.cells import cell_len
 
-from dashboards.past import Replay
+from dashboards.state_history import RunReplay
 from dashboards.terminal.agents_page import agents_page, nodes_page
 from dashboards.terminal.base_screen import header_lines
 from dashboards.terminal.cost_page import cost_page
@@ -114,7 +114,7 @@ def test_a_long_name_pushes_no_mark_off_a_narrow_screen() -> None:
         update={"run": "fleet-add-a-health-endpoint-with-tests-1a2b", "sandbox": "none"}
     )
     watched, snapshot = watch([first])
-    replay = Replay(MemoryFeed([first]), lambda: 0.0, 1.0)
+    replay = RunReplay(MemoryFeed([first]), lambda: 0.0, 1.0)
     header = text(header_lines(watched, snapshot, 78, replay=replay)[0])
     assert "NO SANDBOX" in header
     assert "REPLAY" in header

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from dashboards.address import Address
-from dashboards.web.access import Access, Role
+from dashboards.web.access import Role, WebAccess
 from dashboards.web.site import RunPage, WebServer, serving
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
@@ -92,7 +92,7 @@ async def site(
     hosts: tuple[str, ...] = (),
     port: int = 0,
     address: Address | None = None,
-    kind: type[Access] = Access,
+    kind: type[WebAccess] = WebAccess,
     pages: Mapping[str, RunPage] | None = None,
 ) -> AsyncIterator[WebServer]:
     access = kind(folder / "sessions.json", lambda: now)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.web.access import LINK_S, MOST_SESSIONS, SESSION_S, Access
+from dashboards.web.access import LINK_S, MOST_SESSIONS, SESSION_S, WebAccess
 from fleet.errors import FleetError
 
 
@@ -22,18 +22,18 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def access(tmp_path: Path, clock: Clock) -> Access:
-    return Access(tmp_path / "state" / "sessions.json", clock)
+def access(tmp_path: Path, clock: Clock) -> WebAccess:
+    return WebAccess(tmp_path / "state" / "sessions.json", clock)
 
 
-def signed_in(access: Access) -> str:
+def signed_in(access: WebAccess) -> str:
     started = access.start_session(access.new_link("decide", "/runs/r"))
     assert started is not None
     assert started[1] == "/runs/r"
     return started[0]
 
 
-def test_a_link_works_once(access: Access) -> None:
+def test_a_link_works_once(access: WebAccess) -> None:
     token = access.new_link("read")
     started = access.start_session(token)
     assert started is not None
@@ -45,18 +45,20 @@ def test_a_link_works_once(access: Access) -> None:
     assert access.session("") is None
 
 
-def test_a_link_is_too_old_after_a_while(access: Access, clock: Clock) -> None:
+def test_a_link_is_too_old_after_a_while(access: WebAccess, clock: Clock) -> None:
     token = access.new_link("decide")
     clock.now += LINK_S + 1
     assert access.start_session(token) is None
 
 
-def test_a_session_survives_a_restart_and_the_file_lets_nobody_in(access: Access, clock: Clock, tmp_path: Path) -> None:
+def test_a_session_survives_a_restart_and_the_file_lets_nobody_in(
+    access: WebAccess, clock: Clock, tmp_path: Path
+) -> None:
     secret = signed_in(access)
     file = tmp_path / "state" / "sessions.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert secret not in file.read_text()
-    again = Access(file, clock)
+    again = WebAccess(file, clock)
     session = again.session(secret)
     assert session is not None
     assert again.session(session.digest) is None
@@ -65,18 +67,18 @@ def test_a_session_survives_a_restart_and_the_file_lets_nobody_in(access: Access
     assert list(again.sessions()) == []
 
 
-def test_a_session_that_is_revoked_is_over_for_good(access: Access, clock: Clock, tmp_path: Path) -> None:
+def test_a_session_that_is_revoked_is_over_for_good(access: WebAccess, clock: Clock, tmp_path: Path) -> None:
     secret, other = signed_in(access), signed_in(access)
     session = access.session(secret)
     assert session is not None
     assert access.revoke(session.id)
     assert not access.revoke(session.id)
     assert access.session(secret) is None
-    assert Access(tmp_path / "state" / "sessions.json", clock).session(secret) is None
+    assert WebAccess(tmp_path / "state" / "sessions.json", clock).session(secret) is None
     assert access.session(other) is not None
 
 
-def test_sessions_are_bounded(access: Access) -> None:
+def test_sessions_are_bounded(access: WebAccess) -> None:
     first = signed_in(access)
     *_, last = (signed_in(access) for _ in range(MOST_SESSIONS))
     assert len(access.sessions()) == MOST_SESSIONS
@@ -88,16 +90,16 @@ def test_sessions_are_bounded(access: Access) -> None:
 def test_a_damaged_file_is_named(tmp_path: Path, clock: Clock, text: str) -> None:
     (tmp_path / "s.json").write_text(text)
     with pytest.raises(FleetError, match=r"s\.json can't be read"):
-        Access(tmp_path / "s.json", clock)
+        WebAccess(tmp_path / "s.json", clock)
 
 
 def test_a_role_that_nobody_knows_opens_nothing(tmp_path: Path, clock: Clock) -> None:
     (tmp_path / "s.json").write_text('[{"id": "x", "role": "root", "since": 1000, "digest": "d"}]')
-    assert list(Access(tmp_path / "s.json", clock).sessions()) == []
+    assert list(WebAccess(tmp_path / "s.json", clock).sessions()) == []
 
 
 def test_what_one_server_starts_or_ends_holds_for_all_of_them(tmp_path: Path, clock: Clock) -> None:
-    one, other = Access(tmp_path / "s.json", clock), Access(tmp_path / "s.json", clock)
+    one, other = WebAccess(tmp_path / "s.json", clock), WebAccess(tmp_path / "s.json", clock)
     first, second = signed_in(one), signed_in(other)
     assert [session.role for session in one.sessions()] == ["decide", "decide"]
     session = other.session(first)
@@ -111,7 +113,7 @@ def test_what_one_server_starts_or_ends_holds_for_all_of_them(tmp_path: Path, cl
     assert one.session(second) is None
 
 
-def test_a_scraper_has_a_secret_without_an_end(access: Access, clock: Clock) -> None:
+def test_a_scraper_has_a_secret_without_an_end(access: WebAccess, clock: Clock) -> None:
     secret = access.new_secret("scrape")
     clock.now += 10 * SESSION_S
     session = access.session(secret)

@@ -31,7 +31,7 @@ async def sent(tmp_path: Path, feed: MemoryFeed, path: str, **given: Any) -> tup
     ],
 )
 async def test_each_decision_becomes_one_request(
-    tmp_path: Path, kind: str, given: dict[str, str], made: type[f.Happened]
+    tmp_path: Path, kind: str, given: dict[str, str], made: type[f.TimedFact]
 ) -> None:
     feed = MemoryFeed(story().facts)
     assert await sent(tmp_path, feed, f"/runs/r/requests/{kind}", **given) == (

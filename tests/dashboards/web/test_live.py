@@ -9,7 +9,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from dashboards.web.followed import Shown
+from dashboards.web.shared_runs import Shown
 from dashboards.web.site import AGES_S, MOST_STREAMS, PAGES, TICK_S, Page
 from tests.dashboards.feeds import MemoryFeed
 from tests.dashboards.web.site import Client, client, site, story

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fleet.app import capacity as module
-from fleet.app.capacity import MIB, Supply, disk, inodes, limited_processes, open_files, workers_or_refuse
+from fleet.app.capacity import MIB, CapacityLimit, disk, inodes, limited_processes, open_files, workers_or_refuse
 from fleet.errors import FleetError
 
 OPEN_FILES = """
@@ -95,9 +95,9 @@ def test_a_disk_without_room_for_files_feeds_one() -> None:
 
 def test_too_little_for_one_worker_is_refused_with_what_to_do() -> None:
     with pytest.raises(FleetError, match=r"the limit of open files is 50: .*ulimit -n"):
-        workers_or_refuse(Supply(0, "the limit of open files is 50", "raise the limit: ulimit -n 4096"), 16)
-    assert workers_or_refuse(Supply(7, "", ""), 16) == 7
-    assert workers_or_refuse(Supply(70, "", ""), 16) == 16
+        workers_or_refuse(CapacityLimit(0, "the limit of open files is 50", "raise the limit: ulimit -n 4096"), 16)
+    assert workers_or_refuse(CapacityLimit(7, "", ""), 16) == 7
+    assert workers_or_refuse(CapacityLimit(70, "", ""), 16) == 16
 
 
 def test_the_limit_of_this_process_is_kept_where_it_is_enough() -> None:

@@ -15,7 +15,7 @@ from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.parameters import Filled, fill, read_plan
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.revision import Known
+from fleet.core.plans.revision import PlanContext
 from fleet.errors import UsageError
 from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
@@ -252,7 +252,7 @@ def test_the_plans_of_the_page_about_them_are_plans() -> None:
 def test_of_a_run_is_kept_what_worked(room: Path, done: RunFolder) -> None:
     said = says("save", done.run, "shop")
     assert "note: left out c: skipped" in said
-    plan = load_plan(room / ".fleet/plans/shop.toml", Known())
+    plan = load_plan(room / ".fleet/plans/shop.toml", PlanContext())
     assert (plan.plan_id, plan.ids, plan.version) == ("shop", ("a", "b"), 1)
     assert "a" in says("graph", "shop")
 

@@ -7,10 +7,10 @@ from pydantic import BaseModel
 
 from fleet.config.layer import WHOLE, flat
 from fleet.config.load import default_config, defaults_file, load_config
-from fleet.config.schema import Landing, Limits, Run, as_policy
+from fleet.config.schema import LandingSection, LimitsSection, Run, as_policy
 from fleet.config.toml import parse_toml, shown_key
 from fleet.core.plans.limits import Policy
-from fleet.ports.settings import Checks, Planner, Section
+from fleet.ports.settings import ChecksSection, PlannerSection, Section
 
 
 def uncommented(text: str) -> str:
@@ -57,14 +57,14 @@ def test_the_policy_and_the_sections_agree_in_defaults_and_bounds() -> None:
     assert as_policy(default_config()) == Policy()
     pairs: list[tuple[str, type[BaseModel], str]] = [
         *((name, Run, name) for name in ("workers", *BUDGETS, "budget_soft", "flat", "review")),
-        *((f"subtask_{unit}", Limits, f"subtask_{unit}") for unit in ("dollars", "minutes", "tokens")),
-        *((f"max_{name}", Limits, name) for name in ("attempts", "retries", "depth")),
-        *((name, Limits, name) for name in ("backoff_first_s", "backoff_cap_s")),
-        *((name, Checks, name) for name in ("allow_red_base", "reruns")),
-        *((name, Landing, name) for name in ("batch", "slots", "every_commit", "every_commit_within_s")),
-        *((name, Planner, name) for name in ("max_subtasks", "max_areas", "area_depth")),
-        ("settle_s", Planner, "settle_s"),
-        *((f"max_planner_{name}", Planner, f"max_{name}") for name in ("calls", "failures")),
+        *((f"subtask_{unit}", LimitsSection, f"subtask_{unit}") for unit in ("dollars", "minutes", "tokens")),
+        *((f"max_{name}", LimitsSection, name) for name in ("attempts", "retries", "depth")),
+        *((name, LimitsSection, name) for name in ("backoff_first_s", "backoff_cap_s")),
+        *((name, ChecksSection, name) for name in ("allow_red_base", "reruns")),
+        *((name, LandingSection, name) for name in ("batch", "slots", "every_commit", "every_commit_within_s")),
+        *((name, PlannerSection, name) for name in ("max_subtasks", "max_areas", "area_depth")),
+        ("settle_s", PlannerSection, "settle_s"),
+        *((f"max_planner_{name}", PlannerSection, f"max_{name}") for name in ("calls", "failures")),
     ]
     apart = {
         "answer_wait_s",

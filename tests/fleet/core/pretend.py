@@ -11,7 +11,7 @@ from fleet.core.facts import facts as f
 from fleet.core.history.evolve import evolve
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import PLANNER, Criterion, Plan, Subtask
-from fleet.core.plans.revision import Ask, Drop, Known, Retry, Revision, Split, revise_plan
+from fleet.core.plans.revision import Ask, Drop, PlanContext, Retry, Revision, Split, revise_plan
 from fleet.core.policy.decide import decide, next_wake
 from fleet.core.policy.effects import (
     CallPlanner,
@@ -245,7 +245,7 @@ class Pretend:
             self.record(f.PlannerFailed(at=self.now, call=call, failure=failure, not_before=self.now + 1, area=area))
             return
         revision = self.revision(area)
-        known = Known(max_areas=self.policy.max_areas)
+        known = PlanContext(max_areas=self.policy.max_areas)
         revised = revise_plan(self.state.plan, revision, for_revision(self.state, area), known)
         if not isinstance(revised, Plan):
             revision = Revision(assessment="never mind")

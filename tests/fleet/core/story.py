@@ -18,7 +18,7 @@ from fleet.core.state.status import Status, status_of
 from fleet.core.state.subtasks import Attempt, SubtaskState
 from tests.fleet.core.pretend import started, subtask, subtask_of
 
-F = TypeVar("F", bound=f.Happened)
+F = TypeVar("F", bound=f.TimedFact)
 WHO = "ada"
 
 

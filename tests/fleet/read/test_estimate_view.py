@@ -10,7 +10,7 @@ from fleet.core.facts.facts import Spread, SubtaskEstimate
 from fleet.core.plans.limits import ENOUGH, Policy
 from fleet.core.plans.plan import PLANNER
 from fleet.read.costs import (
-    LandedSubtask,
+    LandedCost,
     estimate_view,
     estimates_of,
     landed_subtasks,
@@ -37,8 +37,8 @@ TEXT = (
 )
 
 
-def landed(*dollars: float | None, model: str | None = "m", seconds: float | None = 60.0) -> list[LandedSubtask]:
-    return [LandedSubtask("coder", "medium", model, each, seconds) for each in dollars]
+def landed(*dollars: float | None, model: str | None = "m", seconds: float | None = 60.0) -> list[LandedCost]:
+    return [LandedCost("coder", "medium", model, each, seconds) for each in dollars]
 
 
 def happen(story: Story, number: int, dollars: float = 0.10) -> None:

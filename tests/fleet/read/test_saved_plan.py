@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.revision import Known, plan_problems
+from fleet.core.plans.revision import PlanContext, plan_problems
 from fleet.read.plan_views import SavedPlan, saved_plan
 from tests.fleet.core.policy.test_rollback import begins, deployment, failing
 from tests.fleet.core.state.test_areas import answers, began, plans, verified
@@ -13,7 +13,7 @@ from tests.fleet.core.story import Story, plan_of
 def kept_plan(story: Story) -> SavedPlan:
     found = saved_plan(story.state, "again")
     assert isinstance(found, SavedPlan), found
-    assert plan_problems(found.plan, Known()) == ()
+    assert plan_problems(found.plan, PlanContext()) == ()
     return found
 
 

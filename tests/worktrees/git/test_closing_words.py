@@ -3,7 +3,7 @@
 import pytest
 
 from tests.worktrees.conftest import sign
-from worktrees.git.object_format import LONGEST_SUBJECT, compose, parse_trailers, without_closing_words
+from worktrees.git.object_format import LONGEST_SUBJECT, compose, parse_trailers, strip_closing_keywords
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ from worktrees.git.object_format import LONGEST_SUBJECT, compose, parse_trailers
     ],
 )
 def test_a_reference_behind_a_closing_word_is_kept_apart_from_it(text: str, harmless: str) -> None:
-    assert without_closing_words(text) == harmless
-    assert without_closing_words(harmless) == harmless
+    assert strip_closing_keywords(text) == harmless
+    assert strip_closing_keywords(harmless) == harmless
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_a_reference_behind_a_closing_word_is_kept_apart_from_it(text: str, harm
     ["Step #3 of 4", "See #7", "Fix the colour #7f7f7f", "hotfix#7", "prefix #7", "Fix UTF-8", "Close https://a.io"],
 )
 def test_other_text_stays(text: str) -> None:
-    assert without_closing_words(text) == text
+    assert strip_closing_keywords(text) == text
 
 
 def test_a_commit_closes_no_issue_and_keeps_its_trailers() -> None:

@@ -22,10 +22,10 @@ from worktrees.git import reader
 from worktrees.git.diff import PATCH, DiffProgram
 from worktrees.git.object_format import FILE
 from worktrees.git.objects import Objects
-from worktrees.git.program import Coprocess, CoprocessError, Git, Patience
+from worktrees.git.program import CommandTimeouts, Coprocess, CoprocessError, Git
 from worktrees.git.repository import Refs
 
-SHORT = Patience(answer_s=1.0, end_s=0.1)  # a new program needs some of it on a busy machine
+SHORT = CommandTimeouts(answer_s=1.0, end_s=0.1)  # a new program needs some of it on a busy machine
 
 
 @pytest.fixture
@@ -115,7 +115,9 @@ def test_one_that_reads_nothing_can_not_hold_who_asks(store: Path) -> None:
 
 
 async def test_closing_ends_a_conversation_with_a_stopped_helper(store: Path) -> None:
-    helper = Coprocess(store, "cat-file", "--batch-command", "--buffer", patience=Patience(answer_s=3600.0, end_s=0.1))
+    helper = Coprocess(
+        store, "cat-file", "--batch-command", "--buffer", patience=CommandTimeouts(answer_s=3600.0, end_s=0.1)
+    )
     asked, ended = anyio.Event(), list[CoprocessError]()
 
     def ask() -> None:

@@ -15,8 +15,8 @@ from tests.worktrees.conftest import Bench, make_repository
 from worktrees.base.fs import wipe
 from worktrees.base.settings import LeaseKind
 from worktrees.git.diff import DiffEntry
-from worktrees.leases.overlay import MAX_LAYERS, Base, BaseLayers, Checkout, foundation
-from worktrees.leases.union_view import BaseFiles, View
+from worktrees.leases.overlay import MAX_LAYERS, Base, BaseLayers, LayerCheckout, foundation
+from worktrees.leases.union_view import BaseFiles, TreeView
 from worktrees.store.store import Store
 
 FILES = 400
@@ -264,8 +264,8 @@ async def test_a_layer_is_put_on_what_its_commit_was_made_of(bench: Bench) -> No
 
 def test_a_change_is_written_a_few_times_however_long_the_line(tmp_path: Path) -> None:
     """Each commit of a thousand changes one file."""
-    checkout, written = Checkout(tmp_path, "bases/1"), 0
-    below = BaseFiles(Sha("0"), View((tmp_path,)), frozenset())
+    checkout, written = LayerCheckout(tmp_path, "bases/1"), 0
+    below = BaseFiles(Sha("0"), TreeView((tmp_path,)), frozenset())
     newest = Base(below, checkout)
     at = {newest: 0}
     for number in range(1, 1_001):

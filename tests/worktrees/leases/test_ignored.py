@@ -16,7 +16,7 @@ from tests.worktrees.conftest import Bench, added_by_git, git, make_repository, 
 from worktrees.base.settings import LeaseKind
 from worktrees.git.program import Git
 from worktrees.leases.pool import Slot
-from worktrees.leases.union_view import OverlayChange, View, ignored, read_changes
+from worktrees.leases.union_view import OverlayChange, TreeView, ignored, read_changes
 
 FILES = {
     ".gitignore": "*.log\nbuild/\n/only-here\n",
@@ -156,7 +156,7 @@ async def test_the_layers_below_make_no_difference(bench: Bench, number: int) ->
 async def test_a_list_of_the_repositorys_own_keeps_files_out_where_no_ignore_file_does(tmp_path: Path) -> None:
     at = make_repository(tmp_path / "bare-of-rules", {"one": "1\n"})
     repository = Git(at / ".git")
-    view, paths = View((at,)), ["a.log", "b"]
+    view, paths = TreeView((at,)), ["a.log", "b"]
     assert await ignored(repository, view, paths) == frozenset()
     (at / ".git/info").mkdir(exist_ok=True)
     (at / ".git/info/exclude").write_text("# what git writes there\n\n*.log\n", encoding="utf-8")
@@ -189,7 +189,7 @@ def test_a_view_shows_what_an_overlay_would(tmp_path: Path) -> None:
     (upper / "replaced/new").write_text("", encoding="utf-8")
     (upper / "covered").write_text("", encoding="utf-8")
     os.mknod(upper / "gone", stat.S_IFCHR, os.makedev(0, 0))
-    view = View((upper, lower))
+    view = TreeView((upper, lower))
     assert sorted(view.files("")) == ["covered", "file", "kept/file", "replaced/new"]
     assert view.is_folder("kept")
     assert not view.is_file("gone/file")
@@ -219,4 +219,4 @@ def test_a_link_that_leads_out_is_seen_through_the_layers(tmp_path: Path, link: 
     (lower / "loop").symlink_to("loop")
     (upper / "d").mkdir(parents=True)
     (upper / link).symlink_to(goal)
-    assert View((upper, lower)).leads_out(link) is out
+    assert TreeView((upper, lower)).leads_out(link) is out

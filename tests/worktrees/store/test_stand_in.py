@@ -10,7 +10,7 @@ import pytest
 
 from fleet.errors import UsageError
 from tests.worktrees.conftest import RUN, OpenBench, fingerprint, git, make_repository
-from worktrees.git.stand_in import PREFIX
+from worktrees.git.isolated_git_dir import PREFIX
 from worktrees.target.target import inspect
 
 

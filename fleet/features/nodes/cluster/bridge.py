@@ -31,8 +31,23 @@ from anyio.streams.buffered import BufferedByteStream
 
 from fleet.engine.internal_errors import unwrapped
 from fleet.features.nodes.cluster.actor import CHUNK
-from fleet.features.nodes.cluster.news import SOCKET, Failed, Host, Hosts, News, Said
-from fleet.features.nodes.cluster.ray_door import Actor, ClusterError, actor_on, ask_for_slots, join, leave, list_hosts
+from fleet.features.nodes.cluster.cluster_events import (
+    SOCKET,
+    ClusterEvent,
+    ClusterFailed,
+    ClusterHost,
+    ClusterHosts,
+    Disconnected,
+)
+from fleet.features.nodes.cluster.ray_client import (
+    Actor,
+    ClusterError,
+    actor_on,
+    ask_for_slots,
+    join,
+    leave,
+    list_hosts,
+)
 from fleet.features.nodes.transport import FdStream, standard_streams
 
 LISTED_S = 1.0  # how often to list the machines of the cluster
@@ -48,18 +63,18 @@ class Bridge:
     manager: FdStream
     command: tuple[str, ...]
     """The command to start on its machines, or empty for the installed fleet."""
-    hosts: dict[str, Host] = field(default_factory=dict)
+    hosts: dict[str, ClusterHost] = field(default_factory=dict)
 
-    async def say(self, news: News) -> None:
+    async def say(self, news: ClusterEvent) -> None:
         await self.manager.send(news.model_dump_json().encode() + b"\n")
 
     async def watch(self) -> None:
         """Report the machines of the cluster whenever they change."""
-        known: list[Host] | None = None
+        known: list[ClusterHost] | None = None
         while True:
             if (hosts := await list_hosts()) != known:
                 known, self.hosts = hosts, {host.id: host for host in hosts}
-                await self.say(Hosts(hosts=tuple(hosts)))
+                await self.say(ClusterHosts(hosts=tuple(hosts)))
             await sleep(LISTED_S)
 
     async def serve(self, client: SocketStream) -> None:
@@ -76,9 +91,9 @@ class Bridge:
             except* ClusterError as errors:
                 problem = str(unwrapped(errors))
             if problem:
-                await self.say(Said(host=id_, text=problem))
+                await self.say(Disconnected(host=id_, text=problem))
 
-    async def _pass(self, actor: Actor, host: Host, client: BufferedByteStream) -> None:
+    async def _pass(self, actor: Actor, host: ClusterHost, client: BufferedByteStream) -> None:
         connection = token_hex(8)
         try:
             if problem := await actor.open(connection, self.command):
@@ -104,7 +119,7 @@ class Bridge:
         finally:
             with CancelScope(shield=True), move_on_after(LEAVE_S):
                 if said := await actor.close(connection):
-                    await self.say(Said(host=host.id, text=said[-2_000:]))
+                    await self.say(Disconnected(host=host.id, text=said[-2_000:]))
 
 
 async def bridge(folder: Path, address: str, slots: int, command: Sequence[str]) -> int:
@@ -123,7 +138,7 @@ async def bridge(folder: Path, address: str, slots: int, command: Sequence[str])
             pass
         with suppress(BrokenResourceError, ClusterError):
             if problem:
-                await Bridge(stream, ()).say(Failed(text=problem))
+                await Bridge(stream, ()).say(ClusterFailed(text=problem))
             if slots:
                 with move_on_after(LEAVE_S):
                     await ask_for_slots(0)

@@ -27,8 +27,16 @@ from anyio import (
 )
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from fleet.features.nodes.cluster.news import LONGEST_LINE, SOCKET, Failed, Host, Hosts, Said, load_news
-from fleet.features.nodes.kinds import NOT_JOINED, Machine, News, Table, at_most
+from fleet.features.nodes.cluster.cluster_events import (
+    LONGEST_LINE,
+    SOCKET,
+    ClusterFailed,
+    ClusterHost,
+    ClusterHosts,
+    Disconnected,
+    load_cluster_event,
+)
+from fleet.features.nodes.kinds import NOT_JOINED, JoinedMachine, News, Table, at_most
 from fleet.features.nodes.transport import LAST_WORDS_S, FdStream, Link, LinkLostError, open_command
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0  # between starts of the program
@@ -62,9 +70,9 @@ async def ray_machines(table: Table) -> AsyncIterator[AsyncIterator[News]]:
     send, receive = create_memory_object_stream[News](math.inf)
     cluster = RayCluster(table.name, settings.ray or "auto", settings.slots or 0, command, own, table.env)
 
-    def machine(host: Host) -> Machine:
+    def machine(host: ClusterHost) -> JoinedMachine:
         name = f"{table.name}-{host.id[:8]}"
-        return Machine(name, at_most(settings, host.processors), partial(cluster.reach, host), part_of=table.name)
+        return JoinedMachine(name, at_most(settings, host.processors), partial(cluster.reach, host), part_of=table.name)
 
     cluster.found = lambda hosts: send.send_nowait(tuple(map(machine, hosts)))
     cluster.lost = send.send_nowait
@@ -87,7 +95,7 @@ class RayCluster:
     folder: Path
     """The folder for its socket. Other users can't open it."""
     env: Mapping[str, str]
-    found: Callable[[Sequence[Host]], None] = lambda _: None
+    found: Callable[[Sequence[ClusterHost]], None] = lambda _: None
     lost: Callable[[str], None] = lambda _: None
     """Called with the reason when the cluster can't be used."""
     out: str = NOT_JOINED
@@ -115,7 +123,7 @@ class RayCluster:
             await sleep(wait)
 
     @asynccontextmanager
-    async def reach(self, host: Host) -> AsyncIterator[Link]:
+    async def reach(self, host: ClusterHost) -> AsyncIterator[Link]:
         """Connect to the node on a machine. Raises `LinkLostError` or `OSError`."""
         if host.id not in self.present:
             raise LinkLostError(self.out or "the machine is no longer in the cluster")
@@ -128,7 +136,7 @@ class RayCluster:
                 said = await self._last_words(host)
                 raise LinkLostError(f"{error} ({said})" if said else str(error)) from error
 
-    async def _last_words(self, host: Host) -> str:
+    async def _last_words(self, host: ClusterHost) -> str:
         """Wait for the reason that a stream ended, which may arrive shortly after its end."""
         with move_on_after(LAST_WORDS_S):
             while host.id not in self._said:
@@ -151,8 +159,8 @@ class RayCluster:
         """Read news until they end. Returns the reason if there is one."""
         try:
             while True:
-                news = load_news(await lines.receive_until(b"\n", LONGEST_LINE))
-                if isinstance(news, Failed):
+                news = load_cluster_event(await lines.receive_until(b"\n", LONGEST_LINE))
+                if isinstance(news, ClusterFailed):
                     return news.text
                 self._take(news)
         except (EndOfStream, IncompleteRead, BrokenResourceError, ClosedResourceError):
@@ -160,8 +168,8 @@ class RayCluster:
         except (ValueError, DelimiterNotFound) as error:
             return str(error)
 
-    def _take(self, news: Hosts | Said) -> None:
-        if isinstance(news, Said):
+    def _take(self, news: ClusterHosts | Disconnected) -> None:
+        if isinstance(news, Disconnected):
             line = news.text.strip().rpartition("\n")[2]
             self._heard.set()
             self._heard = Event()

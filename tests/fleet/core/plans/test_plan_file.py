@@ -6,7 +6,7 @@ import pytest
 
 from fleet.core.plans.parameters import parse, read_plan
 from fleet.core.plans.plan import Criterion, Estimate, Plan, Subtask, Written
-from fleet.core.plans.revision import Ask, Change, Drop, Known, Problem, Retry, Revision, Split
+from fleet.core.plans.revision import Ask, Drop, PlanContext, Problem, Retry, Revision, Split, SubtaskChange
 
 DEPLOYMENT: dict[str, Any] = {
     "plan_id": "deploy-auth-service-v2.1.4",
@@ -47,20 +47,20 @@ SUBTASK: dict[str, Any] = {
 }
 
 
-def good(data: object, known: Known | None = None) -> Plan:
+def good(data: object, known: PlanContext | None = None) -> Plan:
     plan = read_plan(data, known)
     assert isinstance(plan, Plan), plan
     return plan
 
 
-def bad(data: object, known: Known | None = None) -> dict[str, str]:
+def bad(data: object, known: PlanContext | None = None) -> dict[str, str]:
     problems = read_plan(data, known)
     assert not isinstance(problems, Plan)
     return {problem.path: problem.message for problem in problems}
 
 
 def test_the_printed_deployment_plan_loads_unchanged() -> None:
-    known = Known(
+    known = PlanContext(
         workers=frozenset({"test-runner", "db-manager", "k8s-deployer"}), checks=frozenset({"all_tests_pass"})
     )
     plan = good(DEPLOYMENT, known)
@@ -146,14 +146,14 @@ def test_a_plan_without_a_number_is_the_first_version(said: dict[str, int]) -> N
 
 
 def everything_written() -> list[tuple[type[Written], str]]:
-    kinds = (Criterion, Estimate, Subtask, Plan, Change, Split, Retry, Drop, Ask, Revision)
+    kinds = (Criterion, Estimate, Subtask, Plan, SubtaskChange, Split, Retry, Drop, Ask, Revision)
     return [(kind, name) for kind in kinds for name, field in kind.model_fields.items() if not field.is_required()]
 
 
 SMALLEST: dict[type[Written], dict[str, Any]] = {
     Criterion: {"criterion": "it works"},
     Subtask: {"id": "a", "title": "A", "goal": "Write a.", "acceptance": []},
-    Change: {"id": "a"},
+    SubtaskChange: {"id": "a"},
     Split: {"id": "a", "why": "much", "into": [{"id": "b", "title": "B", "goal": "Write b.", "acceptance": []}]},
     Retry: {"id": "a"},
     Drop: {"id": "a", "why": "no"},

@@ -6,7 +6,7 @@ import pytest
 
 from fleet.core.plans.lint import grade_plan
 from fleet.core.plans.plan import Plan
-from fleet.core.plans.revision import Known, Revision, apply, plan_problems, with_reviews
+from fleet.core.plans.revision import PlanContext, Revision, apply, plan_problems, with_reviews
 
 REVIEW = {"criterion": "Names stay private", "review": "Names that leave it."}
 COMMAND = {"criterion": "It greets", "run": "pytest tests/test_greet.py"}
@@ -18,7 +18,7 @@ def plan(*acceptance: dict[str, Any], **more: Any) -> Plan:
 
 
 def problems(*acceptance: dict[str, Any], **more: Any) -> list[str]:
-    known = Known(checks=frozenset({"lint"}))
+    known = PlanContext(checks=frozenset({"lint"}))
     return [str(problem) for problem in plan_problems(plan(*acceptance, **more), known)]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fleet.core.base.ids import SubtaskId
 from fleet.core.plans.plan import Plan, find_cycle
-from fleet.core.plans.revision import Known, Revision, SubtaskStatuses, apply, plan_problems, revise_plan
+from fleet.core.plans.revision import PlanContext, Revision, SubtaskStatuses, apply, plan_problems, revise_plan
 from tests.effort import examples
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import plan_of
@@ -33,7 +33,7 @@ def revised(change: Revision, where: SubtaskStatuses | None = None, plan: Plan =
     return after
 
 
-def refused(change: Revision, where: SubtaskStatuses | None = None, known: Known | None = None) -> dict[str, str]:
+def refused(change: Revision, where: SubtaskStatuses | None = None, known: PlanContext | None = None) -> dict[str, str]:
     problems = revise_plan(PLAN, change, where or statuses(), known)
     assert not isinstance(problems, Plan)
     return {problem.path: problem.message for problem in problems}
@@ -233,7 +233,7 @@ def test_every_problem_is_reported_at_once_with_its_place_in_the_revision() -> N
         split=[{"id": "api", "why": "w", "into": [subtask("part").model_copy(update={"goal": " "})]}],
         retry=[{"id": "nothing"}],
     )
-    assert set(refused(broken, known=Known(max_subtasks=2))) == {
+    assert set(refused(broken, known=PlanContext(max_subtasks=2))) == {
         "add[0].depends_on[0]",
         "revise[0].acceptance",
         "split[0].into[0].goal",
@@ -245,7 +245,7 @@ def test_every_problem_is_reported_at_once_with_its_place_in_the_revision() -> N
 
 
 def test_the_limit_of_subtasks_is_one_for_a_revision_and_none_for_the_run() -> None:
-    known, plan = Known(max_subtasks=2), PLAN
+    known, plan = PlanContext(max_subtasks=2), PLAN
     for number in range(3):
         more = revision(add=[subtask(f"n{number}a"), subtask(f"n{number}b")])
         revised = revise_plan(plan, more, SubtaskStatuses(), known)
@@ -256,7 +256,7 @@ def test_the_limit_of_subtasks_is_one_for_a_revision_and_none_for_the_run() -> N
     assert refused(revision(add=[subtask("z")], split=parts), known=known) == {
         "add": "3 new subtasks; a revision may add at most 2 (planner.max_subtasks). Add the others later"
     }
-    assert "split" in refused(revision(split=parts), known=Known(max_subtasks=1))
+    assert "split" in refused(revision(split=parts), known=PlanContext(max_subtasks=1))
 
 
 def test_a_revision_that_knows_the_places_of_subtasks_does_the_same() -> None:
@@ -317,7 +317,7 @@ def test_a_revision_never_leaves_a_circle_an_unknown_id_or_someone_waiting_for_w
     if not isinstance(after, Plan):
         assert all(problem.message for problem in after)
         return
-    assert plan_problems(after, Known()) == ()
+    assert plan_problems(after, PlanContext()) == ()
     assert find_cycle(needs(after)) == ()
     assert len(set(after.ids)) == len(after.ids)
     dropped, split = {drop.id for drop in change.drop}, {each.id for each in change.split}
@@ -328,7 +328,7 @@ def test_a_revision_never_leaves_a_circle_an_unknown_id_or_someone_waiting_for_w
 
 
 knowledge = st.builds(
-    Known,
+    PlanContext,
     max_subtasks=st.none() | st.integers(1, 4),
     max_areas=st.integers(0, 2),
     workers=st.sampled_from([None, frozenset({"coder"}), frozenset({"writer"})]),
@@ -339,7 +339,7 @@ knowledge = st.builds(
 @given(older, revisions, knowledge, some, some)
 @examples(600)
 def test_a_revision_of_a_valid_plan_has_the_same_result_when_only_its_changes_are_looked_at(
-    plan: Plan, change: Revision, known: Known, busy: frozenset[SubtaskId], failed: frozenset[SubtaskId]
+    plan: Plan, change: Revision, known: PlanContext, busy: frozenset[SubtaskId], failed: frozenset[SubtaskId]
 ) -> None:
     assume(plan_problems(plan, known) == ())
     there = frozenset(plan.ids)
@@ -348,7 +348,7 @@ def test_a_revision_of_a_valid_plan_has_the_same_result_when_only_its_changes_ar
 
 
 def test_what_is_no_longer_known_holds_up_no_revision_that_leaves_it_as_it_is() -> None:
-    known, more = Known(workers=frozenset({"writer"})), subtask("more").model_copy(update={"worker": "writer"})
+    known, more = PlanContext(workers=frozenset({"writer"})), subtask("more").model_copy(update={"worker": "writer"})
     after = revise_plan(PLAN, revision(add=[more]), statuses(), known, is_valid=True)
     assert isinstance(after, Plan)
     again = revise_plan(PLAN, revision(revise=[{"id": "web", "goal": "Another"}]), statuses(), known, is_valid=True)

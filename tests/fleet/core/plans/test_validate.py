@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from fleet.core.base.ids import is_slug, slug
 from fleet.core.plans.plan import WORKER_SUCCEEDED, Criterion, Plan, Subtask
-from fleet.core.plans.revision import LONGEST_GOAL, LONGEST_TITLE, Known, Problem, plan_problems
+from fleet.core.plans.revision import LONGEST_GOAL, LONGEST_TITLE, PlanContext, Problem, plan_problems
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import plan_of
 
-KNOWN = Known(workers=frozenset({"coder", "docs"}), checks=frozenset({"all_tests_pass"}))
+KNOWN = PlanContext(workers=frozenset({"coder", "docs"}), checks=frozenset({"all_tests_pass"}))
 
 
 def plan(*subtasks: Subtask) -> Plan:
@@ -101,7 +101,7 @@ def test_a_named_check_that_exists_needs_no_command(criterion: str) -> None:
 
 def test_unknown_workers_and_checks_are_accepted_while_none_are_known() -> None:
     unknown = one(worker="k8s-deployer", acceptance=check("anything"))
-    assert plan_problems(unknown, Known()) == ()
+    assert plan_problems(unknown, PlanContext()) == ()
 
 
 def test_a_problem_reads_as_its_path_and_its_message() -> None:

@@ -5,7 +5,7 @@ from fleet.core.base.usage import Usage
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import PLANNER, Estimate, Plan, Subtask
-from fleet.core.plans.revision import Known, Revision, revise_plan
+from fleet.core.plans.revision import PlanContext, Revision, revise_plan
 from fleet.core.policy.effects import CallPlanner
 from fleet.core.policy.planner_view import area_state, planner_record, planner_state
 from fleet.core.state.status import Area, allowance, area_spend, for_revision, in_charge
@@ -42,7 +42,7 @@ def plans(story: Story, area_: str, *lines: str) -> None:
 
 
 def problems(story: Story, revision: Revision, area_: str | None) -> list[str]:
-    revised = revise_plan(story.state.plan, revision, for_revision(story.state, area_of(area_)), Known())
+    revised = revise_plan(story.state.plan, revision, for_revision(story.state, area_of(area_)), PlanContext())
     return [] if isinstance(revised, Plan) else [str(problem) for problem in revised]
 
 
@@ -251,7 +251,7 @@ def test_areas_are_counted_and_their_depth_is_bounded() -> None:
     story = Story(Policy(area_depth=0))
     assert "an area inside an area" in problems(story, Revision(assessment="", add=(area("auth"),)), None)[0]
     many = Revision(assessment="", add=tuple(area(f"a{n}") for n in range(3)))
-    revised = revise_plan(Plan(), many, for_revision(Story().state), Known(max_areas=2))
+    revised = revise_plan(Plan(), many, for_revision(Story().state), PlanContext(max_areas=2))
     assert "3 areas (worker" in str(revised)
 
 

@@ -6,7 +6,7 @@ from fleet.core.facts import facts as f
 from fleet.core.plans.limits import MachineOffer, Machines, Policy
 from fleet.core.plans.parameters import read_plan
 from fleet.core.plans.plan import Criterion, Plan, Subtask
-from fleet.core.plans.revision import Known, Problem
+from fleet.core.plans.revision import PlanContext, Problem
 from fleet.core.state.machines import machine_problem
 from fleet.read.agent_rows import node_views
 from tests.fleet.core.story import WHO, Story, plan_of
@@ -170,10 +170,10 @@ def test_a_subtask_that_no_machine_can_ever_do_is_refused_with_the_plan(
 ) -> None:
     machines = MACHINES.model_copy(update={"offers": {**MACHINES.offers, **offers}})
     document = {"goal": "g", "subtasks": [subtask.model_dump(mode="json")]}
-    problem = only_problem(read_plan(document, Known(machines=machines)))
+    problem = only_problem(read_plan(document, PlanContext(machines=machines)))
     assert problem.path == ("subtasks[0].labels" if subtask.labels else "subtasks[0].worker")
     assert why in problem.message
-    assert isinstance(read_plan(document, Known()), Plan)
+    assert isinstance(read_plan(document, PlanContext()), Plan)
 
 
 def only_problem(read: Plan | tuple[Problem, ...]) -> Problem:

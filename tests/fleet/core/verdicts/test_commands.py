@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.core.verdicts.commands import Kind, Reading, Source, reading
+from fleet.core.verdicts.commands import CommandReading, CommandSource, Kind, reading
 from fleet.core.verdicts.sources import reading_of
 
 
-def read(kind: Kind, path: str, text: str, *names: str) -> Reading:
-    return reading_of(Source(kind, (path,), names), path, text)
+def read(kind: Kind, path: str, text: str, *names: str) -> CommandReading:
+    return reading_of(CommandSource(kind, (path,), names), path, text)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_makefile_says_what_the_recipes_of_a_target_run() -> None:
     assert {"local.mk", "scripts/one.sh", "scripts/ci.sh", "tools/lint.py"} <= found.judges
     assert "app.py" not in found.judges
     assert found.targets == {"test", "lint", "sub/deep"}
-    assert Source("make", ("sub/GNUmakefile", "sub/makefile", "sub/Makefile"), ("deep",)) in found.sources
+    assert CommandSource("make", ("sub/GNUmakefile", "sub/makefile", "sub/Makefile"), ("deep",)) in found.sources
     assert "all" in read("make", "Makefile", makefile).targets
 
 
@@ -149,7 +149,7 @@ def test_a_package_says_what_its_scripts_run() -> None:
     found = read("package", "web/package.json", package, *source.names)
     assert found.judges == {"web/prepare.js", "web/ci/test.sh"}
     for broken in ("", "[]", '{"scripts": 1}', '{"scripts": {"test": 1}}', "[" * 100_000):
-        assert read("package", "package.json", broken, "test") == Reading()
+        assert read("package", "package.json", broken, "test") == CommandReading()
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_files_that_commands_read_name_judges(kind: Kind, path: str, text: str, 
 
 
 def test_a_script_of_another_language_says_nothing() -> None:
-    assert read("shell", "check", "#!/usr/bin/env python3\nimport check\nsh = 1\n") == Reading()
+    assert read("shell", "check", "#!/usr/bin/env python3\nimport check\nsh = 1\n") == CommandReading()
 
 
 @given(st.text(max_size=200), st.sampled_from(get_args(Kind)))

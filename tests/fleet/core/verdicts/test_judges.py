@@ -3,8 +3,8 @@
 import pytest
 
 from fleet.core.plans.plan import Criterion
-from fleet.core.verdicts.commands import Reading, reading
-from fleet.core.verdicts.judges import Influence, influence, naming
+from fleet.core.verdicts.commands import CommandReading, reading
+from fleet.core.verdicts.verdict_files import VerdictInfluence, influence, naming
 
 BASE = frozenset(
     {
@@ -22,7 +22,7 @@ BASE = frozenset(
 
 def turned(
     *paths: str, touches: tuple[str, ...] = (), command: str = "pytest", base: frozenset[str] = BASE
-) -> Influence:
+) -> VerdictInfluence:
     return influence(paths, base, touches, reading(command), reading(command))
 
 
@@ -105,11 +105,11 @@ def test_a_path_called_like_a_target_of_make_is_found(path: str) -> None:
 
 
 def test_what_a_pattern_rule_would_make_is_noted() -> None:
-    rules = Reading(targets=frozenset({"%.ok", "out/%", "%"}))
+    rules = CommandReading(targets=frozenset({"%.ok", "out/%", "%"}))
     for path, rule in (("add.ok", "%.ok"), ("out/sums", "out/%")):
         why = f"may be an output of the make rule `{rule}`, and is new"
-        assert influence([path], BASE, (), rules, Reading()).noted == ((path, why),)
-    assert influence(["add.sh"], BASE, (), rules, Reading()).noted == (), "a rule for everything says nothing"
+        assert influence([path], BASE, (), rules, CommandReading()).noted == ((path, why),)
+    assert influence(["add.sh"], BASE, (), rules, CommandReading()).noted == (), "a rule for everything says nothing"
 
 
 def test_what_feeds_a_check_or_helps_tests_is_noted() -> None:
@@ -119,7 +119,7 @@ def test_what_feeds_a_check_or_helps_tests_is_noted() -> None:
     base = BASE | {"helpers.py", "src/FakeClock.java"}
     notes = turned("helpers.py", "src/FakeClock.java", "lib.py", base=base).noted
     assert [path for path, _ in notes] == ["helpers.py", "src/FakeClock.java"]
-    optional = influence(["local.sh"], BASE, (), Reading(judges=frozenset({"local.sh"})), Reading())
+    optional = influence(["local.sh"], BASE, (), CommandReading(judges=frozenset({"local.sh"})), CommandReading())
     assert optional.noted == (("local.sh", "is loaded by a check, and is new"),)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.core.verdicts.oddities import oddities
+from fleet.core.verdicts.suspicious_changes import oddities
 
 
 def patch(path: str, *added: str) -> str:

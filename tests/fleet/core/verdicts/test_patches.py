@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet.core.verdicts.oddities import Patch, parse_patch
+from fleet.core.verdicts.suspicious_changes import Patch, parse_patch
 
 PATCH = """\
 diff --git a/app.py b/app.py

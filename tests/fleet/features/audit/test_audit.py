@@ -8,7 +8,7 @@ import pytest
 from fleet.core.base.ids import RunId, Sha, SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.features.audit.audit import Audit, Branch, Commit, audit_run, read_facts
+from fleet.features.audit.audit import Audit, AuditedBranch, AuditedCommit, audit_run, read_facts
 from fleet.features.audit.audit_view import audit_view
 from fleet.features.audit.verbs import audit_lines
 from fleet.read.base_view import dump_view
@@ -70,8 +70,8 @@ def story() -> Story:
     return story
 
 
-def commit(id_: str, below: str, attempt: int, **more: Any) -> Commit:
-    made = Commit(
+def commit(id_: str, below: str, attempt: int, **more: Any) -> AuditedCommit:
+    made = AuditedCommit(
         id=SHAS[id_],
         tree=TREES[id_],
         parents=(Sha(below),),
@@ -88,11 +88,11 @@ def commit(id_: str, below: str, attempt: int, **more: Any) -> Commit:
 A, B = commit("a", "base", 2), commit("b", SHAS["a"], 1)
 
 
-def audit(facts: list[f.Fact], *commits: Commit, **more: Any) -> Audit:
+def audit(facts: list[f.Fact], *commits: AuditedCommit, **more: Any) -> Audit:
     account = read_facts(enumerate(facts, 1))
     assert account.state is not None
     tip = commits[-1].id if commits else None
-    return audit_run(account, account.state, Branch(**{"tip": tip, "commits": commits, **more}))
+    return audit_run(account, account.state, AuditedBranch(**{"tip": tip, "commits": commits, **more}))
 
 
 def problems(result: Audit) -> list[str]:
@@ -103,11 +103,11 @@ def problems(result: Audit) -> list[str]:
     return text
 
 
-def without(facts: list[f.Fact], kind: type[f.Happened]) -> list[f.Fact]:
+def without(facts: list[f.Fact], kind: type[f.TimedFact]) -> list[f.Fact]:
     return [fact for fact in facts if not isinstance(fact, kind)]
 
 
-def changed(facts: list[f.Fact], kind: type[f.Happened], **update: Any) -> list[f.Fact]:
+def changed(facts: list[f.Fact], kind: type[f.TimedFact], **update: Any) -> list[f.Fact]:
     """With the last fact of a kind changed."""
     last = max(index for index, fact in enumerate(facts) if isinstance(fact, kind))
     return [*facts[:last], facts[last].model_copy(update=update), *facts[last + 1 :]]
@@ -205,7 +205,7 @@ def test_an_attempt_that_landed_as_it_was_made_was_checked_on_that_very_tree(sto
 
 
 def test_commits_that_did_not_land_or_are_lost_are_found(story: Story) -> None:
-    foreign = Commit(Sha("d" * 40), Sha("3" * 40), (SHAS["b"],), "Mine", None, None, None, None, None)
+    foreign = AuditedCommit(Sha("d" * 40), Sha("3" * 40), (SHAS["b"],), "Mine", None, None, None, None, None)
     assert problems(audit(story.facts, A, B, foreign)) == [
         "does not belong to this run: it is not in the journal, and it has no trailer of the run"
     ]
@@ -286,7 +286,7 @@ def test_text_of_a_model_steers_no_terminal(story: Story) -> None:
     ],
 )
 def test_what_git_says_otherwise_is_seen(
-    story: Story, commits: tuple[Commit, ...], more: dict[str, Any], problem: str
+    story: Story, commits: tuple[AuditedCommit, ...], more: dict[str, Any], problem: str
 ) -> None:
     assert any(problem in seen for seen in problems(audit(story.facts, *commits, **more)))
 
@@ -299,7 +299,7 @@ def test_a_landing_without_a_tested_tree_is_seen(story: Story) -> None:
 def test_findings_of_reviews_are_in_the_chain_with_what_became_of_them() -> None:
     story = story_of()
     first, second = (
-        f.Finding(file="a.py", line=line, sign="+", text="bad()", problem="is \x1b[2J bad") for line in (3, 9)
+        f.ReviewFinding(file="a.py", line=line, sign="+", text="bad()", problem="is \x1b[2J bad") for line in (3, 9)
     )
     vote = f.Vote(criterion="look", focus="faults", vote=1, model="critic", findings=(first, second))
     story.happens(landing(story, "a"), f.ReviewVoted(at=4.0, subtask="b", number=1, votes=(vote, vote)))

@@ -4,7 +4,7 @@ from hypothesis import given
 
 from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import BatchTested
-from fleet.features.audit.audit import Branch, Commit, audit_run, read_facts
+from fleet.features.audit.audit import AuditedBranch, AuditedCommit, audit_run, read_facts
 from tests.fleet.core.history.test_landing_history import given_two_that_landed, lost
 from tests.fleet.core.pretend import Pretend
 from tests.fleet.core.test_run_properties import steps, worlds
@@ -16,14 +16,14 @@ def test_an_audit_accounts_for_every_run_without_tampering(world: Pretend) -> No
         pass
     account = read_facts(enumerate(world.facts, 1))
     assert account.state == world.state
-    commits, below = list[Commit](), world.state.base
+    commits, below = list[AuditedCommit](), world.state.base
     for fact in world.facts:
         for member in fact.landed if isinstance(fact, BatchTested) else ():
             worker = world.state.subtasks[member.subtask].attempts[-1].worker
             said = (world.state.run, member.subtask, member.attempt, worker, "m")
-            commits.append(Commit(member.commit, Sha(""), (below,), member.subtask, *said))
+            commits.append(AuditedCommit(member.commit, Sha(""), (below,), member.subtask, *said))
             below = member.commit
-    audit = audit_run(account, world.state, Branch(below if commits else None, tuple(commits)))
+    audit = audit_run(account, world.state, AuditedBranch(below if commits else None, tuple(commits)))
     assert audit.problems == ()
     assert [problem for entry in audit.entries for problem in entry.problems] == []
     assert [entry.chain is not None for entry in audit.entries] == [True] * len(commits)

@@ -15,7 +15,7 @@ from agents.models.prices import Price
 from agents.simulated.script import parse_script
 from agents.simulated.server import SimulatedService, serve
 from fleet.core.base.usage import CAPABILITIES, Capability
-from fleet.features.doctor.probe import Outcome, Probes, Subject, Verdict
+from fleet.features.doctor.probe import ProbeOutcome, Probes, Subject, Verdict
 from tests.agents.conftest import KEY, Script, events, fails, says, sse, text
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ FOLLOWS = {"cache_hour", "keep_alive", "thinking_history"}
 class Walked:
     """What the probes found."""
 
-    outcomes: list[Outcome]
+    outcomes: list[ProbeOutcome]
     probes: Probes
     bill: float
     """What the service charged."""
@@ -42,7 +42,7 @@ class Walked:
         return [outcome.about for outcome in self.outcomes if outcome.came.verdict == verdict]
 
 
-async def walk_at(url: str, subjects: Sequence[Subject] = USUAL, **more: Any) -> tuple[list[Outcome], Probes]:
+async def walk_at(url: str, subjects: Sequence[Subject] = USUAL, **more: Any) -> tuple[list[ProbeOutcome], Probes]:
     access = Access(url, KEY, frozenset(more.pop("without", ())), more.pop("model_without", {}))
     async with open_client(access, Timeouts(5, 10)) as client:
         probes = Probes(client, access, subjects, more.pop("prices", {}), **more)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fleet.core.base.forges import FORGES
-from fleet.features.forge.forge import Place
+from fleet.features.forge.forge import ForgePlace
 from fleet.features.forge.program import Program
 from worktrees.base.process import Finished
 
@@ -121,5 +121,5 @@ class Recording(Program):
         return answer if isinstance(answer, str) else json.dumps(answer)
 
 
-def recording(place: Place, *, fails: tuple[int, str] = (0, "")) -> Recording:
+def recording(place: ForgePlace, *, fails: tuple[int, str] = (0, "")) -> Recording:
     return Recording(place, {}, fails=fails)

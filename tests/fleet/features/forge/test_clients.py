@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fleet.core.base.forges import FORGES
-from fleet.features.forge.forge import Check, Draft, Forge, Place
+from fleet.features.forge.forge import Check, Draft, Forge, ForgePlace
 from fleet.features.forge.program import (
     ForgeError,
     NotFoundError,
@@ -32,7 +32,7 @@ DRAFT = Draft(title="--web $(id)", body=NASTY, head_branch="fleet/x", base_branc
 
 @pytest.fixture(params=FORGES, ids=[each.prefix for each in FORGES])
 def program(request: pytest.FixtureRequest) -> Recording:
-    return recording(Place(request.param, request.param.host, "acme/shop"))
+    return recording(ForgePlace(request.param, request.param.host, "acme/shop"))
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ async def test_answers_become_values(forge: Forge) -> None:
 )
 async def test_an_error_says_what_to_do_and_holds_no_token(exit_code: int, output: str, error: type) -> None:
     token = "ghp_" + "a" * 36
-    program = recording(Place(GITHUB, "github.com", "acme/shop"), fails=(exit_code, f"{output} {token}\x1b[31m"))
+    program = recording(ForgePlace(GITHUB, "github.com", "acme/shop"), fails=(exit_code, f"{output} {token}\x1b[31m"))
     with pytest.raises(error) as raised:
         await client_of(program).pull(5)
     assert type(raised.value) is error
@@ -133,7 +133,7 @@ async def test_an_error_says_what_to_do_and_holds_no_token(exit_code: int, outpu
 
 @pytest.mark.anyio
 async def test_a_missing_program_is_named_with_where_to_get_it(tmp_path: Path) -> None:
-    program = Program(Place(GITLAB, "gitlab.com", "acme/shop"), {"PATH": str(tmp_path)})
+    program = Program(ForgePlace(GITLAB, "gitlab.com", "acme/shop"), {"PATH": str(tmp_path)})
     with pytest.raises(ProgramMissingError, match=r"glab.*install it from"):
         await client_of(program).pull(5)
 
@@ -144,7 +144,7 @@ async def test_a_program_starts_with_the_users_account_and_without_what_makes_it
     script.write_text("#!/bin/sh\nenv; pwd; cat\n")
     script.chmod(0o755)
     environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "GH_TOKEN": "kept", "GH_DEBUG": "api", "GH_REPO": "evil/repo"}
-    printed = await Program(Place(GITHUB, "github.com", "acme/shop"), environ).ask("pr", data=b"text on input")
+    printed = await Program(ForgePlace(GITHUB, "github.com", "acme/shop"), environ).ask("pr", data=b"text on input")
     lines = printed.splitlines()
     assert {"GH_TOKEN=kept", "GH_PROMPT_DISABLED=1", "text on input"} <= set(lines)
     assert not {"GH_DEBUG=api", "GH_REPO=evil/repo"} & set(lines)

@@ -5,11 +5,11 @@ import re
 import pytest
 
 from agents.planner import epic_text
-from fleet.features.forge.forge import Comment, Issue, Place, Reference
+from fleet.features.forge.forge import Comment, ForgePlace, Issue, Reference
 from fleet.features.forge.issue_epic import BODY, COMMENTS, epic_of
 from tests.fleet.features.forge.recording import GITHUB
 
-REFERENCE = Reference(Place(GITHUB, "github.com", "acme/shop"), 12)
+REFERENCE = Reference(ForgePlace(GITHUB, "github.com", "acme/shop"), 12)
 
 
 def issue(title: str = "Greet in French", body: str = "Say bonjour.", *comments: str) -> Issue:

@@ -4,14 +4,14 @@ import pytest
 
 from fleet.core.base.ids import Sha
 from fleet.features.forge.forge import Check, Comment, Pull, Thread
-from fleet.features.forge.matters import (
+from fleet.features.forge.work_items import (
     answer_key,
     authors,
     failed_checks,
     has_marker,
     marked,
-    marker_of,
     open_threads,
+    parse_marker,
     why_stopped,
     word_in,
 )
@@ -91,7 +91,7 @@ def test_a_person_who_shares_our_account_is_still_a_person() -> None:
 
 def test_every_id_of_a_forge_makes_a_marker_that_is_read_back() -> None:
     for id_ in ("PRRC_kwDOA-->x", "12", "a\nb", "", "é" * 500):
-        assert marker_of(comment("x", "fleet-bot", marked(answer_key(id_), "text"), is_mine=True)) == answer_key(id_)
+        assert parse_marker(comment("x", "fleet-bot", marked(answer_key(id_), "text"), is_mine=True)) == answer_key(id_)
 
 
 def test_only_the_permissions_that_matter_are_asked_for() -> None:

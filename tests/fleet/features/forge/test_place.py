@@ -3,11 +3,11 @@
 import pytest
 
 from fleet.errors import UsageError
-from fleet.features.forge.forge import Place, Reference, issue_reference, place_of_remote, pull_reference
+from fleet.features.forge.forge import ForgePlace, Reference, issue_reference, place_of_remote, pull_reference
 from tests.fleet.features.forge.recording import GITHUB, GITLAB
 
-SHOP = Place(GITHUB, "github.com", "acme/shop")
-LAB = Place(GITLAB, "gitlab.com", "acme/web/shop")
+SHOP = ForgePlace(GITHUB, "github.com", "acme/shop")
+LAB = ForgePlace(GITLAB, "gitlab.com", "acme/web/shop")
 
 
 @pytest.mark.parametrize(
@@ -17,13 +17,13 @@ LAB = Place(GITLAB, "gitlab.com", "acme/web/shop")
         ("gl:acme/web/shop#3", LAB, 3),
         ("https://github.com/acme/shop/issues/12", SHOP, 12),
         ("https://GitHub.com/acme/shop/issues/12#issuecomment-1", SHOP, 12),
-        ("https://git.acme.io:8443/web/shop/-/issues/7", Place(GITLAB, "git.acme.io:8443", "web/shop"), 7),
+        ("https://git.acme.io:8443/web/shop/-/issues/7", ForgePlace(GITLAB, "git.acme.io:8443", "web/shop"), 7),
         ("https://gitlab.com/acme/web/shop/-/work_items/7", LAB, 7),
-        ("https://ghe.acme.io/web/shop/issues/7?plain=1", Place(GITHUB, "ghe.acme.io", "web/shop"), 7),
+        ("https://ghe.acme.io/web/shop/issues/7?plain=1", ForgePlace(GITHUB, "ghe.acme.io", "web/shop"), 7),
         ("https://ann:s3cret@github.com/acme/shop/issues/1", SHOP, 1),
     ],
 )
-def test_an_issue_is_named_in_short_or_by_its_address(text: str, place: Place, number: int) -> None:
+def test_an_issue_is_named_in_short_or_by_its_address(text: str, place: ForgePlace, number: int) -> None:
     assert issue_reference(text) == Reference(place, number)
 
 
@@ -78,8 +78,8 @@ def test_a_name_that_a_program_could_take_for_an_option_or_a_command_is_refused(
         ("git@github.com:acme/shop.git", SHOP),
         ("ssh://git@github.com:22/acme/shop.git", SHOP),
         ("git@gitlab.com:acme/web/shop.git", LAB),
-        ("https://gitlab.acme.io:8443/web/shop.git", Place(GITLAB, "gitlab.acme.io:8443", "web/shop")),
-        ("https://acme.ghe.com/web/shop", Place(GITHUB, "acme.ghe.com", "web/shop")),
+        ("https://gitlab.acme.io:8443/web/shop.git", ForgePlace(GITLAB, "gitlab.acme.io:8443", "web/shop")),
+        ("https://acme.ghe.com/web/shop", ForgePlace(GITHUB, "acme.ghe.com", "web/shop")),
         ("https://git.acme.io/web/shop", None),
         ("https://github.com/-o/shop", None),
         ("/srv/git/shop.git", None),
@@ -87,12 +87,12 @@ def test_a_name_that_a_program_could_take_for_an_option_or_a_command_is_refused(
         ("ext::sh -c id", None),
     ],
 )
-def test_the_place_of_a_remote_is_read_from_its_url_without_its_account(url: str, expected: Place | None) -> None:
+def test_the_place_of_a_remote_is_read_from_its_url_without_its_account(url: str, expected: ForgePlace | None) -> None:
     assert place_of_remote(url) == expected
 
 
 def test_a_host_whose_name_says_nothing_is_what_it_is_said_to_be() -> None:
-    assert place_of_remote("https://git.acme.io/web/shop", GITLAB) == Place(GITLAB, "git.acme.io", "web/shop")
+    assert place_of_remote("https://git.acme.io/web/shop", GITLAB) == ForgePlace(GITLAB, "git.acme.io", "web/shop")
 
 
 def test_a_place_is_written_as_it_is_read() -> None:

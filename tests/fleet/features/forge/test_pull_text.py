@@ -4,7 +4,7 @@ import pytest
 
 from fleet.core.facts.facts import IssueSource
 from fleet.errors import FleetError
-from fleet.features.forge.pull_requests import Layer, find_proposal, pull_title
+from fleet.features.forge.pull_requests import StackLayer, find_proposal, pull_title
 from fleet.read.report_data import report_data
 from tests.fleet.core.story import Story
 
@@ -13,12 +13,12 @@ def test_a_title_closes_no_issue() -> None:
     story = Story()
     data = report_data(story.facts, story.now, alive=False)
     assert data is not None
-    title = pull_title(data, None, Layer(title="Schema, fixes #7", number=1, of=2))
+    title = pull_title(data, None, StackLayer(title="Schema, fixes #7", number=1, of=2))
     assert title.startswith("Schema, fixes (see #7) (1 of 2: ")
     issue = IssueSource(
         reference="gh:acme/shop#3", title="Closes #8 at last", url="https://github.com/acme/shop/issues/3"
     )
-    assert pull_title(data, issue, Layer()) == "Closes (see #8) at last"
+    assert pull_title(data, issue, StackLayer()) == "Closes (see #8) at last"
 
 
 def test_without_the_feature_of_reports_there_is_no_text_to_propose() -> None:

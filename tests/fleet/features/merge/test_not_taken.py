@@ -5,7 +5,7 @@ from pathlib import Path
 from fleet.core.base.ids import RunId
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.features.merge.taking import relanding_error
+from fleet.features.merge.merge_result import relanding_error
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.core.story import Story, failure, plan_of
 

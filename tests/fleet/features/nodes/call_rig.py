@@ -17,9 +17,9 @@ from agents.models.access import Access
 from fleet.core.base.ids import RunId
 from fleet.core.facts.facts import Failure, Report
 from fleet.engine.internal_errors import unwrapped
-from fleet.features.nodes.call_desk import Desk, Line
+from fleet.features.nodes.call_proxy import CallChannel, CallProxy
 from fleet.features.nodes.host import OrderHost
-from fleet.features.nodes.node_orders import AttemptDone, NotDone
+from fleet.features.nodes.node_orders import AttemptDone, OrderFailed
 from fleet.features.nodes.node_process import LineMeter
 from fleet.features.nodes.reports import Spool
 from fleet.ports.agents import (
@@ -34,7 +34,7 @@ from fleet.ports.agents import (
     WorkerBrief,
 )
 from fleet.ports.operator import SILENT
-from fleet.ports.orders import AttemptOrder, AttemptResult, Began, Tell, Worked
+from fleet.ports.orders import AttemptOrder, AttemptResult, Tell, WorkerFinished, WorktreeReady
 from fleet.ports.worktrees import Change, EffectError
 from tests.agents.conftest import (
     Body,
@@ -99,12 +99,12 @@ class NodeWorker:
     prepare: Callable[[Any], Any] = lambda worker: worker
     """Changes the worker before it begins."""
 
-    async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult:
-        await tell(Began())
+    async def attempt(self, order: AttemptOrder, line: CallChannel, tell: Tell) -> AttemptResult:
+        await tell(WorktreeReady())
         worker = worker_on_node(self.settings, order.worker, line)
         worker = self.prepare(worker)
         outcome = await worker.run(order.brief, self.workspace, LineMeter(line))
-        await tell(Worked())
+        await tell(WorkerFinished())
         return AttemptResult(outcome, Change(MADE, ("a.txt",)))
 
     async def check(self, order: object) -> tuple[()]:
@@ -202,7 +202,7 @@ class Rig:
         host = OrderHost(shop, _pack, transcript, spool, tasks)
         await host.start(ORDER, order)
         with agents.calls(order, self.meter) as calls:
-            desk = Desk(ORDER, calls, SILENT, tasks)
+            desk = CallProxy(ORDER, calls, SILENT, tasks)
             try:
                 while (outcome := await self._follow(host, desk)) is None:
                     pass
@@ -216,7 +216,7 @@ class Rig:
                 raise DrainingError
             raise EffectError(outcome.failure)
 
-    async def _follow(self, host: OrderHost, desk: Desk) -> AttemptDone | NotDone | None:
+    async def _follow(self, host: OrderHost, desk: CallProxy) -> AttemptDone | OrderFailed | None:
         """The report; None if the connection broke first."""
         tap = Wiretap(host)
         self.taps.append(tap)
@@ -226,7 +226,7 @@ class Rig:
                 async for event in events:
                     if isinstance(event, Asked | Dropped | InstructionsRead):
                         await desk.take(event)
-                    if isinstance(event, AttemptDone | NotDone):
+                    if isinstance(event, AttemptDone | OrderFailed):
                         return event
         return None
 

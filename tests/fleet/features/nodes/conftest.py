@@ -21,10 +21,10 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from fleet.core.base.ids import RunId, Sha
 from fleet.core.facts.facts import CheckRun, Failure, Report
-from fleet.features.nodes.call_desk import Line
+from fleet.features.nodes.call_proxy import CallChannel
 from fleet.features.nodes.cluster.cluster import connected_socket
-from fleet.features.nodes.cluster.news import SOCKET, Host, Hosts, load_news
-from fleet.features.nodes.connection import Connection, greet
+from fleet.features.nodes.cluster.cluster_events import SOCKET, ClusterHost, ClusterHosts, load_cluster_event
+from fleet.features.nodes.connection import NodeConnection, greet
 from fleet.features.nodes.host import OrderHost, Records
 from fleet.features.nodes.messages import Greeting, Open
 from fleet.features.nodes.node_orders import NodeHost
@@ -32,7 +32,7 @@ from fleet.features.nodes.reports import Spool
 from fleet.features.nodes.serve import serve
 from fleet.features.nodes.transport import ByteStream, FdStream, Link, open_command
 from fleet.ports.agents import WorkerBrief
-from fleet.ports.orders import AttemptOrder, AttemptResult, Began, ChecksOrder, Tell, Worked
+from fleet.ports.orders import AttemptOrder, AttemptResult, ChecksOrder, Tell, WorkerFinished, WorktreeReady
 from fleet.ports.worktrees import Change, EffectError
 from tests.fleet.core.pretend import subtask
 
@@ -55,16 +55,16 @@ class ScriptedNode:
 
     ran: list[str] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
+    lines: list[CallChannel] = field(default_factory=list)
     gate: Event = field(default_factory=Event)
     error: EffectError | None = None
     failure: Failure = field(default_factory=lambda: Failure(kind="infrastructure", summary="no room"))
     """Of what is broken."""
 
-    async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult:
+    async def attempt(self, order: AttemptOrder, line: CallChannel, tell: Tell) -> AttemptResult:
         id_ = order.brief.subtask.id
         self.ran.append(id_)
-        await tell(Began())
+        await tell(WorktreeReady())
         if id_ == "broken":
             raise self.error or EffectError(self.failure)
         if id_ == "slow":
@@ -77,7 +77,7 @@ class ScriptedNode:
         if id_ == "asks":
             async with line.call(b"a request") as parts:
                 assert b"".join([part async for part in parts]) == b"an answer"
-        await tell(Worked())
+        await tell(WorkerFinished())
         return AttemptResult(Report(status="done", summary="did it"), Change(MADE, ("a.txt",)))
 
     async def check(self, order: ChecksOrder) -> tuple[CheckRun, ...]:
@@ -146,7 +146,7 @@ async def in_process(site: ScriptedSite) -> AsyncIterator[NodeHost]:
 
 
 @asynccontextmanager
-async def connected(site: ScriptedSite, opening: Open = OPEN, *, running: bool = True) -> AsyncIterator[Connection]:
+async def connected(site: ScriptedSite, opening: Open = OPEN, *, running: bool = True) -> AsyncIterator[NodeConnection]:
     """The same host at the other end of a stream. Whoever is to run the connection says so."""
 
     @asynccontextmanager
@@ -190,7 +190,7 @@ async def serving(site: ScriptedSite, path: Path) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def greeted(stream: ByteStream) -> AsyncIterator[Connection]:
+async def greeted(stream: ByteStream) -> AsyncIterator[NodeConnection]:
     connection = await greet(Link(stream), OPEN, b"{}", within_s=30)
     async with create_task_group() as tasks:
         tasks.start_soon(connection.run)
@@ -225,7 +225,7 @@ class RayBridge:
     """The program that speaks to Ray. What its machines start is joined to a socket of the test."""
 
     folder: Path
-    host: Host
+    host: ClusterHost
 
     @asynccontextmanager
     async def reach(self, site: ScriptedSite) -> AsyncIterator[NodeHost]:
@@ -253,8 +253,8 @@ def ray_bridge(request: pytest.FixtureRequest) -> Iterator[RayBridge]:
         with subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdin is not None
             assert process.stdout is not None
-            news = load_news(process.stdout.readline())
-            assert isinstance(news, Hosts), news
+            news = load_cluster_event(process.stdout.readline())
+            assert isinstance(news, ClusterHosts), news
             yield RayBridge(folder, news.hosts[0])
             process.stdin.close()
             assert process.wait(30) == 0

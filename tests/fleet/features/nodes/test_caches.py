@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from anyio import create_task_group
 
-from fleet.features.nodes.care import Caretaker
 from fleet.features.nodes.connection import NodeRefusedError, read_greeting
-from fleet.features.nodes.messages import Clean, Event, Follow, Frame, Inspect, Open, encode, to_frame
+from fleet.features.nodes.messages import Clean, Follow, Frame, Inspect, NodeEvent, Open, encode, to_frame
+from fleet.features.nodes.node_admin import NodeAdmin
 from fleet.features.nodes.node_process import ORDERS, NodeCaches
 from fleet.features.nodes.reports import Spool
 from fleet.features.nodes.serve import serve
@@ -27,7 +27,7 @@ async def _never(opening: Open, terms: bytes) -> AsyncIterator[ScriptedSite]:
 
 
 @asynccontextmanager
-async def cared_for(state_dir: Path) -> AsyncIterator[Caretaker]:
+async def cared_for(state_dir: Path) -> AsyncIterator[NodeAdmin]:
     """A node with these caches, at the other end of a stream."""
 
     with wire() as ends:
@@ -35,7 +35,7 @@ async def cared_for(state_dir: Path) -> AsyncIterator[Caretaker]:
             tasks.start_soon(serve, Link(ends.node), GREETING, _never, NodeCaches(state_dir))
             link = Link(ends.manager)
             greeting = await read_greeting(link, within_s=10)
-            yield Caretaker(greeting, link, link.frames())
+            yield NodeAdmin(greeting, link, link.frames())
             tasks.cancel_scope.cancel()
 
 
@@ -52,7 +52,7 @@ def spool_of(state_dir: Path, repository: str) -> Spool:
 
 
 def report(spool: Spool, key: str) -> None:
-    spool.put(key, to_frame(Event(key=key, number=0), b"{}", b"", b""))
+    spool.put(key, to_frame(NodeEvent(key=key, number=0), b"{}", b"", b""))
 
 
 async def test_a_node_says_what_it_holds_and_what_it_works_on(tmp_path: Path) -> None:

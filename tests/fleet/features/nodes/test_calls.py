@@ -10,9 +10,9 @@ from anyio import Event, create_task_group, fail_after, sleep
 from fleet.core.base.ids import Sha
 from fleet.core.facts.fact_parts import Instruction
 from fleet.core.facts.facts import Failure, Report
-from fleet.features.nodes.call_desk import Desk, Line
+from fleet.features.nodes.call_proxy import CallChannel, CallProxy
 from fleet.features.nodes.connection import greet
-from fleet.features.nodes.messages import Call, Drop, FrameError, Opened, Read, encode, to_frame
+from fleet.features.nodes.messages import DropAttempt, FrameError, ModelCall, OrderOpened, Read, encode, to_frame
 from fleet.features.nodes.remote_node import RemoteNode, StoreObjects
 from fleet.features.nodes.transport import Link
 from fleet.ports.agents import (
@@ -29,7 +29,7 @@ from fleet.ports.agents import (
     Sign,
 )
 from fleet.ports.operator import SILENT
-from fleet.ports.orders import AttemptOrder, AttemptResult, Began, Tell, Worked
+from fleet.ports.orders import AttemptOrder, AttemptResult, Tell, WorkerFinished, WorktreeReady
 from fleet.ports.worktrees import Change, EffectError
 from tests.fleet.fakes import wait_until
 from tests.fleet.features.nodes.conftest import GREETING, MADE, OPEN, Reach, ScriptedSite, attempt, connected, wire
@@ -51,9 +51,9 @@ class Asking:
     """It waits for this, too, before it asks."""
     stopped: bool = False
 
-    async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult:
+    async def attempt(self, order: AttemptOrder, line: CallChannel, tell: Tell) -> AttemptResult:
         self.ran.append(order.brief.subtask.id)
-        await tell(Began())
+        await tell(WorktreeReady())
         operator = order.brief.operator
         while len(self.told) < self.waits:
             await operator.wait_told(len(self.told))
@@ -67,7 +67,7 @@ class Asking:
         except BaseException:
             self.stopped = True
             raise
-        await tell(Worked())
+        await tell(WorkerFinished())
         return AttemptResult(Report(status="done", summary="did it"), Change(MADE, ("a.txt",)))
 
     async def check(self, order: object) -> tuple[()]:
@@ -217,7 +217,7 @@ async def served(host: object, service: Service, operator: object = SILENT) -> A
     """What an attempt says that is followed by a desk."""
     said: list[object] = []
     async with create_task_group() as tasks:
-        desk = Desk(KEY, service, operator, tasks)  # type: ignore[arg-type]
+        desk = CallProxy(KEY, service, operator, tasks)  # type: ignore[arg-type]
         desk.attach(host)  # type: ignore[arg-type]
 
         async def follow() -> None:
@@ -263,7 +263,7 @@ async def test_what_the_operator_says_arrives_once_and_is_on_record_before_the_n
 
 
 async def test_a_manager_refuses_nonsense_about_calls_and_a_node_answers_that_it_did_not_ask_for() -> None:
-    line = Line()
+    line = CallChannel()
     with pytest.raises(FrameError, match="an answer to an unknown call"):
         line.take(0, 0, b"x", last=True)
     with pytest.raises(FrameError, match="missing"):
@@ -278,7 +278,7 @@ async def test_a_manager_refuses_nonsense_about_calls_and_a_node_answers_that_it
         line.take(0, 1, b"", last=True)
 
 
-async def _ask(line: Line) -> None:
+async def _ask(line: CallChannel) -> None:
     async with line.call(b"r") as parts:
         assert [part async for part in parts] == [b"x", b""]
 
@@ -294,7 +294,7 @@ async def _ask(line: Line) -> None:
 async def test_what_no_honest_node_asks_for_is_refused(signs: list[Sign], why: str, service: Service) -> None:
     service.gate = Event()
     async with create_task_group() as tasks:
-        desk = Desk(KEY, service, SILENT, tasks)
+        desk = CallProxy(KEY, service, SILENT, tasks)
         *honest, last = signs
         for sign in honest:
             await desk.take(sign)
@@ -303,10 +303,14 @@ async def test_what_no_honest_node_asks_for_is_refused(signs: list[Sign], why: s
         tasks.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("message", [Call(key="x", number=0), Drop(key="x", number=0), Read(key="x", count=1)])
-async def test_a_call_for_an_order_that_a_node_was_not_given_breaks_the_protocol(message: Call | Drop | Read) -> None:
+@pytest.mark.parametrize(
+    "message", [ModelCall(key="x", number=0), DropAttempt(key="x", number=0), Read(key="x", count=1)]
+)
+async def test_a_call_for_an_order_that_a_node_was_not_given_breaks_the_protocol(
+    message: ModelCall | DropAttempt | Read,
+) -> None:
     with wire() as ends:
-        for first in (GREETING, Opened(commits=(), orders=())):
+        for first in (GREETING, OrderOpened(commits=(), orders=())):
             await ends.node.send(encode(to_frame(first)))
         connection = await greet(Link(ends.manager), OPEN, b"", within_s=10)
         await ends.node.send(encode(to_frame(message, *[b""] * message.PARTS)))
@@ -317,11 +321,11 @@ async def test_a_call_for_an_order_that_a_node_was_not_given_breaks_the_protocol
 
 async def test_a_request_that_is_too_long_breaks_the_protocol() -> None:
     with wire() as ends:
-        for first in (GREETING, Opened(commits=(), orders=())):
+        for first in (GREETING, OrderOpened(commits=(), orders=())):
             await ends.node.send(encode(to_frame(first)))
         connection = await greet(Link(ends.manager), OPEN, b"", within_s=10)
         connection._followed.add(KEY)
-        call = encode(to_frame(Call(key=KEY, number=0), bytes(LONGEST_REQUEST + 1), b""))
+        call = encode(to_frame(ModelCall(key=KEY, number=0), bytes(LONGEST_REQUEST + 1), b""))
         with fail_after(20):
             async with create_task_group() as tasks:
                 tasks.start_soon(ends.node.send, call)
@@ -345,7 +349,7 @@ async def test_a_call_that_a_draining_run_does_not_make_stops_the_attempt_as_it_
 ) -> None:
     @dataclass
     class Drained(Asking):
-        async def attempt(self, order: AttemptOrder, line: Line, tell: Tell) -> AttemptResult:
+        async def attempt(self, order: AttemptOrder, line: CallChannel, tell: Tell) -> AttemptResult:
             await super().attempt(order, line, tell)
             raise DrainingError
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from fleet.features.nodes.placement import Machine, choose_for_attempt, choose_for_checks
+from fleet.features.nodes.placement import NodeMachine, choose_for_attempt, choose_for_checks
 
 GPU = frozenset({"gpu"})
 
 
-def machine(name: str = "", free: float = 1.0, **more: object) -> Machine:
-    return Machine(name, free, **more)  # type: ignore[arg-type]
+def machine(name: str = "", free: float = 1.0, **more: object) -> NodeMachine:
+    return NodeMachine(name, free, **more)  # type: ignore[arg-type]
 
 
-def name(chosen: Machine | None) -> str | None:
+def name(chosen: NodeMachine | None) -> str | None:
     return chosen.name if chosen is not None else None
 
 
@@ -53,7 +53,7 @@ def name(chosen: Machine | None) -> str | None:
     ],
 )
 def test_an_attempt_goes_where_there_is_room_and_what_it_needs(
-    here: Machine, nodes: list[Machine], wanted: frozenset[str], chosen: str | None
+    here: NodeMachine, nodes: list[NodeMachine], wanted: frozenset[str], chosen: str | None
 ) -> None:
     assert name(choose_for_attempt(here, nodes, wanted)) == chosen
 
@@ -71,6 +71,6 @@ def test_an_attempt_goes_where_there_is_room_and_what_it_needs(
     ],
 )
 def test_checks_go_where_most_is_free_and_wait_only_for_a_label(
-    here: Machine, nodes: list[Machine], wanted: frozenset[str], chosen: str | None
+    here: NodeMachine, nodes: list[NodeMachine], wanted: frozenset[str], chosen: str | None
 ) -> None:
     assert name(choose_for_checks(here, nodes, wanted)) == chosen

@@ -14,26 +14,26 @@ from fleet.features.nodes.messages import (
     LENGTHS,
     LONGEST_HEADER,
     Acknowledge,
-    Answer,
-    Beat,
-    Call,
     Cancel,
     Decoder,
-    Drop,
-    Event,
+    DropAttempt,
     Follow,
     Frame,
     FrameError,
     FromManager,
     FromNode,
     Greeting,
+    Heartbeat,
     Instruct,
-    Message,
-    Objects,
+    ModelAnswer,
+    ModelCall,
+    NodeEvent,
+    NodeMessage,
+    ObjectPack,
     Open,
-    Opened,
+    OrderOpened,
+    OrderRefused,
     Read,
-    Refused,
     Start,
     Stored,
     Unknown,
@@ -46,39 +46,39 @@ from fleet.features.nodes.messages import (
     load_order,
     to_frame,
 )
-from fleet.features.nodes.node_orders import AttemptDone, ChecksDone, NotDone, NumberedEvent
+from fleet.features.nodes.node_orders import AttemptDone, ChecksDone, NumberedEvent, OrderFailed
 from fleet.ports.agents import WorkerBrief
-from fleet.ports.orders import AttemptOrder, Began, ChecksOrder, Order, Worked
+from fleet.ports.orders import AttemptOrder, ChecksOrder, Order, WorkerFinished, WorktreeReady
 from tests.fleet.core.pretend import subtask
 
 SHA = Sha("0123456789abcdef0123456789abcdef01234567")
 OPEN = Open(protocol=1, version="1", run="r", repository="repo-1", object_format="sha1", base=SHA, lease_s=20.0)
 FROM_MANAGER: list[FromManager] = [
     OPEN,
-    Objects(commit=SHA, last=True),
+    ObjectPack(commit=SHA, last=True),
     Start(key="r/attempt/a/1"),
     Follow(key="r/attempt/a/1", since=0),
-    Answer(key="r/attempt/a/1", number=0, at=0, last=True),
+    ModelAnswer(key="r/attempt/a/1", number=0, at=0, last=True),
     Instruct(key="r/attempt/a/1", number=0),
     Cancel(key="r/attempt/a/1"),
     Acknowledge(key="r/attempt/a/1"),
-    Beat(number=0),
+    Heartbeat(number=0),
 ]
 FROM_NODE: list[FromNode] = [
     Greeting(protocol=1, version="1", host="h", processors=2, memory_bytes=1, time=1.0),
-    Opened(commits=(SHA,), orders=("r/attempt/a/1",)),
-    Refused(why="no"),
+    OrderOpened(commits=(SHA,), orders=("r/attempt/a/1",)),
+    OrderRefused(why="no"),
     Stored(commit=SHA),
-    Event(key="r/attempt/a/1", number=2),
-    Call(key="r/attempt/a/1", number=0),
-    Drop(key="r/attempt/a/1", number=0),
+    NodeEvent(key="r/attempt/a/1", number=2),
+    ModelCall(key="r/attempt/a/1", number=0),
+    DropAttempt(key="r/attempt/a/1", number=0),
     Read(key="r/attempt/a/1", count=1),
     Unknown(key="r/attempt/a/1"),
-    Beat(number=0),
+    Heartbeat(number=0),
 ]
 
 
-def frame_of(message: Message) -> Frame:
+def frame_of(message: NodeMessage) -> Frame:
     return to_frame(message, *[b"x"] * message.PARTS)
 
 
@@ -125,7 +125,7 @@ JSON = st.recursive(
 
 @given(st.sampled_from([*FROM_MANAGER, *FROM_NODE]), st.data())
 def test_a_message_with_a_field_changed_is_the_same_kind_of_message_or_an_error(
-    message: Message, data: st.DataObject
+    message: NodeMessage, data: st.DataObject
 ) -> None:
     """Fuzzed from both sides: each end reads only what it may get, whatever a header says."""
     frame = frame_of(message)
@@ -177,13 +177,13 @@ ORDERS: list[Order] = [
 CHECK = CheckRun(criterion="c", command="true", passed=True, ran_tests=RanTests(ran=frozenset({"t"})))
 PLAIN = CHECK.model_copy(update={"ran_tests": None})
 EVENTS: list[NumberedEvent] = [
-    Began(),
-    Worked(),
+    WorktreeReady(),
+    WorkerFinished(),
     AttemptDone(Report(status="done", summary="s"), SHA, pack=b"p", transcript=b"t"),
     AttemptDone(Failure(kind="budget", summary="s"), refused=Failure(kind="empty", summary="nothing")),
     ChecksDone((CHECK,)),
     ChecksDone((CHECK,), (SetupRun(commit=SHA, check=PLAIN),), {"checks/1.log": b"one", "checks/2.log": b"three"}),
-    NotDone(Failure(kind="infrastructure", summary="s"), PLAIN, {"checks/1.log": b"one"}),
+    OrderFailed(Failure(kind="infrastructure", summary="s"), PLAIN, {"checks/1.log": b"one"}),
 ]
 
 

@@ -9,11 +9,28 @@ from anyio import create_task_group, fail_after, sleep
 from fleet.core.facts.facts import Failure
 from fleet.core.plans.plan import Criterion
 from fleet.features.nodes.connection import NodeRefusedError, greet
-from fleet.features.nodes.messages import Beat, Frame, Greeting, Open, Opened, Stored, Unknown, encode, to_frame
-from fleet.features.nodes.node_orders import AttemptDone, ChecksDone, NodeHost, NotDone, OrderEvent, UnknownOrderError
+from fleet.features.nodes.messages import (
+    Frame,
+    Greeting,
+    Heartbeat,
+    Open,
+    OrderOpened,
+    Stored,
+    Unknown,
+    encode,
+    to_frame,
+)
+from fleet.features.nodes.node_orders import (
+    AttemptDone,
+    ChecksDone,
+    NodeHost,
+    OrderEvent,
+    OrderFailed,
+    UnknownOrderError,
+)
 from fleet.features.nodes.serve import serve
 from fleet.features.nodes.transport import Link, LinkLostError
-from fleet.ports.orders import Began, ChecksOrder, Worked
+from fleet.ports.orders import ChecksOrder, WorkerFinished, WorktreeReady
 from tests.fleet.fakes import wait_until
 from tests.fleet.features.nodes.conftest import (
     GREETING,
@@ -41,7 +58,7 @@ async def test_an_attempt_begins_is_worked_on_and_is_reported(reach: Reach, site
     async with reach(site) as host:
         await host.start(KEY, attempt())
         began, worked, done = await events_of(host, KEY)
-    assert (began, worked) == (Began(), Worked())
+    assert (began, worked) == (WorktreeReady(), WorkerFinished())
     assert isinstance(done, AttemptDone)
     assert (done.commit, done.pack, done.transcript) == (MADE, b"ffff on 0123", b"a")
 
@@ -84,7 +101,7 @@ async def test_an_order_that_is_cancelled_stops_and_says_so(reach: Reach, site: 
         await wait_until(lambda: site.node.ran == ["slow"])
         for _ in range(2):
             await host.cancel("r/attempt/slow/1")
-        assert isinstance((await events_of(host, "r/attempt/slow/1"))[-1], NotDone)
+        assert isinstance((await events_of(host, "r/attempt/slow/1"))[-1], OrderFailed)
     assert site.node.stopped == ["slow"]
 
 
@@ -92,7 +109,7 @@ async def test_what_can_not_be_done_is_reported_with_its_failure(reach: Reach, s
     async with reach(site) as host:
         await host.start("r/attempt/broken/1", attempt("broken"))
         last = (await events_of(host, "r/attempt/broken/1"))[-1]
-    assert last == NotDone(Failure(kind="infrastructure", summary="no room"))
+    assert last == OrderFailed(Failure(kind="infrastructure", summary="no room"))
 
 
 async def test_a_report_is_kept_until_it_is_acknowledged_also_for_the_next_process(
@@ -154,7 +171,7 @@ async def test_a_node_leaves_a_stream_that_is_dead_and_does_not_end(site: Script
 
 async def test_a_silent_node_is_noticed_at_the_end_of_its_lease() -> None:
     with wire() as ends:
-        for first in (GREETING, Opened(commits=(), orders=())):
+        for first in (GREETING, OrderOpened(commits=(), orders=())):
             await ends.node.send(encode(to_frame(first)))
         opening = OPEN.model_copy(update={"lease_s": 0.2})
         connection = await greet(Link(ends.manager), opening, b"", within_s=10)
@@ -169,11 +186,11 @@ async def test_a_silent_node_is_noticed_at_the_end_of_its_lease() -> None:
         (GREETING.model_copy(update={"version": "0"}), "runs fleet 0"),
         (GREETING.model_copy(update={"protocol": 9}), "protocol 9"),
         (GREETING.model_copy(update={"problems": ("no bubblewrap",)}), "no bubblewrap"),
-        (Beat(number=0), "got `beat`"),
+        (Heartbeat(number=0), "got `beat`"),
     ],
 )
 async def test_a_node_of_another_version_or_with_a_problem_is_refused_by_name(
-    greeting: Greeting | Beat, why: str
+    greeting: Greeting | Heartbeat, why: str
 ) -> None:
     with wire() as ends:
         await ends.node.send(encode(to_frame(greeting)))
@@ -191,7 +208,7 @@ async def test_what_does_not_speak_the_protocol_is_no_node() -> None:
 @pytest.mark.parametrize(
     "sent",
     [
-        to_frame(Beat(number=7)),
+        to_frame(Heartbeat(number=7)),
         to_frame(Unknown(key="x")).header | {"more": 1},
         to_frame(Stored(commit=SHA)),
         to_frame(GREETING),
@@ -202,7 +219,7 @@ async def test_a_node_that_breaks_the_protocol_is_told_apart_from_one_that_is_go
     sent: Frame | dict[str, object],
 ) -> None:
     with wire() as ends:
-        for first in (GREETING, Opened(commits=(), orders=())):
+        for first in (GREETING, OrderOpened(commits=(), orders=())):
             await ends.node.send(encode(to_frame(first)))
         connection = await greet(Link(ends.manager), OPEN, b"", within_s=10)
         await ends.node.send(encode(sent if isinstance(sent, Frame) else Frame(sent)))

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from fleet.core.facts.facts import Fact, Report, WarningNoted
-from fleet.features.nodes.connection import Connection, greet
+from fleet.features.nodes.connection import NodeConnection, greet
 from fleet.features.nodes.messages import Frame, Open, to_frame
 from fleet.features.nodes.node_orders import NodeLostError
 from fleet.features.nodes.remote_node import RECONNECT_S, RemoteNode
@@ -42,7 +42,7 @@ class Machine:
     """Whether nothing answers there any more, which is known at once."""
 
     @asynccontextmanager
-    async def connect(self) -> AsyncIterator[Connection]:
+    async def connect(self) -> AsyncIterator[NodeConnection]:
         if self.refuses:
             raise LinkLostError("connection refused")
         await self.reachable.wait()
@@ -82,7 +82,7 @@ async def machine(site: ScriptedSite) -> AsyncIterator[Machine]:
 def remote(
     machine: Machine, service: Service, objects: Kept, facts: list[Fact], *, reconnect_s: float = RECONNECT_S
 ) -> RemoteNode:
-    connect: Callable[[], AbstractAsyncContextManager[Connection]] = machine.connect
+    connect: Callable[[], AbstractAsyncContextManager[NodeConnection]] = machine.connect
     return RemoteNode(
         name="one",
         workers=1,

@@ -10,9 +10,9 @@ from fleet import __version__
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
 from fleet.errors import FleetError
-from fleet.features.nodes.care import clean_node, look_at, look_at_nodes, node_findings, probe_finding
-from fleet.features.nodes.kinds import Machine, Table, machine_of
+from fleet.features.nodes.kinds import JoinedMachine, Table, machine_of
 from fleet.features.nodes.messages import encode, to_frame
+from fleet.features.nodes.node_admin import clean_node, look_at, look_at_nodes, node_findings, probe_finding
 from fleet.features.nodes.settings import NodeSettings
 from fleet.features.nodes.verbs import node_lines
 from tests.fleet.features.nodes.conftest import GREETING
@@ -24,7 +24,7 @@ def wiring(**commands: str) -> Wiring:
     return Wiring(default_config().model_copy(update={"nodes": nodes}), {"PATH": "/usr/bin:/bin"})
 
 
-def machine(given: Wiring, name: str) -> Machine:
+def machine(given: Wiring, name: str) -> JoinedMachine:
     return machine_of(Table(name, given.config.named(NodeSettings)[name], given.environ, Path("/nonexistent")))
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from fleet.app.wiring import Wiring
 from fleet.config.load import default_config
-from fleet.features.nodes.care import look_at_nodes, node_findings
 from fleet.features.nodes.kinds import KINDS, kind_of, machines_now, transport_environment
+from fleet.features.nodes.node_admin import look_at_nodes, node_findings
 from fleet.features.nodes.settings import NodeSettings
 from fleet.features.nodes.transport import LinkLostError
 from tests.fleet.features.nodes.conftest import STANDIN

@@ -12,9 +12,9 @@ import pytest
 from fleet.core.base.ids import Sha
 from fleet.core.facts.facts import CheckRun, Failure, Report
 from fleet.core.plans.plan import Criterion
-from fleet.features.nodes.call_desk import Line
+from fleet.features.nodes.call_proxy import CallChannel
+from fleet.features.nodes.node_config import FOLDERS, LOCK, run_folder_of_nodes, scratch_folder
 from fleet.features.nodes.node_process import NodeWorkshop
-from fleet.features.nodes.terms import FOLDERS, LOCK, run_folder_of_nodes, scratch_folder
 from fleet.ports.orders import ChecksOrder, Progress
 from fleet.ports.worktrees import Change, EffectError
 from tests.agents.conftest import FolderWorkspace, Script, settings_for, worker_settings
@@ -129,11 +129,11 @@ async def test_work_that_failed_on_a_full_disk_is_not_to_blame(
 ) -> None:
     node = workshop(tmp_path, needed, outcome, committed)
     if blamed:
-        result = await node.attempt(attempt(), Line(), _ignore)
+        result = await node.attempt(attempt(), CallChannel(), _ignore)
         assert (result.finished, result.committed) == (outcome == DONE, committed)
         return
     with pytest.raises(EffectError, match="the disk is full"):
-        await node.attempt(attempt(), Line(), _ignore)
+        await node.attempt(attempt(), CallChannel(), _ignore)
 
 
 async def test_a_red_check_on_a_full_disk_proves_nothing_and_a_green_one_does(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from anyio import Event, create_task_group, current_time, sleep
 from fleet.config.load import default_config
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
-from fleet.features.nodes.call_desk import Desk, Patience
+from fleet.features.nodes.call_proxy import CallProxy, StallTimeout
+from fleet.features.nodes.node_config import ROOM_S, patience_s
 from fleet.features.nodes.node_orders import NodeLostError
-from fleet.features.nodes.terms import ROOM_S, patience_s
 from fleet.ports.agents import Asked
 from fleet.ports.operator import SILENT
 from fleet.ports.orders import ChecksOrder
@@ -36,10 +36,10 @@ async def test_an_order_of_which_nothing_is_heard_is_given_to_others_and_the_nod
 
 
 async def test_while_a_node_waits_for_an_answer_it_need_not_be_heard() -> None:
-    service, patience = Service(), Patience(30)
+    service, patience = Service(), StallTimeout(30)
     service.gate = Event()
     async with create_task_group() as tasks:
-        desk = Desk(KEY, service, SILENT, tasks, patience)
+        desk = CallProxy(KEY, service, SILENT, tasks, patience)
         with patience:
             assert patience.scope.deadline < math.inf
             await desk.take(Asked(0, b"r"))
@@ -51,7 +51,7 @@ async def test_while_a_node_waits_for_an_answer_it_need_not_be_heard() -> None:
 
 
 async def test_what_is_heard_begins_the_time_again() -> None:
-    with Patience(100) as patience:
+    with StallTimeout(100) as patience:
         before = patience.scope.deadline
         await sleep(0.01)
         patience.heard()

@@ -4,13 +4,13 @@ import pytest
 
 from fleet.core.facts.facts import CheckRun, Failure
 from fleet.features.nodes.messages import FrameError
-from fleet.features.nodes.node_orders import NotDone, NumberedEvent
+from fleet.features.nodes.node_orders import NumberedEvent, OrderFailed
 from fleet.features.nodes.reports import LONGEST_OUTPUT, MOST_CAUSES, Reports, error_of, kept
-from fleet.ports.orders import Began, NodeFailedError, Worked
+from fleet.ports.orders import NodeFailedError, WorkerFinished, WorktreeReady
 from fleet.ports.worktrees import SetupFailedError
 
 KEY = "r/attempt/a/1"
-REPORT = NotDone(Failure(kind="infrastructure", summary="no room"))
+REPORT = OrderFailed(Failure(kind="infrastructure", summary="no room"))
 
 
 def followed(since: int = 0) -> Reports:
@@ -19,7 +19,9 @@ def followed(since: int = 0) -> Reports:
     return reports
 
 
-@pytest.mark.parametrize(("since", "events"), [(0, [REPORT]), (1, [Worked(), REPORT]), (1, [REPORT]), (2, [REPORT])])
+@pytest.mark.parametrize(
+    ("since", "events"), [(0, [REPORT]), (1, [WorkerFinished(), REPORT]), (1, [REPORT]), (2, [REPORT])]
+)
 def test_what_was_followed_before_goes_on_where_it_was(since: int, events: list[NumberedEvent]) -> None:
     reports = followed(since)
     for number, event in enumerate(events, since):
@@ -29,13 +31,13 @@ def test_what_was_followed_before_goes_on_where_it_was(since: int, events: list[
 @pytest.mark.parametrize(
     "events",
     [
-        [(0, Began()), (1, Began())],
-        [(0, Began()), (0, Began())],
-        [(0, Worked()), (1, Began())],
-        [(0, Began()), (2, Worked())],
-        [(1, Began())],
+        [(0, WorktreeReady()), (1, WorktreeReady())],
+        [(0, WorktreeReady()), (0, WorktreeReady())],
+        [(0, WorkerFinished()), (1, WorktreeReady())],
+        [(0, WorktreeReady()), (2, WorkerFinished())],
+        [(1, WorktreeReady())],
         [(0, REPORT), (1, REPORT)],
-        [(0, REPORT), (1, Worked())],
+        [(0, REPORT), (1, WorkerFinished())],
     ],
 )
 def test_what_can_not_follow_breaks_the_protocol(events: list[tuple[int, NumberedEvent]]) -> None:
@@ -48,7 +50,7 @@ def test_what_can_not_follow_breaks_the_protocol(events: list[tuple[int, Numbere
 
 def test_an_order_that_was_not_given_can_neither_be_reported_nor_be_unknown() -> None:
     with pytest.raises(FrameError, match="unknown"):
-        followed().take("r/attempt/b/1", 0, Began())
+        followed().take("r/attempt/b/1", 0, WorktreeReady())
     with pytest.raises(FrameError, match="unknown"):
         followed().end("r/attempt/b/1")
 
@@ -80,11 +82,11 @@ async def test_of_a_result_nothing_is_believed_that_only_this_machine_knows_and_
 
 def test_what_could_not_be_done_is_a_failure_of_the_machine_and_bounded() -> None:
     failure = Failure(kind="too_complex", summary="s" * 100_000, evidence="e" * 100_000)
-    error = error_of(NotDone(failure), "one", None)
+    error = error_of(OrderFailed(failure), "one", None)
     assert isinstance(error, NodeFailedError)
     assert (error.failure.kind, error.failure.summary[:10]) == ("infrastructure", "node one: ")
     assert len(error.failure.summary + error.failure.evidence) < 70_000
     red = CheckRun(criterion="the set-up", command="make deps", passed=False)
-    broken = error_of(NotDone(failure, red), "one", red)
+    broken = error_of(OrderFailed(failure, red), "one", red)
     assert isinstance(broken, SetupFailedError)
     assert broken.check == red

@@ -16,7 +16,7 @@ from fleet.features.nodes.messages import Decoder, Open
 from fleet.features.nodes.serve import serve
 from fleet.features.nodes.transport import ByteStream, FdStream, Link
 from fleet.ports.agents import Asked
-from fleet.ports.orders import Began
+from fleet.ports.orders import WorktreeReady
 from tests.fleet.fakes import wait_until
 from tests.fleet.features.nodes.conftest import GREETING, OPEN, ScriptedSite, attempt, wire
 
@@ -69,7 +69,7 @@ async def conversation(site: ScriptedSite) -> list[str]:
             await wait_until(lambda: any(line.called for line in site.node.lines))
             async with aclosing(connection.follow(KEY)) as events:
                 assert isinstance(await anext(events), Asked)
-                assert await anext(events) == Began()
+                assert await anext(events) == WorktreeReady()
                 await connection.instruct(KEY, 0, Instruction("be quick", "ada", 1.0))
                 await connection.answer(KEY, 0, 0, b"an answer", last=False)
                 await connection.answer(KEY, 0, 1, b"", last=True)

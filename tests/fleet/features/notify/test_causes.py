@@ -2,12 +2,12 @@
 
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
-from fleet.features.notify.causes import Cause, causes
+from fleet.features.notify.causes import NotificationCause, causes
 from fleet.read.run import RunSnapshot
 from tests.fleet.core.story import Story, plan_of
 
 
-def by_name(story: Story, *, alive: bool = True, at: float | None = None) -> dict[str, Cause]:
+def by_name(story: Story, *, alive: bool = True, at: float | None = None) -> dict[str, NotificationCause]:
     now = story.now if at is None else at
     return {each.key: each for each in causes(RunSnapshot(story.state, now, alive), incident_s=60.0)}
 

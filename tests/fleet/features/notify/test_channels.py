@@ -8,9 +8,9 @@ from typing import Any, get_args
 import pytest
 from aiohttp import web
 
-from fleet.features.notify.causes import Cause
-from fleet.features.notify.channels import KINDS, Command, Desktop, NotifyChannel, Outgoing, Webhook
-from fleet.features.notify.courier import dump_body, harmless, notification, template_problem
+from fleet.features.notify.causes import NotificationCause
+from fleet.features.notify.channels import KINDS, CommandChannel, Desktop, NotifyChannel, Outgoing, Webhook
+from fleet.features.notify.notification_sender import dump_body, harmless, notification, template_problem
 from tests.dashboards.receiver import receiving
 
 pytestmark = pytest.mark.anyio
@@ -94,12 +94,12 @@ async def test_a_command_gets_the_body_and_no_key(tmp_path: Path) -> None:
     script.chmod(0o755)
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "ANTHROPIC_API_KEY": "sk-1", "FLEET_HOOK": SECRET}
     words = ("sh", "-c", f"cd {tmp_path} && exec ./page $0")
-    assert await Command((*words, "0"), environ).send(HELLO) is None
+    assert await CommandChannel((*words, "0"), environ).send(HELLO) is None
     assert json.loads((tmp_path / "body").read_text()) == {"text": "hello"}
     given = (tmp_path / "environment").read_text()
     assert "FLEET_NOTIFICATION_KEY=k1" in given
     assert not {"sk-1", SECRET} & set(given.replace("=", "\n").split("\n"))
-    failed = await Command((*words, "3"), environ).send(HELLO)
+    failed = await CommandChannel((*words, "3"), environ).send(HELLO)
     assert failed is not None
     assert failed.why == "sh failed with exit code 3"
 
@@ -107,12 +107,12 @@ async def test_a_command_gets_the_body_and_no_key(tmp_path: Path) -> None:
 async def test_a_command_that_hangs_is_ended_with_its_children_and_one_that_is_missing_is_said(tmp_path: Path) -> None:
     script, child = f"sleep 600 & echo $! > {tmp_path}/child; wait", tmp_path / "child"
     for seconds in (0.3, 3, 30):  # a machine with much to do may not have started it by then
-        failed = await Command(("sh", "-c", script), {"PATH": os.environ["PATH"]}, send_s=seconds).send(HELLO)
+        failed = await CommandChannel(("sh", "-c", script), {"PATH": os.environ["PATH"]}, send_s=seconds).send(HELLO)
         assert failed is not None
         assert "did not finish" in failed.why
         if child.exists() and child.read_text().strip():
             break
-    missing = await Command((str(tmp_path / "none"),), {}).send(HELLO)
+    missing = await CommandChannel((str(tmp_path / "none"),), {}).send(HELLO)
     assert missing is not None
     assert "could not be started" in missing.why
     assert state_of(child.read_text().strip()) in {"", "Z"}
@@ -131,7 +131,7 @@ async def test_the_desktop_gets_words_not_options(tmp_path: Path) -> None:
     (tmp_path / "notify-send").chmod(0o755)
     outgoing = Outgoing("k1", 1, "--icon=/etc/passwd", "text", "{}")
     found = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    failed = await Command(("env", "notify-send", "--app-name=fleet", "--", outgoing.title, "text"), found).send(
+    failed = await CommandChannel(("env", "notify-send", "--app-name=fleet", "--", outgoing.title, "text"), found).send(
         outgoing
     )
     assert failed is None
@@ -151,7 +151,7 @@ def test_texts_of_others_keep_no_mention_link_or_control_character() -> None:
     "template", ["", '{"text": "$title\\n$text", "run": "$run", "k": ["$key", "$command", "$event"]}']
 )
 def test_no_text_leaves_its_place_in_the_body(template: str) -> None:
-    evil = Cause("q", "question", f'x", "admin": true, "y": "{EVIL}', EVIL + '"}', "fleet answer", 1.0)
+    evil = NotificationCause("q", "question", f'x", "admin": true, "y": "{EVIL}', EVIL + '"}', "fleet answer", 1.0)
     body: dict[str, Any] = json.loads(dump_body(notification("k", "r", [evil], ""), template))
     assert "admin" not in body
     assert template == "" or set(body) == {"text", "run", "k"}

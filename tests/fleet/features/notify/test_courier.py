@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from fleet.core.base.hours import read_hours
-from fleet.features.notify.causes import Cause
+from fleet.features.notify.causes import NotificationCause
 from fleet.features.notify.channels import Event, Webhook
-from fleet.features.notify.courier import Courier, Route
+from fleet.features.notify.notification_sender import NotificationSender, Route
 from fleet.features.notify.outbox import Outbox
 from fleet.runs.crash_points import listening
 from tests.dashboards.receiver import Receiver, receiving
@@ -40,13 +40,13 @@ def outbox(tmp_path: Path) -> Iterator[Outbox]:
         yield outbox
 
 
-def cause(key: str = "question:q1", event: Any = "question", **more: Any) -> Cause:
-    return replace(Cause(key, event, f"{key} is asked", "which port?", "fleet answer q1 TEXT", 1.0), **more)
+def cause(key: str = "question:q1", event: Any = "question", **more: Any) -> NotificationCause:
+    return replace(NotificationCause(key, event, f"{key} is asked", "which port?", "fleet answer q1 TEXT", 1.0), **more)
 
 
-def courier(outbox: Outbox, receiver: Receiver, **more: Any) -> Courier:
+def courier(outbox: Outbox, receiver: Receiver, **more: Any) -> NotificationSender:
     route = Route(Webhook(receiver.url, send_s=5.0), EVERY)
-    return Courier("r", {"oncall": route}, outbox, **more)
+    return NotificationSender("r", {"oncall": route}, outbox, **more)
 
 
 async def test_a_cause_is_told_once_however_long_it_holds(outbox: Outbox) -> None:
@@ -75,7 +75,7 @@ async def test_causes_that_come_together_are_one_message(outbox: Outbox) -> None
 async def test_a_channel_is_told_what_it_wants_and_no_more(outbox: Outbox) -> None:
     async with receiving() as receiver:
         route = Route(Webhook(receiver.url), frozenset({"died"}), '{"text": "$title", "dedup": "$key"}')
-        sender = Courier("r", {"pager": route}, outbox)
+        sender = NotificationSender("r", {"pager": route}, outbox)
         assert await sender.deliver([cause(text='a"b\n\\')], 10.0)
         assert receiver.bodies == []
         assert await sender.deliver([cause("died:1", "died", title='it "died"')], 11.0)
@@ -161,7 +161,7 @@ async def test_what_can_not_be_delivered_is_given_up_and_said(outbox: Outbox) ->
 async def test_a_channel_that_hangs_holds_no_other_back(outbox: Outbox) -> None:
     async with receiving(lambda _: web.Response(status=404)) as broken, receiving() as working:
         routes = {name: Route(Webhook(each.url), EVERY) for name, each in {"a": broken, "b": working}.items()}
-        await Courier("r", routes, outbox).deliver([cause()], 1.0)
+        await NotificationSender("r", routes, outbox).deliver([cause()], 1.0)
     assert len(working.bodies) == 1
     assert {each.channel: each.state for each in outbox.messages()} == {"a": "given up", "b": "sent"}
 

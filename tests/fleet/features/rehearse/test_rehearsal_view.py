@@ -7,8 +7,8 @@ from fleet.core.facts import facts as f
 from fleet.features.rehearse.rehearsal_view import (
     MOST_WORKERS,
     GateView,
-    Machine,
-    Outcome,
+    MachineView,
+    RehearsalOutcome,
     RehearsalView,
     fed_workers,
     rehearsal_view,
@@ -16,12 +16,12 @@ from fleet.features.rehearse.rehearsal_view import (
 from tests.fleet.core.story import Story, plan_of
 
 GIB = 1024**3
-MACHINE = Machine(cores=4, memory_bytes=16 * GIB, free_disk_bytes=500 * GIB)
+MACHINE = MachineView(cores=4, memory_bytes=16 * GIB, free_disk_bytes=500 * GIB)
 GATE = GateView("make", 3, 3, flaky=False, seconds=1, processor_s=1, peak_mib=100, disk_mib=1, setup_s=0, output="")
 TRIAL = f.GateTrial(passed=True, seconds=2.0, processor_s=1.0, peak_bytes=GIB, disk_bytes=0)
 
 
-def fed(gate: GateView | None = GATE, machine: Machine = MACHINE, an_hour: float = 1e6) -> tuple[int, str]:
+def fed(gate: GateView | None = GATE, machine: MachineView = MACHINE, an_hour: float = 1e6) -> tuple[int, str]:
     return fed_workers(machine, gate, an_hour=an_hour, processor_s=1.0)
 
 
@@ -37,7 +37,7 @@ def test_the_scarcest_thing_limits_the_workers() -> None:
 def viewed(*trials: f.GateTrial, notes: tuple[f.RehearsalNoted, ...] = ()) -> RehearsalView:
     story = Story(plan=plan_of("a", "b"))
     story.happens(f.GateTried(at=1.0, command="make", trials=trials), *notes)
-    outcome = Outcome(head=Sha("h" * 40), differing=(), clean=True)
+    outcome = RehearsalOutcome(head=Sha("h" * 40), differing=(), clean=True)
     return rehearsal_view(story.state, outcome, MACHINE, now=10.0, processor_s=2.0)
 
 

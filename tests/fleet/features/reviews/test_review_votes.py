@@ -9,18 +9,18 @@ from fleet.core.base.ids import Sha, SubtaskId
 from fleet.core.facts import facts as f
 from fleet.core.plans.plan import Criterion
 from fleet.core.state.subtasks import Attempt
-from fleet.core.verdicts.oddities import parse_patch
-from fleet.features.reviews.reviews import Review, reviews_of, settled_by, verdict
+from fleet.core.verdicts.suspicious_changes import parse_patch
+from fleet.features.reviews.reviews import ReviewCheck, reviews_of, settled_by, verdict
 from fleet.features.reviews.settings import Reviewer
 from fleet.read.question_view import reviews_view
 from tests.fleet.core.pretend import subtask
 from tests.fleet.core.story import Story, plan_of
 
 SETTINGS = default_config().of(Reviewer)
-FINDING = f.Finding(file="a.py", line=1, problem="wrong", text="bad()")
+FINDING = f.ReviewFinding(file="a.py", line=1, problem="wrong", text="bad()")
 
 
-def vote(number: int, *findings: f.Finding, criterion: str = "fine") -> f.Vote:
+def vote(number: int, *findings: f.ReviewFinding, criterion: str = "fine") -> f.Vote:
     return f.Vote(criterion=criterion, focus="faults", vote=number, model="m", findings=findings)
 
 
@@ -29,8 +29,8 @@ def attempt(*votes: f.Vote) -> Attempt:
     return replace(made, votes=votes)
 
 
-def review(**more: int) -> Review:
-    return Review.of(Criterion(criterion="fine", review="faults", **more), 1)
+def review(**more: int) -> ReviewCheck:
+    return ReviewCheck.of(Criterion(criterion="fine", review="faults", **more), 1)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from fleet.config.load import default_config
 from fleet.core.base.ids import RunId
 from fleet.core.facts.facts import AskedVote, Failure, Vote
 from fleet.core.plans.plan import Criterion, Subtask
-from fleet.core.verdicts.oddities import parse_patch
+from fleet.core.verdicts.suspicious_changes import parse_patch
 from fleet.features.reviews.reviewer import BatchFound, BatchResults, ClaudeReviewer, ReviewBrief
 from fleet.features.reviews.settings import Reviewer
 from tests.agents.conftest import SEEDED, Body, FakeMeter, Script, agents_for, fails, says, settings_for, text, use

@@ -15,7 +15,7 @@ from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan
 from fleet.core.plans.revision import Retry, Revision
 from fleet.core.state.state import RunState
-from fleet.core.verdicts.oddities import Patch
+from fleet.core.verdicts.suspicious_changes import Patch
 from fleet.engine.adapters import Adapters
 from fleet.engine.loop import Engine
 from fleet.engine.reservations import RunBudget
@@ -30,12 +30,12 @@ from tests.fleet.fakes import QUICK, USE, FakeFleet, FakePlanner, finishes, wait
 
 SETTINGS = default_config().of(Reviewer)
 REVIEW = Criterion(criterion="private", review="names that leave it")
-FINDING = f.Finding(file="a.py", line=1, problem="a name leaves it", text="work of a-1")
+FINDING = f.ReviewFinding(file="a.py", line=1, problem="a name leaves it", text="work of a-1")
 UNKNOWN = f.Failure(kind="transient", summary="no connection")
-Finds = Callable[[ReviewBrief], Sequence[f.Finding] | f.Failure]
+Finds = Callable[[ReviewBrief], Sequence[f.ReviewFinding] | f.Failure]
 
 
-def first_attempt_is_bad(brief: ReviewBrief) -> Sequence[f.Finding]:
+def first_attempt_is_bad(brief: ReviewBrief) -> Sequence[f.ReviewFinding]:
     return (FINDING,) if brief.attempt == 1 else ()
 
 

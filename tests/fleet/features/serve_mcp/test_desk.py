@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import UsageError
-from fleet.features.serve_mcp.desk import Begin, Desk, OfRun
+from fleet.features.serve_mcp.tool_handlers import Begin, OfRun, ToolHandlers
 from fleet.features.serve_mcp.tools import TOOLS, offered
 from tests.fleet.program import fleet
 from tests.worktrees.conftest import make_repository
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToolHandlers:
     monkeypatch.setenv("FLEET_STATE_DIR", str(tmp_path / "state"))
     repository = make_repository(tmp_path / "work", {"README.md": "hello\n"})
     config = tmp_path / "fleet.toml"
     config.write_text("[run]\nworkers = 4\nbudget_dollars = 2.5\n", encoding="utf-8")
-    return Desk(repository, config)
+    return ToolHandlers(repository, config)
 
 
 @pytest.mark.parametrize(
@@ -29,13 +29,15 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
         ({"budget_dollars": 1, "name": "--force"}, "invalid run name: '--force'"),
     ],
 )
-async def test_a_run_never_gets_more_than_the_operator_allows(desk: Desk, asked: dict[str, object], why: str) -> None:
+async def test_a_run_never_gets_more_than_the_operator_allows(
+    desk: ToolHandlers, asked: dict[str, object], why: str
+) -> None:
     with pytest.raises(UsageError, match=why):
         await desk.run(Begin.model_validate({"epic": "x", **asked}))
     assert desk.granted == 0
 
 
-async def test_a_budget_that_was_refused_is_there_for_the_next(desk: Desk) -> None:
+async def test_a_budget_that_was_refused_is_there_for_the_next(desk: ToolHandlers) -> None:
     desk.budget_dollars = 2
     for _ in range(3):
         with pytest.raises(UsageError, match="invalid run name"):
@@ -44,12 +46,12 @@ async def test_a_budget_that_was_refused_is_there_for_the_next(desk: Desk) -> No
         await desk.plan(Begin(epic="x", budget_dollars=2.1))
 
 
-async def test_an_empty_epic_is_refused(desk: Desk) -> None:
+async def test_an_empty_epic_is_refused(desk: ToolHandlers) -> None:
     with pytest.raises(UsageError, match="the epic is empty"):
         await desk.run(Begin(epic=" ", budget_dollars=1))
 
 
-async def test_without_runs_there_is_nothing_to_look_at(desk: Desk) -> None:
+async def test_without_runs_there_is_nothing_to_look_at(desk: ToolHandlers) -> None:
     with pytest.raises(UsageError, match="this repository has no runs yet"):
         await desk.status(OfRun())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet.features.nodes.cluster.cluster import RayCluster
-from fleet.features.nodes.cluster.news import Host
+from fleet.features.nodes.cluster.cluster_events import ClusterHost
 from tests.fleet.features.nodes.conftest import STANDIN
 
 ONE, TWO = "1" * 56, "2" * 56
@@ -19,7 +19,7 @@ class Script:
     """What the stand-in does, and what became known of it."""
 
     folder: Path
-    found: list[Host] = field(default_factory=list)
+    found: list[ClusterHost] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
 
     def hosts(self, *ids: str) -> None:

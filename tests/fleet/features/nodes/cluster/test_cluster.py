@@ -8,7 +8,7 @@ import pytest
 from anyio import create_task_group, fail_after
 
 from fleet.features.nodes.cluster.cluster import RayCluster
-from fleet.features.nodes.cluster.news import Host
+from fleet.features.nodes.cluster.cluster_events import ClusterHost
 from fleet.features.nodes.connection import read_greeting
 from fleet.features.nodes.kinds import NOT_JOINED
 from fleet.features.nodes.transport import LinkLostError
@@ -33,13 +33,13 @@ async def joined(cluster: RayCluster) -> AsyncIterator[None]:
 async def test_each_machine_of_a_cluster_is_found_and_those_that_join_later(script: Script, make: Make) -> None:
     cluster = make(slots=40)
     async with joined(cluster):
-        assert script.found == [Host(id=ONE, processors=2)]
+        assert script.found == [ClusterHost(id=ONE, processors=2)]
         script.hosts(ONE, TWO)
-        await wait_until(lambda: script.found[1:] == [Host(id=TWO, processors=2)])
+        await wait_until(lambda: script.found[1:] == [ClusterHost(id=TWO, processors=2)])
         script.hosts(TWO)
         await wait_until(lambda: cluster.present == {TWO})
         with pytest.raises(LinkLostError, match="no longer in the cluster"):
-            async with cluster.reach(Host(id=ONE, processors=2)):
+            async with cluster.reach(ClusterHost(id=ONE, processors=2)):
                 pass
     assert script.asked == ["slots 40", "slots 0", "shutdown"]
     assert script.lost == []

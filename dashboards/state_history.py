@@ -20,7 +20,7 @@ CHUNK = 10_000  # facts
 NEAR_S = 0.5  # a closer failure counts as the current position
 
 
-class Replay:
+class RunReplay:
     """The facts of a run on a shortened timeline that starts at 0."""
 
     def __init__(self, feed: FactFeed, clock: Callable[[], float], speed: float) -> None:

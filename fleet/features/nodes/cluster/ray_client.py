@@ -14,7 +14,7 @@ from ray.exceptions import ActorUnavailableError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fleet.features.nodes.cluster.actor import HostActor
-from fleet.features.nodes.cluster.news import Host
+from fleet.features.nodes.cluster.cluster_events import ClusterHost
 
 NAMESPACE = "fleet"
 IDLE_S = 10.0  # how long an idle actor stays alive
@@ -87,17 +87,17 @@ async def leave() -> None:
     await to_thread.run_sync(ray.shutdown, abandon_on_cancel=True)
 
 
-async def list_hosts() -> list[Host]:
+async def list_hosts() -> list[ClusterHost]:
     """Return the machines that are alive and have processors."""
     hosts = []
     for node in await _blocking(ray.nodes):
         processors = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
         if processors:
-            hosts.append(Host(id=node["NodeID"], processors=processors))
+            hosts.append(ClusterHost(id=node["NodeID"], processors=processors))
     return sorted(hosts, key=lambda host: host.id)
 
 
-async def actor_on(host: Host) -> Actor:
+async def actor_on(host: ClusterHost) -> Actor:
     """Get or create the actor of a machine, which reserves all its processors. Raises `ClusterError`."""
     options = {
         "name": f"node-{host.id}",

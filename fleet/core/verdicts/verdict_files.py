@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fleet.core.base.paths import TEST_FOLDERS, folders_above, is_test, matches
 from fleet.core.plans.plan import Criterion
-from fleet.core.verdicts.commands import Reading
+from fleet.core.verdicts.commands import CommandReading
 from fleet.core.verdicts.summaries import PATH_WORD, borrowed_tests, is_named
 
 # ---- module names ----------------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ MOCKS = frozenset({"__mocks__", "__snapshots__"})
 
 
 @dataclass(frozen=True, slots=True)
-class Influence:
+class VerdictInfluence:
     """The paths of one change that could turn its verdict."""
 
     judges: tuple[str, ...] = ()
@@ -80,8 +80,8 @@ class Influence:
 
 
 def influence(
-    paths: Sequence[str], base: Collection[str], touches: Sequence[str], commands: Reading, own: Reading
-) -> Influence:
+    paths: Sequence[str], base: Collection[str], touches: Sequence[str], commands: CommandReading, own: CommandReading
+) -> VerdictInfluence:
     """Return the possible influence of changed paths on a base with these files.
 
     `commands` are all files that the checks run and read, `own` only those named in the commands.
@@ -91,7 +91,7 @@ def influence(
     judges = {*borrowed_tests(changed, touches), *filter(commands.is_judge, changed)}
     handed_over = [path for path in paths if path in base and is_test(path) and matches(path, touches)]
     ours = {path for path in added if handed_over and matches(path, touches)}
-    return Influence(
+    return VerdictInfluence(
         judges=tuple(path for path in changed if path in judges),
         tests=tuple(path for path in added if _joins_tests(path, base) and path not in ours),
         shadows=tuple(
@@ -170,7 +170,7 @@ def _joins_tests(path: str, base: Collection[str]) -> bool:
 # ---- shadows -------------------------------------------------------------------------------------------------------
 
 
-def _shadowed(path: str, paths: Collection[str], base: Collection[str], commands: Reading) -> str | None:
+def _shadowed(path: str, paths: Collection[str], base: Collection[str], commands: CommandReading) -> str | None:
     """Describe the file that a new path shadows, or return None."""
     folder, _, name = path.rpartition("/")
     if INSTALLED.intersection(path.split("/")):

@@ -34,7 +34,7 @@ from fleet.ports.operator import Operator
 
 
 @dataclass(slots=True)
-class Patience:
+class StallTimeout:
     """Cancels its block after a period without input from the node. Time that the node waits for us does not count."""
 
     seconds: float = math.inf
@@ -112,14 +112,14 @@ class CallReply:
 
 
 @dataclass(slots=True)
-class Desk:
+class CallProxy:
     """Serves one attempt. Its tasks end with `tasks`."""
 
     key: str
     calls: AttemptCalls
     operator: Operator
     tasks: TaskGroup
-    patience: Patience = field(default_factory=Patience)
+    patience: StallTimeout = field(default_factory=StallTimeout)
     """The limit on the node's silence. It is suspended while the node waits for an answer."""
     host: NodeHost | None = None
     """The current connection of the attempt."""
@@ -255,7 +255,7 @@ class _Answer:
 
 
 @dataclass(slots=True)
-class Line(Operator):
+class CallChannel(Operator):
     """Satisfies `CallLine`, and `Operator` with the instructions that the manager forwards."""
 
     read_transcript: Callable[[int], bytes] = lambda _: b""

@@ -20,7 +20,7 @@ from fleet.config.schema import Config, stays_here
 from fleet.core.base.output import parse_json
 from fleet.errors import FleetError
 from fleet.ports.orders import ChecksOrder, Order
-from fleet.ports.settings import Checks, Models, WorkerSection, Worktrees
+from fleet.ports.settings import ChecksSection, Models, WorkerSection, WorktreesSection
 from worktrees.store.store import try_lock
 
 ROOM_S = 600.0  # how long an order may wait on a node for other orders
@@ -29,13 +29,13 @@ OF_MODELS = frozenset({"worker", "max_tokens", "retries", "compact_at", "compact
 """The keys of `[models]` that conversations need. Endpoints and payment stay with the manager."""
 
 
-class Terms(BaseModel):
+class NodeConfig(BaseModel):
     """The settings that a manager sends to a node."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    checks: Checks
-    worktrees: Worktrees
+    checks: ChecksSection
+    worktrees: WorktreesSection
     workers: dict[str, WorkerSection]
     models: dict[str, Any]
     sandboxed: bool
@@ -53,7 +53,7 @@ def patience_s(config: Config, order: Order) -> float:
     return ROOM_S + 2 * (config.worktrees.setup_timeout_s + work_s)
 
 
-def terms_of(wiring: Wiring) -> bytes:
+def build_node_config(wiring: Wiring) -> bytes:
     """Encode the terms of this configuration."""
     config, stays = wiring.config, stays_here(wiring.config)
     workers = {
@@ -61,7 +61,7 @@ def terms_of(wiring: Wiring) -> bytes:
         for name, worker in config.workers.items()
         if name not in stays
     }
-    terms = Terms(
+    terms = NodeConfig(
         checks=config.checks,
         worktrees=config.worktrees,
         workers=workers,
@@ -79,7 +79,7 @@ def under_terms(own: Config, data: bytes) -> Config:
     if len(data) > LONGEST:
         raise FleetError(f"the terms of the run have {len(data)} bytes, but the limit is {LONGEST}")
     try:
-        terms = Terms.model_validate(parse_json(data))
+        terms = NodeConfig.model_validate(parse_json(data))
         taken = {name: terms.models[name] for name in OF_MODELS}
         models = Models.model_validate({**dict(own.models), "headers": {}, "fallbacks": {}, **taken})
     except (KeyError, ValueError) as error:

@@ -31,7 +31,7 @@ _WORD = re.compile(r"^/fleet +(stop|continue)\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadMatter:
+class ReviewThread:
     """A thread that waits for a reply."""
 
     thread: str
@@ -50,7 +50,7 @@ class ThreadMatter:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckMatter:
+class FailedCheck:
     """A check that failed at the head."""
 
     name: str
@@ -72,14 +72,14 @@ def marked(key: str, text: str) -> str:
     return f"<!-- fleet tend: {key} -->\n{text}"
 
 
-def marker_of(comment: Comment) -> str | None:
+def parse_marker(comment: Comment) -> str | None:
     """Return the marker of one of our comments. A marker only counts at the start of a comment by our account."""
     found = _MARKER.match(comment.body)
     return found[1] if found is not None and comment.is_mine else None
 
 
 def has_marker(comments: Iterable[Comment], key: str) -> bool:
-    return any(marker_of(comment) == key for comment in comments)
+    return any(parse_marker(comment) == key for comment in comments)
 
 
 # ---- open work ------------------------------------------------------------------------------------------------------
@@ -89,18 +89,20 @@ def authors(threads: Iterable[Thread], comments: Iterable[Comment]) -> frozenset
     """Return the accounts whose permission must be checked: authors in open threads and of `/fleet` commands."""
     spoken = (comment for thread in threads if not thread.is_resolved for comment in thread.comments)
     words = (comment for comment in comments if word_in(comment) is not None)
-    return frozenset(comment.author for comment in (*spoken, *words) if comment.author and marker_of(comment) is None)
+    return frozenset(
+        comment.author for comment in (*spoken, *words) if comment.author and parse_marker(comment) is None
+    )
 
 
-def open_threads(threads: Iterable[Thread], may_ask: Collection[str]) -> tuple[ThreadMatter, ...]:
+def open_threads(threads: Iterable[Thread], may_ask: Collection[str]) -> tuple[ReviewThread, ...]:
     """Return the waiting threads, the oldest first. Comments by accounts not in `may_ask` are left out."""
     waiting = []
     for thread in threads:
-        said = tuple(each for each in thread.comments if marker_of(each) is None and each.author in may_ask)
+        said = tuple(each for each in thread.comments if parse_marker(each) is None and each.author in may_ask)
         if thread.is_resolved or not said or has_marker(thread.comments, answer_key(said[-1].id)):
             continue
         last = said[-1]
-        waiting.append(ThreadMatter(thread.id, last.id, last.author, thread.path, thread.line, said))
+        waiting.append(ReviewThread(thread.id, last.id, last.author, thread.path, thread.line, said))
     return tuple(waiting)
 
 
@@ -114,7 +116,7 @@ def failed_checks(checks: Iterable[Check], head: Sha) -> tuple[Check, ...]:
 
 def word_in(comment: Comment) -> Word | None:
     """Return the last command in a comment: `/fleet stop` or `/fleet continue` at the start of a line."""
-    found = _WORD.findall(comment.body) if marker_of(comment) is None else []
+    found = _WORD.findall(comment.body) if parse_marker(comment) is None else []
     return found[-1] if found else None
 
 
@@ -167,7 +169,7 @@ the check again when your change is pushed.
 
 
 def round_plan(
-    pull: Pull, number: int, threads: Sequence[ThreadMatter], checks: Sequence[CheckMatter], worker: str
+    pull: Pull, number: int, threads: Sequence[ReviewThread], checks: Sequence[FailedCheck], worker: str
 ) -> Plan:
     """Plan a subtask for each thread and each check. The gate and CI check the results."""
     subtasks = [
@@ -181,12 +183,12 @@ def round_plan(
     return Plan(plan_id=f"pull-{pull.number}-round-{number}", goal=goal, version=1, subtasks=tuple(subtasks))
 
 
-def place_of(matter: ThreadMatter) -> str:
+def place_of(matter: ReviewThread) -> str:
     path = _TAG.sub("&lt;", safe(matter.path, limit=NAME)) or "the entire pull request"
     return f"{path}:{matter.line}" if matter.line is not None else path
 
 
-def _thread_task(pull: Pull, id_: SubtaskId, matter: ThreadMatter, worker: str) -> Subtask:
+def _thread_task(pull: Pull, id_: SubtaskId, matter: ReviewThread, worker: str) -> Subtask:
     said = "\n\n".join(f"{_line(each.author)} wrote:\n{_block(each.body, SAID)}" for each in matter.said)
     where = f"{place_of(matter)}" + (
         "" if matter.line is not None else " (no single line, or the line no longer exists)"
@@ -198,7 +200,7 @@ def _thread_task(pull: Pull, id_: SubtaskId, matter: ThreadMatter, worker: str) 
     return _subtask(id_, f"Review of {place_of(matter)}", goal, worker, (matter.path,) if is_plain else ())
 
 
-def _check_task(pull: Pull, id_: SubtaskId, matter: CheckMatter, worker: str) -> Subtask:
+def _check_task(pull: Pull, id_: SubtaskId, matter: FailedCheck, worker: str) -> Subtask:
     name = _TAG.sub("&lt;", safe(matter.name, limit=NAME))
     text = _block(matter.log[-LOG:], LOG) or f"(no log available, see {_line(matter.link)})"
     goal = _CHECK.format(name=name, title=_line(pull.title), rules=_RULES.format(who="the check"), text=text)

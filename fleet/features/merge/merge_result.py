@@ -21,7 +21,7 @@ from fleet.core.state.subtasks import SubtaskState
 from fleet.errors import FleetError, UsageError
 from fleet.features.merge.relanding import (
     Origins,
-    Piece,
+    RelandedPart,
     find_relanding,
     finished_work,
     has_landed_on,
@@ -51,7 +51,7 @@ ROUNDS = 3  # tries if the branch moves while a result is being landed again
 
 
 @dataclass(frozen=True, slots=True)
-class Resolving:
+class ConflictPolicy:
     """Whether and how to resolve conflicting commits."""
 
     wanted: bool = True
@@ -67,7 +67,7 @@ class Unresolved(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class BranchRoute:
     """The path from a branch to the result."""
 
     target: Target
@@ -88,14 +88,14 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class ResultMerge:
     """The merge of one result into one branch."""
 
     fleet: Fleet
     folder: RunFolder
     work: Callable[[RunFolder], Awaitable[None]]
     """Runs the engine of a relanding and shows its progress."""
-    resolving: Resolving = Resolving()
+    resolving: ConflictPolicy = ConflictPolicy()
     say: Callable[[str], None] = field(default=lambda _: None)
     """Prints a progress line."""
 
@@ -141,7 +141,7 @@ class Taking:
             await store.close()
         return taken
 
-    async def _prepared(self, state: RunState, way: Way, pin: str) -> MergeView:
+    async def _prepared(self, state: RunState, way: BranchRoute, pin: str) -> MergeView:
         """Prepare the new commit of the branch. Raises `NotTakenError` before anything has changed."""
         signing = self.fleet.config.git
         if not way.commits:
@@ -159,7 +159,9 @@ class Taking:
         settings = self.fleet.wiring.worktrees
         return StoreIntegrator(store, committer_of(settings.git.name, settings.git.email))
 
-    async def _way(self, state: RunState, target: Target, store: Store, branch: str, *, ours: Sha, theirs: Sha) -> Way:
+    async def _way(
+        self, state: RunState, target: Target, store: Store, branch: str, *, ours: Sha, theirs: Sha
+    ) -> BranchRoute:
         """Find the shortest path from the branch to the result, counting commits that earlier merges took."""
         base, result = await _merge_base(store, ours, theirs), result_branch(state.run)
         if base is None:
@@ -183,11 +185,11 @@ class Taking:
                 hint=f"merge it with `git merge {result}`",
             )
         how: How = "fast-forwarded" if tip == theirs else "relanded"
-        return Way(target, store, branch, ours, tip, since, tuple(commits), how)
+        return BranchRoute(target, store, branch, ours, tip, since, tuple(commits), how)
 
     # ---- landing again
 
-    async def _landed_again(self, state: RunState, way: Way, taker: Person | None) -> MergeView:
+    async def _landed_again(self, state: RunState, way: BranchRoute, taker: Person | None) -> MergeView:
         integrator = self._integrator(way.store)
         replayed = await Replay(integrator).onto(way.ours, way.commits)
         if replayed.failure is None and not replayed.pairs:
@@ -205,7 +207,7 @@ class Taking:
         dollars = landed.spent.priced_dollars
         return MergeView(state.run, way.branch, copied.tip, len(copied.pairs), how, 0, landed.run, redone, dollars)
 
-    async def _relanding(self, state: RunState, way: Way, replayed: Replayed) -> RunFolder:
+    async def _relanding(self, state: RunState, way: BranchRoute, replayed: Replayed) -> RunFolder:
         """Create or find the relanding, and run it until it ends."""
         origins = Origins(self.fleet.state_dir, self._integrator(way.store), frozenset(self.fleet.config.workers))
         fits = replayed.failure is None
@@ -240,7 +242,7 @@ class Taking:
             with Journal(folder.journal) as journal:
                 journal.ask(f.LimitsChanged(at=time.time(), by=user(), budget_dollars=dollars))
 
-    def _why_unresolved(self, state: RunState, pieces: Sequence[Piece]) -> Unresolved | None:
+    def _why_unresolved(self, state: RunState, pieces: Sequence[RelandedPart]) -> Unresolved | None:
         """Return why conflicts can't be resolved, or None if they can."""
         wiring = self.fleet.wiring
         if not self.resolving.wanted:
@@ -252,7 +254,9 @@ class Taking:
             return Unresolved(why, "set a budget for resolvers with --budget USD")
         return None
 
-    async def _begin(self, state: RunState, way: Way, wanted: f.Relanding, pieces: Sequence[Piece]) -> RunFolder:
+    async def _begin(
+        self, state: RunState, way: BranchRoute, wanted: f.Relanding, pieces: Sequence[RelandedPart]
+    ) -> RunFolder:
         name = relanding_name(self.fleet.state_dir, state.run, way.branch)
         made = await put_candidates(self._integrator(way.store), name, pieces)
         reached("the commits of a result are pinned for a relanding")
@@ -282,14 +286,14 @@ async def take_into(
     fleet: Fleet, folder: RunFolder, work: Callable[[RunFolder], Awaitable[None]], branch: str, dollars: float
 ) -> MergeView | str:
     """Merge the result of a run into a branch, with a budget in dollars. Returns the reason as text if it fails."""
-    resolving = Resolving(wanted=dollars > 0, dollars=dollars if dollars > 0 else None)
+    resolving = ConflictPolicy(wanted=dollars > 0, dollars=dollars if dollars > 0 else None)
     try:
-        return await Taking(fleet, folder, work, resolving).take(Path(), branch)
+        return await ResultMerge(fleet, folder, work, resolving).take(Path(), branch)
     except NotTakenError as why:
         return str(why)
 
 
-def _untested(state: RunState, way: Way) -> int:
+def _untested(state: RunState, way: BranchRoute) -> int:
     """Count the commits that were only tested together with later ones. A relanding tests each commit."""
     tested = {each.landed for subtask in state.subtasks.values() for each in subtask.attempts if each.tested}
     return sum(commit not in tested for commit in way.commits) if way.how == "fast-forwarded" else 0
@@ -347,7 +351,7 @@ async def _current_branch(target: Target, here: Path) -> str:
     return branch
 
 
-async def _refuse_early(way: Way, pin: str) -> None:
+async def _refuse_early(way: BranchRoute, pin: str) -> None:
     """Refuse a checkout with uncommitted changes before anything is tested.
 
     Files that an interrupted merge left behind do not count as changes.

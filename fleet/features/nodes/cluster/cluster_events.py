@@ -15,21 +15,21 @@ class _Line(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Host(_Line):
+class ClusterHost(_Line):
     """A machine of a cluster."""
 
     id: HostId
     processors: Annotated[int, Field(ge=1, le=100_000)]
 
 
-class Hosts(_Line):
+class ClusterHosts(_Line):
     """The current machines of the cluster."""
 
     type: Literal["hosts"] = "hosts"
-    hosts: Annotated[tuple[Host, ...], Field(max_length=MOST_HOSTS)]
+    hosts: Annotated[tuple[ClusterHost, ...], Field(max_length=MOST_HOSTS)]
 
 
-class Said(_Line):
+class Disconnected(_Line):
     """Why a connection to a machine ended, as reported by Ray or the node."""
 
     type: Literal["said"] = "said"
@@ -37,18 +37,18 @@ class Said(_Line):
     text: Text
 
 
-class Failed(_Line):
+class ClusterFailed(_Line):
     """The cluster can't be used. The program exits."""
 
     type: Literal["failed"] = "failed"
     text: Text
 
 
-News = Hosts | Said | Failed
-_news: TypeAdapter[News] = TypeAdapter(Annotated[News, Field(discriminator="type")])
+ClusterEvent = ClusterHosts | Disconnected | ClusterFailed
+_news: TypeAdapter[ClusterEvent] = TypeAdapter(Annotated[ClusterEvent, Field(discriminator="type")])
 
 
-def load_news(line: bytes) -> News:
+def load_cluster_event(line: bytes) -> ClusterEvent:
     """Parse a line. Raises `ValueError`."""
     try:
         return _news.validate_json(line)

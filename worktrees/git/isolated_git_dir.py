@@ -51,7 +51,7 @@ VALUE = re.compile(r"[A-Za-z0-9]{0,32}")
 
 
 @dataclass(frozen=True)
-class StandIn:
+class IsolatedGitDir:
     """The folder, until nothing refers to it any more."""
 
     path: Path
@@ -66,12 +66,12 @@ class StandIn:
             new.replace(self.path / "HEAD")
 
 
-async def make_stand_in(common_dir: Path, *, bare: bool) -> StandIn:
+async def make_stand_in(common_dir: Path, *, bare: bool) -> IsolatedGitDir:
     """The stand-in for the folder of a repository's objects and refs. Raises `EffectError`."""
     listed = await ask_git("config", "--file", str(common_dir / "config"), "--no-includes", "--null", "--list")
     with os_errors("a folder for git can't be made"):
         _remove_forgotten()
-        stand_in = StandIn(Path(mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")), common_dir)
+        stand_in = IsolatedGitDir(Path(mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")), common_dir)
         weakref.finalize(stand_in, _remove, stand_in.path, os.getpid())
         (stand_in.path / "config").write_text(_config(fields(listed.stdout), bare=bare), encoding="utf-8")
         (stand_in.path / "info").mkdir()

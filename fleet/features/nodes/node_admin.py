@@ -17,27 +17,27 @@ from fleet.app.wiring import Wiring
 from fleet.core.base.ids import Sha
 from fleet.core.plans.plan import Criterion
 from fleet.errors import FleetError, first_error
-from fleet.features.nodes.connection import Connection, NodeRefusedError
-from fleet.features.nodes.kinds import Machine, explained, machines_now
+from fleet.features.nodes.connection import NodeConnection, NodeRefusedError
+from fleet.features.nodes.kinds import JoinedMachine, explained, machines_now
 from fleet.features.nodes.manager_side import GREET_S, connect, probe
 from fleet.features.nodes.messages import (
     PROTOCOL,
-    Beat,
     Clean,
-    Cleaned,
+    CleanupDone,
     Frame,
     FrameError,
     Greeting,
+    Heartbeat,
     Inspect,
     Inspected,
-    Message,
+    NodeMessage,
     Open,
-    Refused,
+    OrderRefused,
     from_node,
 )
-from fleet.features.nodes.node_orders import ChecksDone, NotDone, UnknownOrderError
+from fleet.features.nodes.node_config import build_node_config
+from fleet.features.nodes.node_orders import ChecksDone, OrderFailed, UnknownOrderError
 from fleet.features.nodes.node_views import NodeView
-from fleet.features.nodes.terms import terms_of
 from fleet.features.nodes.transport import Link, LinkLostError
 from fleet.ports.orders import ChecksOrder
 from fleet.read.base_view import Finding
@@ -46,11 +46,11 @@ from worktrees.store.store import Store
 
 CARE_S = 600.0  # timeout for a node to scan or clean its disk
 UNREACHED = (LinkLostError, NodeRefusedError, TimeoutError, OSError)
-Answer = TypeVar("Answer", bound=Message)
+Answer = TypeVar("Answer", bound=NodeMessage)
 
 
 @dataclass(slots=True)
-class Caretaker:
+class NodeAdmin:
     """A connected node that is not open for a run. Its methods raise the same errors as `attend`."""
 
     greeting: Greeting
@@ -59,23 +59,23 @@ class Caretaker:
 
     async def round_trip_s(self) -> float:
         asked = current_time()
-        await self._ask(Beat(number=0), Beat)
+        await self._ask(Heartbeat(number=0), Heartbeat)
         return current_time() - asked
 
     async def inspect(self) -> Inspected:
         return await self._ask(Inspect(), Inspected)
 
-    async def clean(self, repository: str = "") -> Cleaned:
-        return await self._ask(Clean(repository=repository), Cleaned)
+    async def clean(self, repository: str = "") -> CleanupDone:
+        return await self._ask(Clean(repository=repository), CleanupDone)
 
-    async def _ask(self, question: Message, wanted: type[Answer]) -> Answer:
+    async def _ask(self, question: NodeMessage, wanted: type[Answer]) -> Answer:
         with fail_after(CARE_S):
             await self.link.send(question)
             return await _next(self.frames, wanted)
 
 
 @asynccontextmanager
-async def attend(machine: Machine) -> AsyncIterator[Caretaker]:
+async def attend(machine: JoinedMachine) -> AsyncIterator[NodeAdmin]:
     """Connect to a node outside of a run. Raises `LinkLostError`, `NodeRefusedError`, `TimeoutError` or `OSError`."""
     async with machine.reach() as link:
         frames = link.frames()
@@ -84,14 +84,14 @@ async def attend(machine: Machine) -> AsyncIterator[Caretaker]:
                 greeting = await _next(frames, Greeting)
         except LinkLostError as error:
             raise LinkLostError(await explained(link, str(error))) from error
-        yield Caretaker(greeting, link, frames)
+        yield NodeAdmin(greeting, link, frames)
 
 
 async def look_at_nodes(wiring: Wiring) -> list[NodeView]:
     """Inspect all configured nodes in parallel."""
     found: dict[str, NodeView] = {}
 
-    async def look(machine: Machine) -> None:
+    async def look(machine: JoinedMachine) -> None:
         found[machine.name] = await look_at(machine)
 
     async with machines_now(wiring) as machines, create_task_group() as tasks:
@@ -100,7 +100,7 @@ async def look_at_nodes(wiring: Wiring) -> list[NodeView]:
     return [found[name] for name in sorted(found)]
 
 
-async def look_at(machine: Machine) -> NodeView:
+async def look_at(machine: JoinedMachine) -> NodeView:
     """Inspect one configured node."""
     name, settings = machine.name, machine.settings
     view = NodeView(
@@ -136,7 +136,7 @@ async def look_at(machine: Machine) -> NodeView:
     )
 
 
-async def clean_node(machine: Machine, repository: str = "") -> Cleaned:
+async def clean_node(machine: JoinedMachine, repository: str = "") -> CleanupDone:
     """Delete unused caches and reports on a node. Raises `FleetError`."""
     name = machine.name
     try:
@@ -171,7 +171,7 @@ async def _next(frames: AsyncIterator[Frame], wanted: type[Answer]) -> Answer:
         message = from_node(frame)
     except FrameError as error:
         raise LinkLostError(f"the node's command did not start `fleet node --stdio`: {error}") from error
-    if isinstance(message, Refused):
+    if isinstance(message, OrderRefused):
         raise NodeRefusedError(message.why)
     if not isinstance(message, wanted):
         raise NodeRefusedError(f"expected `{wanted.__name__.lower()}` from the node, got `{message.type}`")
@@ -198,7 +198,7 @@ async def node_findings(wiring: Wiring) -> AsyncIterator[Finding]:
             yield await node_finding(machine)
 
 
-async def node_finding(machine: Machine) -> Finding:
+async def node_finding(machine: JoinedMachine) -> Finding:
     """Connect to a node and check its greeting."""
     what = f"node {machine.name}"
     try:
@@ -238,7 +238,7 @@ CRITERION = Criterion(criterion="the probe is there", run='test "$(cat probe)" =
 ON_IT = "run `fleet doctor` on that machine, as the user that the node's command logs in as"
 
 
-async def probe_finding(wiring: Wiring, machine: Machine) -> Finding:
+async def probe_finding(wiring: Wiring, machine: JoinedMachine) -> Finding:
     """Run an order on a node, and delete its data there afterwards."""
     what, began = f"order on {machine.name}", current_time()
     report: object = None
@@ -263,7 +263,7 @@ def _judged(what: str, report: object, seconds: float) -> Finding:
         case ChecksDone(runs=(run,)):
             says = f"the check failed with exit code {run.exit_code}: {run.output.strip()[-200:]}"
             return Finding(what, ok=False, says=says, fix=ON_IT)
-        case NotDone(failure=failure):
+        case OrderFailed(failure=failure):
             return Finding(what, ok=False, says=f"{failure.kind}: {failure.summary}", fix=ON_IT)
         case _:
             return Finding(
@@ -271,7 +271,7 @@ def _judged(what: str, report: object, seconds: float) -> Finding:
             )
 
 
-async def _order(wiring: Wiring, machine: Machine) -> object:
+async def _order(wiring: Wiring, machine: JoinedMachine) -> object:
     """Run one check on a new commit, and return the report."""
     with TemporaryDirectory(prefix="fleet-probe-") as folder:
         async with _probe_store(Path(folder)) as (store, commit):
@@ -285,7 +285,7 @@ async def _order(wiring: Wiring, machine: Machine) -> object:
                 base=commit,
                 lease_s=PROBE_S,
             )
-            terms = terms_of(_bare(wiring))
+            terms = build_node_config(_without_gate_and_setup(wiring))
             async with connect(machine, opening, terms) as connection, create_task_group() as tasks:
                 tasks.start_soon(connection.run)
                 report = await _done(connection, f"{run}/checks/probe/1", store, commit)
@@ -294,7 +294,7 @@ async def _order(wiring: Wiring, machine: Machine) -> object:
     return report
 
 
-async def _done(connection: Connection, key: str, store: Store, commit: Sha) -> object:
+async def _done(connection: NodeConnection, key: str, store: Store, commit: Sha) -> object:
     if commit not in connection.commits:
         await connection.store(commit, pack_parts(store, commit, ()))
     await connection.start(key, ChecksOrder(commit, (CRITERION,)))
@@ -304,7 +304,7 @@ async def _done(connection: Connection, key: str, store: Store, commit: Sha) -> 
     return report
 
 
-def _bare(wiring: Wiring) -> Wiring:
+def _without_gate_and_setup(wiring: Wiring) -> Wiring:
     """Remove the project's gate and setup command, which don't apply to the probe's repository."""
     checks = wiring.config.checks.model_copy(update={"gate": "", "named": {}})
     worktrees = wiring.config.worktrees.model_copy(update={"setup": "", "include": ()})

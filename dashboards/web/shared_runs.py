@@ -8,12 +8,12 @@ from anyio import lowlevel
 from jinja2 import Environment
 from markupsafe import Markup
 
-from dashboards.past import Past
+from dashboards.state_history import Past
 from dashboards.subtask_map import needs
 from dashboards.text.event_text import events_of
 from dashboards.web.access import note_bug
 from fleet.core.base.ids import Sha
-from fleet.read.follow import FollowedRun, FollowedRuns, Library
+from fleet.read.follow import FollowedRun, FollowedRuns, RunLibrary
 
 DIFFS = 32  # cached diffs
 PASTS = 4  # cached replays
@@ -23,7 +23,7 @@ SLICE_S = 0.05  # of reading, before other requests get a turn
 class WebRuns(FollowedRuns):
     """The runs of a state directory. Runs with an open page also keep their events."""
 
-    def __init__(self, library: Library, clock: Callable[[], float]) -> None:
+    def __init__(self, library: RunLibrary, clock: Callable[[], float]) -> None:
         super().__init__(library, clock, note_bug=note_bug)
         self._diffs: dict[tuple[str, str, str], str] = {}
         self._pasts: dict[str, Past] = {}

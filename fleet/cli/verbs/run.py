@@ -22,13 +22,13 @@ from fleet.cli.common import (
     AsJson,
     BaseUrl,
     Budget,
-    Clock,
     ConfigFile,
     Force,
     Limits,
     Repo,
     Review,
     RunArgument,
+    RunClock,
     RunName,
     Sandbox,
     SetupNetwork,
@@ -211,7 +211,7 @@ def plan(
 def _write_plan(loaded: Loaded, order: Order, output: Path | None, *, as_json: bool) -> None:
     fleet = Fleet(loaded, current())
     show_note("calling the planner …")
-    clock = Clock(quiet=as_json)
+    clock = RunClock(quiet=as_json)
     clock.time("planner")
     plan = run_with_clock(lambda: fleet.plan_only(order), clock)
     if output is not None:

@@ -14,7 +14,7 @@ from fleet.app.fleet import Fleet, Order
 from fleet.app.input_files import LONGEST_EPIC, checked_epic
 from fleet.cli import common
 from fleet.cli.common import flags, limits_of
-from fleet.cli.engine import Background
+from fleet.cli.engine import BackgroundRun
 from fleet.cli.verbs.look import change_of
 from fleet.config.environment import current, user
 from fleet.config.load import Loaded
@@ -42,11 +42,11 @@ NamedRun = Annotated[Name, Field(description="The name of the run.")]
 SubtaskId = Annotated[Name, Field(description="The id of a subtask.")]
 
 
-class Arguments(BaseModel):
+class ToolArguments(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Begin(Arguments):
+class Begin(ToolArguments):
     epic: str = Field(
         min_length=1, max_length=LONGEST_EPIC, description="The goal, as text: the state that the run should reach."
     )
@@ -58,11 +58,11 @@ class Begin(Arguments):
     name: Annotated[Name | None, Field(description="The name of the run. Its result branch is fleet/NAME.")] = None
 
 
-class OfRun(Arguments):
+class OfRun(ToolArguments):
     run: Run = None
 
 
-class Show(Arguments):
+class Show(ToolArguments):
     run: Run = None
     subtask: Annotated[Name | None, Field(description="Show this subtask with its attempts and checks.")] = None
     what: Literal["plan", "incidents"] = Field(
@@ -70,7 +70,7 @@ class Show(Arguments):
     )
 
 
-class Diff(Arguments):
+class DiffArguments(ToolArguments):
     run: Run = None
     subtask: SubtaskId
     attempt: int | None = Field(
@@ -78,23 +78,23 @@ class Diff(Arguments):
     )
 
 
-class Answer(Arguments):
+class AnswerArguments(ToolArguments):
     run: NamedRun
     question: Annotated[Name, Field(description="The id of an open question, such as q1.")]
     text: str = Field(min_length=1, max_length=20_000, description="The answer, for the planner.")
 
 
-class Approve(Arguments):
+class Approve(ToolArguments):
     run: NamedRun
     version: int = Field(ge=1, description="The plan version that you reviewed. Any other version is rejected.")
     subtasks: list[Name] = Field(min_length=1, max_length=1000, description="The ids of the subtasks to approve.")
 
 
-class Pause(Arguments):
+class Pause(ToolArguments):
     run: NamedRun
 
 
-class Wait(Arguments):
+class Wait(ToolArguments):
     run: Run = None
     seconds: float = Field(default=30, gt=0, le=LONGEST_WAIT_S, description="The maximum time to wait, in seconds.")
     until: Literal["news", "end"] = Field(
@@ -110,7 +110,7 @@ Data = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Desk:
+class ToolHandlers:
     """The tools of one session. It only reads and changes runs of its repository."""
 
     repository: Path
@@ -120,7 +120,7 @@ class Desk:
     budget_dollars: float | None = None
     """The total budget of all runs that this session starts."""
     granted: float = 0.0
-    _engines: list[Background] = field(default_factory=list)
+    _engines: list[BackgroundRun] = field(default_factory=list)
     """Kept so that engines that exited are reaped."""
 
     # ---- work
@@ -139,7 +139,7 @@ class Desk:
             fleet = Fleet(loaded, current())
             order = Order(goal=epic, repository=self.repository, name=given.name, review=review)
             folder = await fleet.create(order)
-            engine = Background(folder)
+            engine = BackgroundRun(folder)
             await to_thread.run_sync(engine.start, fleet)
             self._engines.append(engine)
         except BaseException:
@@ -183,7 +183,7 @@ class Desk:
             return dump_view(run.story)
         return dump_view(RunPlanView(run.run, run.plan.version, run.plan))
 
-    async def diff(self, given: Diff) -> Data:
+    async def diff(self, given: DiffArguments) -> Data:
         folder = await to_thread.run_sync(self._find, given.run)
         return dump_view(await change_of(folder, given.subtask, given.attempt))
 
@@ -209,7 +209,7 @@ class Desk:
 
     # ---- deciding
 
-    async def answer(self, given: Answer) -> Data:
+    async def answer(self, given: AnswerArguments) -> Data:
         folder = await to_thread.run_sync(self._find, given.run)
         known = just_after(await to_thread.run_sync(folder.state)).question_named(given.question)
         request = QuestionAnswered(at=time.time(), question=known, answer=given.text, by=_by())

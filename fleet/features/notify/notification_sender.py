@@ -17,10 +17,10 @@ from dashboards.text.safe import safe
 from fleet.core.base.hours import Hours, read_hours
 from fleet.core.base.output import parse_json
 from fleet.errors import UsageError
-from fleet.features.notify.causes import Cause
-from fleet.features.notify.channels import KINDS, Channel, Failed, NotifyChannel, Outgoing
+from fleet.features.notify.causes import NotificationCause
+from fleet.features.notify.channels import KINDS, Channel, DeliveryFailed, NotifyChannel, Outgoing
 from fleet.features.notify.notify_view import CauseView, NotificationView
-from fleet.features.notify.outbox import Draft, Message, Outbox
+from fleet.features.notify.outbox import Message, MessageDraft, Outbox
 from fleet.features.notify.settings import Notify
 from fleet.read.base_view import dump_view
 
@@ -37,7 +37,7 @@ class Route:
     template: str = ""
 
 
-def routes_of(notify: Notify, environ: Mapping[str, str]) -> dict[str, Route]:
+def parse_routes(notify: Notify, environ: Mapping[str, str]) -> dict[str, Route]:
     """Return the route of each channel. Raises `UsageError` that lists every mistake."""
     found = {name: _channel(keys, environ) for name, keys in notify.channels.items()}
     problems = [f"notify.channels.{name}{why}" for name, why in found.items() if isinstance(why, str)]
@@ -70,7 +70,7 @@ FIRST_RETRY_S, LONGEST_RETRY_S = 2.0, 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Courier:
+class NotificationSender:
     """Delivers the notifications of one run."""
 
     run: str
@@ -82,14 +82,14 @@ class Courier:
     on_give_up: Callable[[str], None] = lambda _text: None
     local: Callable[[float], datetime] = datetime.fromtimestamp
 
-    async def deliver(self, causes: Sequence[Cause], now: float) -> bool:
+    async def deliver(self, causes: Sequence[NotificationCause], now: float) -> bool:
         """Send due notifications on all channels in parallel. Return whether all were sent or given up."""
         async with anyio.create_task_group() as channels:
             for name in self.routes:
                 channels.start_soon(self._serve, name, causes, now)
         return not any(self.outbox.pending(name) or self._unsent(name, causes) for name in self.routes)
 
-    def has_due(self, causes: Sequence[Cause], now: float) -> bool:
+    def has_due(self, causes: Sequence[NotificationCause], now: float) -> bool:
         """Whether a notification could be sent now."""
         for name in self.routes:
             message = self.outbox.pending(name)
@@ -102,11 +102,11 @@ class Courier:
     def _is_quiet(self, now: float) -> bool:
         return self.quiet is not None and self.quiet.cover(self.local(now))
 
-    def _unsent(self, name: str, causes: Sequence[Cause]) -> list[Cause]:
+    def _unsent(self, name: str, causes: Sequence[NotificationCause]) -> list[NotificationCause]:
         sent, events = self.outbox.causes_of(name), self.routes[name].events
         return [each for each in causes if each.event in events and each.key not in sent]
 
-    async def _serve(self, name: str, causes: Sequence[Cause], now: float) -> None:
+    async def _serve(self, name: str, causes: Sequence[NotificationCause], now: float) -> None:
         message = self.outbox.pending(name)
         if message is None:
             unsent = self._unsent(name, causes)
@@ -124,12 +124,12 @@ class Courier:
             return
         self._retry(name, message, failed, now)
 
-    def _draft(self, name: str, unsent: Sequence[Cause], now: float) -> Draft:
+    def _draft(self, name: str, unsent: Sequence[NotificationCause], now: float) -> MessageDraft:
         view = notification(uuid4().hex, self.run, unsent, self.link)
         body, causes = dump_body(view, self.routes[name].template), tuple(each.key for each in unsent)
-        return Draft(view.key, name, causes, view.title, view.text, body, now)
+        return MessageDraft(view.key, name, causes, view.title, view.text, body, now)
 
-    def _retry(self, name: str, message: Message, failed: Failed, now: float) -> None:
+    def _retry(self, name: str, message: Message, failed: DeliveryFailed, now: float) -> None:
         wait = max(failed.after_s, min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(message.tries, 20)))
         if failed.for_good or now + wait - message.at > self.give_up_s:
             self.outbox.give_up(message, failed.why)
@@ -138,13 +138,13 @@ class Courier:
             self.outbox.later(message, now + wait, failed.why)
 
 
-def courier_of(
+def make_sender(
     notify: Notify, environ: Mapping[str, str], run: str, outbox: Outbox, on_give_up: Callable[[str], None]
-) -> Courier:
+) -> NotificationSender:
     """Create the courier of a run. Raises `UsageError`."""
-    return Courier(
+    return NotificationSender(
         run,
-        routes_of(notify, environ),
+        parse_routes(notify, environ),
         outbox,
         quiet=read_hours(notify.quiet_hours),
         link=notify.link,
@@ -166,7 +166,7 @@ _HARMLESS = str.maketrans("<>@`*[]", "\u2039\u203a\uff20\u02cb\u2217\u2045\u2046
 PLACEHOLDERS = ("title", "text", "run", "event", "command", "link", "key")
 
 
-def notification(key: str, run: str, causes: Sequence[Cause], link: str) -> NotificationView:
+def notification(key: str, run: str, causes: Sequence[NotificationCause], link: str) -> NotificationView:
     shown = tuple(_view(each) for each in causes[:MOST])
     left_out = f"and {len(causes) - MOST} more" if len(causes) > MOST else ""
     title = shown[0].title if len(causes) == 1 else f"{len(causes)} notifications"
@@ -182,7 +182,7 @@ def notification(key: str, run: str, causes: Sequence[Cause], link: str) -> Noti
     )
 
 
-def _view(cause: Cause) -> CauseView:
+def _view(cause: NotificationCause) -> CauseView:
     return CauseView(cause.event, harmless(cause.title, TITLE), harmless(cause.text, TEXT), cause.command, cause.since)
 
 
