@@ -251,7 +251,7 @@ RECIPES: dict[str, dict[str, dict[str, str]]] = {
     },
     "a fact": {
         "fleet/core/facts/plan_facts.py": {
-            '    """Approved by the rules of `[review]`, not by a person."""\n': FACT,
+            '    """Whether the rules of `[review]` approved, not a user."""\n': FACT,
             "\nPlanFact = ": "Greeted | ",
         },
         "fleet/core/history/plan_history.py": {
