@@ -135,7 +135,7 @@ FEATURES: dict[str, Feature] = {
             }
         },
         adapters={"relanding": "merge.relanding:relanding_adapters"},
-        takes="merge.taking:take_into",
+        takes="merge.merge_result:take_into",
     ),
     "serve_acp": Feature(
         verbs={
@@ -222,7 +222,7 @@ FEATURES: dict[str, Feature] = {
         on="nodes",
         offers="nodes.settings:offers",
         joins="nodes.manager_side:join_nodes",
-        findings="nodes.care:findings",
+        findings="nodes.node_admin:findings",
     ),
     "metrics": Feature(
         verbs={

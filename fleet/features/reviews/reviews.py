@@ -31,6 +31,7 @@ from fleet.features.reviews.settings import Reviewer
 from fleet.ports.agents import DrainingError, ModelUse
 from fleet.ports.journal import Clock, Recorder
 from fleet.ports.worktrees import Commits
+from fleet.read.base_view import Finding
 
 # ---- verdict ---------------------------------------------------------------------------------------------------------
 # Reviews of a change: missing votes, verdicts and the outcomes of findings. A vote approves if it has no findings. A
