@@ -88,7 +88,7 @@ class ReplyEnd(_Document):
 
 
 class ModelNotes(_Document):
-    """The answer to a GET of `MODELS` with a model: what a conversation needs to know about the model."""
+    """The answer to a GET of `MODELS` with a model: facts about the model for a conversation."""
 
     id: Model
     """The model to start with: a fallback if the service no longer has the requested one."""
@@ -106,7 +106,7 @@ def load_request(data: bytes) -> RelayRequest:
     """Parse a request of a node. Raises `CallRefusedError`."""
     line, newline, body = data.partition(b"\n")
     if not newline or len(line) > LONGEST_HEAD:
-        raise CallRefusedError("the node's request has no head")
+        raise CallRefusedError("the node's request is missing its head")
     head = _honest(RequestHead, line)
     return RelayRequest(head.method, head.target, head.headers, body)
 
@@ -479,10 +479,10 @@ class AnswerReader:
             self._exchange.feed(chunk)
 
     async def finish(self) -> None:
-        """Do nothing: the result is read from the received parts."""
+        """The result is read from the received parts."""
 
     def abort(self) -> None:
-        """Do nothing, as in `finish`."""
+        """The result is read from the received parts."""
 
     @property
     def _is_document(self) -> bool:

@@ -20,7 +20,7 @@ _NEEDS: Mapping[ServiceKind, tuple[str, ...]] = {
     "bedrock": ("boto3", "botocore"),
     "vertex": ("google.auth", "requests"),
 }
-_SHORTEST_HEADER = 8  # characters; shorter header values are not treated as secrets
+_SHORTEST_HEADER = 8  # characters of the shortest header value that is treated as a secret
 
 
 @dataclass(frozen=True, slots=True)

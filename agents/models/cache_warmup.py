@@ -128,7 +128,7 @@ class CacheWarmup:
         """Return the request, with shared blocks kept for an hour if the gaps between such calls make that cheaper."""
         uses = self._uses.setdefault((request.model, request.system, request.effort), _Uses())
         rates = cache_rates(request.model, self.prices)
-        # workers' conversations continue after the first answer; for planners the share is measured
+        # workers' conversations always continue after the first answer, planners' only sometimes
         ends = not request.recurs or ending_pays(uses.continued, uses.begun, rates)
         if len(request.messages) == 1 and request.max_tokens:
             uses.begin(self.now(), first_gaps=UNKNOWN_GAPS if request.recurs else ())

@@ -274,7 +274,7 @@ async def _once(document: object) -> AsyncIterator[bytes]:
 
 
 LONGEST = 100_000_000  # bytes of an answer: several times the longest one with an event per word
-LONGEST_ERROR = 1_000_000  # bytes of an error's body; the rest is dropped
+LONGEST_ERROR = 1_000_000  # bytes read of an error's body
 PIECE = 64 * 1024
 _EITHER = 32 + zlib.MAX_WBITS  # zlib detects the format
 UNPACKED = {"gzip": _EITHER, "x-gzip": _EITHER, "deflate": _EITHER}

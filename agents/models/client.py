@@ -153,7 +153,7 @@ class Client:
         result = line.get("result")
         if not isinstance(result, dict) or result.get("type") != "succeeded":
             what = str(result.get("type")) if isinstance(result, dict) else "nothing"
-            return CallFault("other", one_line(f"the batch has no answer for the request: {what}"))
+            return CallFault("other", one_line(f"the batch does not contain an answer to the request: {what}"))
         exchange = Exchange(self._timeouts, lambda _: None, self.redact)
         exchange.feed_document(json.dumps(result.get("message")).encode())
         return exchange.result()

@@ -142,7 +142,7 @@ def _fitting(
         return
     document = step.revision.model_dump(mode="json", exclude_unset=True)
     if any(new.id in statuses for new in step.revision.add):
-        document.pop("add", None)  # already added; parts may no longer be in the state
+        document.pop("add", None)  # already added, and parts may no longer be in the state
     if when.failed is not None or when.answered is not None:
         for each in subtasks:
             if _is_about(step, each):

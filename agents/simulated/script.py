@@ -36,7 +36,7 @@ class When(ScriptShape):
     answered: str | None = None
     """A human answered a question about this subtask (or pattern), and it is waiting for the planner's decision."""
     rejected: str | None = None
-    """A person rejected the current plan for a reason that matches this pattern; `{answer}` is the reason."""
+    """A person rejected the current plan for a reason that matches this pattern. `{answer}` is the reason."""
     all_merged: bool = False
     """All subtasks are merged or dropped."""
 
@@ -71,7 +71,7 @@ class AgentScript(ScriptShape):
 
     calls: tuple[ToolCallStep, ...] = ()
     """Tools to call, one per turn, regardless of their results."""
-    says: str = "This is a simulated model; it plays planners and workers."
+    says: str = "This is a simulated model. It plays planners and workers."
 
 
 class ScriptedFinding(ScriptShape):
@@ -82,7 +82,7 @@ class ScriptedFinding(ScriptShape):
     """The file; empty, with `text`, for any file."""
     line: int = 0
     text: str | None = None
-    """Instead of `line`: the first added line that contains this text. Without such a line, there is no finding."""
+    """Instead of `line`: the first added line that contains this text. Without such a line, the finding is omitted."""
     votes: tuple[int, ...] = ()
     """The votes with this finding; empty for all."""
 
@@ -146,7 +146,7 @@ class Script(ScriptShape):
     workers: dict[str, WorkerScript] = Field(default={})
     """Workers by subtask id or pattern: ids first, then patterns in order."""
     reviewers: dict[str, ReviewerScript] = Field(default={})
-    """Reviewers by subtask id or pattern. Without a match, there are no findings."""
+    """Reviewers by subtask id or pattern. Without a match, the change passes."""
     batch_asks: int = Field(default=0, ge=0)
     """How often a batch is reported as unfinished."""
     agent: AgentScript = AgentScript()

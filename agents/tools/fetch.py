@@ -33,7 +33,7 @@ from agents.tools.tool import (
 REDIRECTS = 5
 LARGEST = 5 * 1024 * 1024
 TIME_S = 60.0
-_SHOWN = 4_000  # characters of the response shown to the model; the file has all of it
+_SHOWN = 4_000  # characters of the response shown to the model
 _OK = range(200, 300)
 _CHUNK = 64 * 1024
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

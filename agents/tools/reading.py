@@ -29,7 +29,7 @@ from fleet.ports.agents import PlannerRepository, WorkspaceError
 PROGRAM = Path(__file__).with_name("outliner.py")
 SECONDS = PROCESS_SECONDS + 5.0  # by then it has exited
 CRASHES = 3  # after each, the source that crashed the parser is skipped
-LARGEST = 200_000  # characters; larger sources are not parsed
+LARGEST = 200_000  # characters of the largest source that is parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class GitHistoryTool(ReadOnlyTool[HistoryArguments]):
 # `repo_map`: the folders of a repository, and the definitions in its sources.
 
 
-_REPO_MAP_SOURCES = 200  # sources to parse; the others are only counted
+_REPO_MAP_SOURCES = 200  # sources to parse. The others are only counted.
 _KINDS = 5  # kinds of files shown per folder
 _MEMBERS = 30  # per class
 

@@ -164,7 +164,7 @@ def outcome(result: CommandResult, ending: Mapping[str, Any], relay: AgentRelay)
 # can't write to it, so that input is always from the operator and output from the session.
 
 
-LONGEST_LINE = 1024 * 1024  # bytes; a longer line is skipped
+LONGEST_LINE = 1024 * 1024  # bytes of the longest line that is read
 _RESULT = b'"type":"result"'
 _TOO_LONG = b"a line that is too long: "
 

@@ -135,7 +135,7 @@ OURS = frozenset({"id", "run", "attempt", "subtask", "prompt", "report"})
 """Trusted values: slugs, numbers and fleet's paths."""
 THEIRS = frozenset({"title", "goal", "guidance", "model"})
 REPORT = '"$FLEET_REPORT"'
-LONGEST = 100_000  # bytes; the kernel's limit for one argument is 128 KiB, and the shell gets the full line as one
+LONGEST = 100_000  # bytes. The shell gets the full line as one argument, for which the kernel's limit is 128 KiB.
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.-]*)\}")
 _SCRIPT = re.compile(r"-\w*[ce]|--eval|--command")
 _INTERPRETERS = re.compile(r"(?:ba|da|z|k|fi)?sh|python[\d.]*|node|perl|ruby|eval")

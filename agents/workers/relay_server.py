@@ -16,7 +16,7 @@ from fleet.core.facts.facts import Failure
 from fleet.ports.worktrees import EffectError
 
 SOCKET = "model.sock"
-LONGEST_PATH = 107  # bytes; the kernel's limit for socket paths
+LONGEST_PATH = 107  # the kernel's limit for socket paths, in bytes
 _STOP_S = 2.0
 
 

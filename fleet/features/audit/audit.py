@@ -423,7 +423,7 @@ def _journal_problems(chain: Chain) -> Iterator[str]:
     """Yield reasons why the journal does not justify a landing."""
     attempt, start, who = chain.attempt, chain.start, f"attempt {chain.member.attempt}"
     if start is None or attempt is None:
-        yield f"the journal has no record of the start of {who} at {chain.member.subtask}"
+        yield f"the journal does not record the start of {who} at {chain.member.subtask}"
         return
     if not chain.versions:
         yield f"no version of the plan before {who} contains {chain.member.subtask}"
@@ -444,7 +444,7 @@ def _test_problems(chain: Chain, attempt: Attempt, *, has_checks: bool) -> Itera
     """Yield landings whose tests did not pass or are not recorded. A step decided by its worker has no checks."""
     runs = chain.checks if chain.member.tested else chain.later_checks
     if not runs and has_checks and attempt.checks:
-        yield f"the journal marks the tree {chain.member.tree[:SHORT]} as tested, but has no check of it"
+        yield f"the journal marks the tree {chain.member.tree[:SHORT]} as tested, but its check is missing"
     for run in runs:
         if not run.fine and run.command not in chain.red_on_base:
             yield f"a check of the landed tree failed: {run.command}"

@@ -147,7 +147,9 @@ def test_commits_that_land_together_each_have_the_checks_of_their_own_tree() -> 
     trees = [[check["tree"] for check in one["landing"]["checks"]] for one in dump_view(audit_view(result))["commits"]]
     assert trees == [[TREES["a"]], [TREES["b"]]]
     bare = changed(story.facts, f.BatchTested, proofs=())
-    assert problems(audit(bare, A, B)) == ["the journal marks the tree 111111111111 as tested, but has no check of it"]
+    assert problems(audit(bare, A, B)) == [
+        "the journal marks the tree 111111111111 as tested, but its check is missing"
+    ]
 
 
 def test_who_approved_which_version_is_shown_and_its_absence_is_found() -> None:
@@ -293,7 +295,7 @@ def test_what_git_says_otherwise_is_seen(
 
 def test_a_landing_without_a_tested_tree_is_seen(story: Story) -> None:
     bare = changed(story.facts, f.BatchTested, checks=(), proofs=())
-    assert any("as tested, but has no check of it" in seen for seen in problems(audit(bare, A, B)))
+    assert any("as tested, but its check is missing" in seen for seen in problems(audit(bare, A, B)))
 
 
 def test_findings_of_reviews_are_in_the_chain_with_what_became_of_them() -> None:
