@@ -91,7 +91,7 @@ async def test_41_changes_the_tests_that_a_bare_command_finds(court: Sums, way: 
     assert refused is not None
     what = "the tests that the change modifies or adds" if way == "taken away" else "the tests that the change modifies"
     assert (refused.kind, refused.summary) == ("bounds", f"passes only with {what}: adds")
-    assert "put back: tests/test_a.py. " in refused.evidence
+    assert "restored from the base: tests/test_a.py. " in refused.evidence
     assert "To change them, list them in `touches`." in refused.evidence
     assert "2 failed" in refused.evidence
 

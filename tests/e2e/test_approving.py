@@ -146,7 +146,7 @@ def test_a_rejected_plan_goes_back_to_the_planner_and_what_it_revised_is_approve
     asked = ("run", "Write", "--name", RUN, "--base-url", url, "--repo", str(repository), "--review", "human")
     with stage.going(*asked) as going:
         stage.wait(RUN, lambda _: awaiting(stage, "one", "two"), going)
-        stage.fleet("reject", RUN).ended(2).says("give a reason")
+        stage.fleet("reject", RUN).ended(2).says("a reason is required")
         stage.fleet("reject", RUN, "-m", "two needs more care").ended(0).says("rejected. The planner will revise it")
         stage.wait(RUN, lambda state: state.plan.version == 2, going)
         assert stage.look(RUN).attempts == 0  # type: ignore[union-attr]
