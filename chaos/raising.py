@@ -44,7 +44,7 @@ def _collect(value: object, module: str, found: dict[CodeType, FunctionType]) ->
         if not value.__name__.startswith("__") or value.__name__ == "__call__":
             found[value.__code__] = value
     elif isinstance(value, type) and value.__module__ == module and value.__name__ not in HARNESS:
-        for member in vars(value).values():
+        for member in list(vars(value).values()):  # a look at a deferred validator builds it
             _collect(member, module, found)
 
 

@@ -130,9 +130,7 @@ def _question(key: str, question: QuestionView) -> Need:
     waits = question.waiting
     waiting = f"{counted(waits, 'subtask')} wait{'s' * (waits == 1)} for the answer" if waits else ""
     title = safe(question.title, limit=80) if question.title is not None else ""
-    return Need(
-        key, text, "Enter: answer", tuple(filter(None, (title, tried, waiting, ends_text(question.ends_in_s))))
-    )
+    return Need(key, text, "Enter: answer", tuple(filter(None, (title, tried, waiting, ends_text(question.ends_in_s)))))
 
 
 def _approval(approval: Approval) -> str:

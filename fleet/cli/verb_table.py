@@ -4,10 +4,10 @@ from fleet.features.table import FEATURES, Verb
 
 KERNEL: dict[str, dict[str, Verb]] = {
     "Work": {
-        "plan": Verb("run:plan", "repository", "Create a plan without running it."),
-        "run": Verb("run:run", "repository", "Plan an epic, build it and land it."),
-        "resume": Verb("run:resume", "run", "Resume a stopped run.", changes=True),
-        "limits": Verb("run:limits", "run", "Show or change the limits of a run.", changes=True),
+        "plan": Verb("start:plan", "repository", "Create a plan without running it."),
+        "run": Verb("start:run", "repository", "Plan an epic, build it and land it."),
+        "resume": Verb("start:resume", "run", "Resume a stopped run.", changes=True),
+        "limits": Verb("start:limits", "run", "Show or change the limits of a run.", changes=True),
         "pause": Verb(
             "review:pause", "run", "Pause a run: let running attempts finish, start no new ones.", changes=True
         ),

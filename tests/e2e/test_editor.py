@@ -32,7 +32,7 @@ async def test_an_epic_in_an_editor_from_its_prompt_to_its_result(stage: Stage, 
             session = (await agent.new_session(cwd=str(repository))).session_id
             ended = await agent.prompt(session_id=session, prompt=words("Write two files"))
             assert ended.stop_reason == "end_turn"
-            with pytest.raises(RequestError, match="has ended; open a new session to start another epic"):
+            with pytest.raises(RequestError, match="has ended\nhint: open a new session to start another epic"):
                 await agent.prompt(session_id=session, prompt=words("And a third"))
             listed = await agent.list_sessions(cwd=str(repository))
             assert [each.session_id for each in listed.sessions] == [session]

@@ -30,5 +30,5 @@ def test_a_wrong_range_of_versions_is_answered_with_an_example(stage: Stage, rep
     url = model(script(subtask("one")))
     stage.fleet("run", "Write one", "--name", "it", "--base-url", url, "--yes", at=repository).ended(0)
     stage.fleet("show", "--versions", "3", "--run", "it").ended(2).says("such as 1..3")
-    stage.fleet("show", "--versions", "7..9", "--run", "it").ended(2).says("its plan is at version 1")
+    stage.fleet("show", "--versions", "7..9", "--run", "it").ended(2).says("its latest version is 1")
     stage.fleet("run", "x", "--plan", "p.toml", "--plan-only", at=repository).ended(2)

@@ -76,7 +76,7 @@ def test_values_are_asked_for_before_anything_runs(stage: Stage, repository: Pat
         (("--set", "what=x", "--set", f"file={HOSTILE}"), "could change the meaning of this command"),
     ):
         done = stage.fleet("run", "--plan", "shout", *words, "--base-url", "http://127.0.0.1:9", at=repository).ended(2)
-        done.says("parameters:", says.replace("what is missing", "what: is missing"))
+        done.says("parameters:", says.replace("what is missing", "what: is required"))
     stage.fleet("run", "Write", "--set", "what=x", at=repository).ended(2).says("--set requires --plan")
     assert stage.runs == []
 

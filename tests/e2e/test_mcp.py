@@ -85,7 +85,7 @@ async def test_a_session_from_an_epic_to_its_report(stage: Stage, repository: Pa
 
             stage.wait("r", lambda state: state.open_questions())
             assert (await call("wait", run="r"))["needs"] == ["approve", "answer"]
-            assert "no question 'q9'" in await call.refused("answer", run="r", question="q9", text="UTF-8")
+            assert "unknown question 'q9'" in await call.refused("answer", run="r", question="q9", text="UTF-8")
             answered = await call("answer", run="r", question="Q1", text="UTF-8")
             assert answered["message"] == "q1 answered"
             stage.wait("r", lambda state: state.commits == 1)  # the answer changes the plan

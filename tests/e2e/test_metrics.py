@@ -71,7 +71,7 @@ def test_a_run_serves_metrics_and_pages_and_lands_without_its_pages(
     account = stage.fleet("commits", "--since", "1w", "--repo", str(repository), "--json").ended(0).json
     assert (account["commits"], account["all_commits"], account["reverted_share"]) == (2, 3, 0)
     stage.fleet("commits", "--repo", str(repository)).ended(0).says(
-        "2 of 3 commits have the trailers of a run", "claude-haiku-5-5"
+        "2 of 3 commits were made by fleet", "claude-haiku-5-5"
     )
     stage.fleet("commits", "--since", "soon", "--repo", str(repository)).ended(2).says("2026-11-02")
     report = stage.fleet("report", "r", "--json").ended(0).json

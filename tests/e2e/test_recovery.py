@@ -94,7 +94,7 @@ def test_a_question_is_answered_while_the_rest_continues(stage: Stage, repositor
     with stage.going(*asked) as going:
         stage.wait("r", lambda state: state.open_questions() and state.commits, going)
         stage.fleet("status", "r").ended(0).says("QUESTION   q1: ", "Which encoding?", "fleet answer q1 TEXT")
-        stage.fleet("answer", "q7", "UTF-8", "--run", "r").ended(2).says("no question 'q7'")
+        stage.fleet("answer", "q7", "UTF-8", "--run", "r").ended(2).says("unknown question 'q7'")
         stage.fleet("answer", "q1", " ", "--run", "r").ended(2).says("the answer is empty")
         stage.fleet("answer", "q1", "UTF-8", "--run", "r").ended(0).says("q1 answered")
         going.done().ended(0).says("QUESTION q1 about vague", "q1 answered by", "LANDED")

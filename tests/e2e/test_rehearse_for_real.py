@@ -179,7 +179,7 @@ def test_it_asks_before_it_pays(stage: Stage, past: Past, model: Serve) -> None:
         ((*gate, "--yes"), "requires a budget"),
         ((*budget, "--yes"), "requires a gate"),
         ((*gate, *budget, "--yes", "--sandbox", "none"), "can read the solution"),
-        ((*gate, *budget, "--yes", "--branch"), "does not support --branch"),
+        ((*gate, *budget, "--yes", "--branch"), "--branch can't be used with --for-real"),
         ((*gate, *budget, "--yes", "--worker", "codr"), "did you mean 'coder'"),
         ((*budget, "--yes", "--gate", "false"), "the gate fails on its parent"),
     ):

@@ -43,9 +43,7 @@ def test_the_doctor_tries_a_service_and_prints_the_lines_to_configure(
     url = model({"lacks": ["effort", "cache_hour"], "terse": True, "api_key": KEY})
     rungs = stage.with_(FLEET_PLANNER_EFFORT="high")
     order = ("doctor", "--live", "--base-url", url, "--repo", str(repository))
-    found = (
-        rungs.fleet(*order).ended(3).says("claude-opus-5-5 high: ", "but only without effort: how hard a model tries")
-    )
+    found = rungs.fleet(*order).ended(3).says("claude-opus-5-5 high: ", "but only without effort")
     found.says('set in [models]: without = ["cache_hour", "effort"]')
     assert KEY not in found.output
     settled = rungs.with_(FLEET_MODELS_WITHOUT="cache_hour,effort").fleet(*order, "--json").ended(0).json

@@ -62,7 +62,9 @@ def test_an_interruption_ends_a_command_that_never_would(stage: Stage, repositor
     assert commit["attempts"][0]["instructions"] == ["quietly", words]
     report = stage.fleet("report", stage.run_name, "--json").ended(0).json
     assert report["instructions"]["one"][1]["read_by"] == [1]
-    stage.fleet("tell", "one", "late", "--run", stage.run_name).ended(2).says("one has landed; no attempt at it")
+    stage.fleet("tell", "one", "late", "--run", stage.run_name).ended(2).says(
+        "one has landed; no attempt will read this instruction"
+    )
 
 
 @pytest.mark.thorough

@@ -168,7 +168,7 @@ def hello() -> None:
 TOOL = '''"""`hello`."""
 
 from agents.tools.tool import Arguments, ReadOnlyTool
-from fleet.ports.agents import Repository
+from fleet.ports.agents import PlannerRepository
 
 
 class Hello(ReadOnlyTool[Arguments]):
@@ -176,13 +176,13 @@ class Hello(ReadOnlyTool[Arguments]):
     description = "Says hello."
     takes = Arguments
 
-    async def look(self, repository: Repository, arguments: Arguments) -> str:
+    async def look(self, repository: PlannerRepository, arguments: Arguments) -> str:
         return f"hello, {len(await repository.list_files(None))} files"
 '''
 FIGURE = '    Figure("hello", "count", "How often it said hello.", lambda run: 41 + 1),\n'
 FACT = '''
 
-class Greeted(Happened):
+class Greeted(TimedFact):
     """Someone said hello."""
 
     kind: Literal["greeted"] = "greeted"
@@ -215,7 +215,7 @@ class Hello:
 
     program: Program
 '''
-BELL = '    "hello": Command,\n'
+BELL = '    "hello": CommandChannel,\n'
 ENTRY = '    "hello": Feature(verbs={"Look": {"hello": Verb("hello.verbs:hello", "machine", "Say hello.")}}),\n'
 RECIPES: dict[str, dict[str, dict[str, str]]] = {
     "a feature": {
@@ -224,7 +224,7 @@ RECIPES: dict[str, dict[str, dict[str, str]]] = {
         TABLE: {"FEATURES: dict[str, Feature] = {\n": ENTRY},
     },
     "a key of the program itself": {
-        "fleet/config/schema.py": {"class Landing(Section):\n": "    hello: int\n"},
+        "fleet/config/schema.py": {"class LandingSection(Section):\n": "    hello: int\n"},
         "config.toml": {"[landing]\n": "# How often to say hello.\nhello = 3\n"},
     },
     "a forge": {
@@ -246,7 +246,9 @@ RECIPES: dict[str, dict[str, dict[str, str]]] = {
     },
     "a class of failures": {
         "fleet/core/facts/fact_parts.py": {'    "too_complex",\n': '    "hello",\n'},
-        "fleet/core/policy/remedies.py": {"    for rung in (\n": '        Rung("hello", True, "planner", "hello"),\n'},
+        "fleet/core/policy/remedies.py": {
+            "    for rung in (\n": '        RemedyRung("hello", True, "planner", "hello"),\n'
+        },
         "docs/reference/recovery.md": {"|---|---|---|---|\n": "| `hello` | yes | planner | hello |\n"},
     },
     "a fact": {

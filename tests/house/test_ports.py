@@ -19,7 +19,7 @@ PORTS: dict[str, tuple[str, ...]] = {
     "Planner": ("tests/contract/test_planners.py",),
     "Recorder": ("fleet/engine/loop.py:Engine", "fleet/features/rehearse/past_tasks.py:_NoRun"),
     "Reply": ("tests/fleet/features/nodes/test_calls.py",),
-    "Repository": ("tests/contract/test_repositories.py",),
+    "PlannerRepository": ("tests/contract/test_repositories.py",),
     "Worker": ("tests/contract/test_workers.py",),
     "Workspace": ("tests/contract/test_workspaces.py",),
     "Worktrees": ("tests/contract/test_worktrees.py",),

@@ -248,7 +248,7 @@ class CoprocessError(EffectError):
     """The program ended, or stayed silent for too long, in the middle of a conversation."""
 
     def __init__(self, program: str, reason: str) -> None:
-        super().__init__(effect_error(f"git {program} does not answer: {reason}").failure)
+        super().__init__(effect_error(f"git {program} does not respond: {reason}").failure)
 
 
 class Coprocess:

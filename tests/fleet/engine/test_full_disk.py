@@ -26,9 +26,7 @@ async def test_a_full_disk_fails_no_subtask_and_stops_the_run_with_a_message() -
     fleet.worktrees.broken_checks["c-a-1"] = 1
     with pytest.raises(BaseExceptionGroup) as stopped:
         await fleet.run()
-    assert stopped.group_contains(
-        DiskFullError, match="free some space there, then run `fleet resume .*No work is lost"
-    )
+    assert stopped.group_contains(DiskFullError, match="free some space, then run `fleet resume .*No work is lost")
     assert [fact for fact in fleet.memory.facts if fact.kind == "attempt_failed"] == []
     why = None
     state = await fleet.run()

@@ -13,7 +13,7 @@ from typer.exceptions import TyperException
 from dashboards.metrics.settings import Metrics
 from fleet.app.fleet import Fleet
 from fleet.cli.entry import NOT_FOR_RESUME, app, usage_error
-from fleet.cli.verbs import run as begin
+from fleet.cli.verbs import start as begin
 from fleet.core.state.state import RunState
 from fleet.errors import UsageError
 from fleet.runs.journal import Journal

@@ -167,9 +167,9 @@ def test_the_tested_pythons_are_the_same_everywhere() -> None:
     assert [name.removeprefix(prefix) for name in project["classifiers"] if prefix in name] == minors
     assert json.dumps(minors) in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
     *others, last = TESTED_PYTHONS
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    assert f"Python {', '.join(others)} and {last}." in readme
-    assert f"Python {minors[0]} to {minors[-1]}," in readme
+    page = " ".join((ROOT / "docs" / "installation.md").read_text().split())
+    assert f"Python {', '.join(others)} and {last}." in page
+    assert f"Python {minors[0]} to {minors[-1]}," in page
 
 
 def test_a_python_that_was_not_tested_is_named_with_those_that_were() -> None:

@@ -36,5 +36,7 @@ def test_without_nodes_a_run_has_this_machine_alone() -> None:
 
 def test_a_repository_may_not_name_nodes(tmp_path: Path) -> None:
     (tmp_path / "fleet.toml").write_text("[nodes.x]\ncommand = 'evil'\n", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"nodes\.x\.command sends your code to other machines"):
+    with pytest.raises(
+        UsageError, match=r"nodes\.x\.command can't be set by a repository: it sends your code to other machines"
+    ):
         load_config(environ={}, user_file=None, repository=tmp_path)

@@ -43,7 +43,7 @@ async def test_a_server_that_can_not_be_used_says_why() -> None:
     assert "mcp.it.pass_environment: NO_SUCH_TOKEN is not set; set it" in unset.fix
     (left_out,) = await look_at_servers("invalid")
     assert left_out.fix.startswith(
-        "omitted: 'choice': its schema has oneOf, anyOf, allOf or not at the top level; 'remote':"
+        "left out: 'choice': its schema has oneOf, anyOf, allOf or not at the top level; 'remote':"
     )
 
 
