@@ -189,7 +189,7 @@ class AcpClient:
             return await serve(params)
         except ValidationError as error:
             self.notes.write("refused", method=method, why="invalid")
-            raise RefusalError(f"invalid parameters: {error.error_count()} problems") from error
+            raise RefusalError(f"invalid parameters (problems: {error.error_count()})") from error
         except (RefusalError, ServingError) as error:
             self.notes.write("refused", method=method, why=str(error))
             raise RefusalError(str(error)) from error

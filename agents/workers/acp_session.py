@@ -141,7 +141,7 @@ class Session:
             self._fail(f"{error}{hint}", "configuration" if needs_login else "tool")
             return False
         except ValidationError as error:
-            self._fail(f"the agent's first answer is invalid: {error.error_count()} problems", "protocol")
+            self._fail(f"the agent's first answer is invalid (problems: {error.error_count()})", "protocol")
             return False
         client.session = session.session_id
         self.notes.keep("session", agent=self._name, session=client.session[:200])
@@ -161,7 +161,7 @@ class Session:
                 )
             except ValidationError as error:
                 self._fail(
-                    f"the agent ended its turn with an invalid answer: {error.error_count()} problems", "protocol"
+                    f"the agent ended its turn with an invalid answer (problems: {error.error_count()})", "protocol"
                 )
             except RpcError as error:
                 self._fail(str(error))

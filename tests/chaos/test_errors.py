@@ -31,7 +31,7 @@ def test_what_only_informs_people_and_models_is_known_as_advice() -> None:
         "briefs.WorkerBriefs.failure_of",
         "briefs.planner_notes",
         "change_review.ChangeReview.warnings",
-        "oddities.oddities",
+        "suspicious_changes.oddities",
         "lint.grade_revision",
     }
 
@@ -47,7 +47,7 @@ def test_work_that_is_paid_for_twice_is_noticed() -> None:
 
 
 def test_advice_that_fails_a_run_is_noticed() -> None:
-    place = next(place for place in places("given", advice=True) if place.name == "oddities.oddities")
+    place = next(place for place in places("given", advice=True) if place.name == "suspicious_changes.oddities")
     assert cost(place, "given", "always").is_free
     assert cost(place, "given", "always", fleet=one_conflicts()).spoiled
 

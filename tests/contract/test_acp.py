@@ -143,14 +143,14 @@ async def test_permissions_follow_the_rules_of_the_box(open_stand: OpenStand) ->
 
 
 ODD: dict[str, tuple[list[Json], Json, str, str]] = {
-    "dies in the middle": ([{"exit": 7}], {}, "tool", "the agent has ended"),
+    "dies in the middle": ([{"exit": 7}], {}, "tool", "the agent has exited"),
     "answers with an error": ([{"error": "no credits"}], {}, "tool", "no credits"),
-    "sends garbage without end": ([{"raw": "garbage\n", "times": 900}], {}, "protocol", "no messages"),
+    "sends garbage without end": ([{"raw": "garbage\n", "times": 900}], {}, "protocol", "invalid lines"),
     "says nothing and reports nothing": ([], {}, "protocol", "without a report"),
     "its model refuses": ([{"say": "no"}], {"stop": "refusal"}, "refusal", "refused"),
-    "meets its own limit": ([{"say": "no"}], {"stop": "max_turn_requests"}, "budget", "as many calls"),
+    "meets its own limit": ([{"say": "no"}], {"stop": "max_turn_requests"}, "budget", "limit of requests"),
     "invents a reason to stop": ([{"say": "no"}], {"stop": "bored"}, "protocol", "invalid"),
-    "says that it was cancelled": ([{"say": "no"}], {"stop": "cancelled"}, "tool", "cancelled"),
+    "says that it was cancelled": ([{"say": "no"}], {"stop": "cancelled"}, "tool", "canceled"),
     "speaks another version": (
         [],
         {"answers": {"initialize": {"result": {"protocolVersion": 9}}}},
@@ -162,7 +162,7 @@ ODD: dict[str, tuple[list[Json], Json, str, str]] = {
         {"answers": {"session/new": {"error": {"code": -32000, "message": "auth_required"}}}},
         *("configuration", "pass_environment"),
     ),
-    "opens no session": ([], {"answers": {"session/new": {"result": {"sessionId": 5}}}}, "protocol", "invalid answer"),
+    "opens no session": ([], {"answers": {"session/new": {"result": {"sessionId": 5}}}}, "protocol", "first answer is invalid"),
     "answers with no object": ([], {"answers": {"initialize": {"result": [1]}}}, "tool", "initialize"),
 }
 
