@@ -132,7 +132,7 @@ async def test_a_client_of_the_older_protocol_sees_the_same_tools_and_no_other_r
         assert "invalid arguments for wait: seconds: " in await call.refused("wait", seconds=1e9)
         seen = await call("wait")
         assert (seen["run"], seen["state"], "\x1b" in seen["goal"]) == ("ours", "interrupted", False)
-        with pytest.raises(Exception, match="unknown tool 'run' \(available: status, show"):
+        with pytest.raises(Exception, match=r"unknown tool 'run' \(available: status, show"):
             await client.call_tool("run", {"epic": "x", "budget_dollars": 1})
     assert wire.problems() == []
 

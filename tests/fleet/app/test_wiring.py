@@ -92,7 +92,7 @@ def test_rungs_are_a_ladder_of_models_and_efforts() -> None:
     coder = workers({}, **given)["coder"]
     assert coder.choices == ("claude-haiku-5-5", "claude-opus-5-5")
     assert describe({"coder": coder})["coder"].endswith(
-        "Its rungs are claude-haiku-5-5, claude-opus-5-5 low. fleet chooses one, and the next after a failed attempt."
+        "Its rungs are claude-haiku-5-5, claude-opus-5-5 low. fleet chooses one, and the next after a failure."
     )
 
 
@@ -105,7 +105,7 @@ def test_without_rungs_there_is_no_ladder() -> None:
     [
         (
             {"rungs": ["m hard"]},
-            r"workers\.x\.rungs item 1 must be a model, or a model and one of these efforts: low, medium, .*, not 'm hard'",
+            r"workers\.x\.rungs item 1 must be a model, .* efforts: low, medium, .*, not 'm hard'",
         ),
         ({"rungs": ["m"], "models": ["n"]}, r"workers\.x: model and rungs can't be used together"),
         ({"rungs": ["m", "m low", "m"]}, r"workers\.x\.rungs: duplicate rung"),
