@@ -14,6 +14,7 @@ from pathlib import Path
 
 import anyio
 
+from bench.budget import show_budget
 from bench.caching import caching_figures
 from bench.conversations import conversation_figures
 from bench.hundred import hundred_figures
@@ -80,9 +81,15 @@ def main() -> int:
     parser = command_line("bench", __doc__)
     add_names(parser, "GROUP", GROUPS)
     parser.add_argument("--small", action="store_true", help="1,000 and 10,000 files, few rounds")
+    parser.add_argument(
+        "--profile", action="store_true", help="hundred: the budget of a subtask, by step, and the floor"
+    )
     parser.add_argument("--folder", type=Path, help="generate files in this folder instead of in memory")
     args = parser.parse_args()
     extent = replace(SMALL if args.small else FULL, folder=args.folder)
+    if args.profile:
+        show_budget(extent)
+        return MET
     anyio.run(measure, args.names or list(GROUPS), extent)
     return MET
 

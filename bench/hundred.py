@@ -152,9 +152,14 @@ class FleetRun:
     proven: list[bool] = field(default_factory=list)
 
     async def __call__(self, number: int) -> Cost:
-        return await to_thread.run_sync(self._run, f"{self.label}-{self.kind}-{number}")
+        return await to_thread.run_sync(self.go, f"{self.label}-{self.kind}-{number}")
 
-    def _run(self, run: str) -> Cost:
+    def command(self, home: Path) -> list[str]:  # noqa: ARG002 - for subclasses
+        """Return the program of the run, without its arguments."""
+        return [sys.executable, "-m", "fleet"]
+
+    def go(self, run: str) -> Cost:
+        """Carry out the run with this name."""
         home = self.project.folder / "runs" / run
         plan = self._prepare(home)
         environment = plain_environment() | {
@@ -162,7 +167,7 @@ class FleetRun:
             "FLEET_STATE_DIR": str(home / "state"),
             "LANG": "C.UTF-8",
         }
-        command = [sys.executable, "-m", "fleet", "run", "--plan", str(plan), "--name", run, "--yes"]
+        command = [*self.command(home), "run", "--plan", str(plan), "--name", run, "--yes"]
         command += ["--repo", str(self.project.repository), "--base-url", NO_SERVICE]
         folder = RunFolder(home / "state" / "runs" / run)
         with Stopwatch() as watch, (home / "output").open("wb") as output:  # clean-up counts for neither side
