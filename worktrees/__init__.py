@@ -1,1 +1,1 @@
-"""Git, worktrees and leases, the box that commands run in, checks, and the integration branch."""
+"""Git, worktrees and leases, the sandbox for commands, checks, and the integration branch."""

@@ -68,7 +68,7 @@ async def test_14_one_huge_file(arena: Arena) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "says"), [(MANY_BYTES, "used more than 20 MiB on disk"), (MANY_FILES, "made more than 1000 files")]
+    ("script", "says"), [(MANY_BYTES, "used more than 20 MiB on disk"), (MANY_FILES, "created more than 1000 files")]
 )
 async def test_15_many_files_that_are_small(arena: Arena, script: str, says: str) -> None:
     assert (await arena.without(script)).output.strip() in {"40", "3000"}

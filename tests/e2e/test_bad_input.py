@@ -54,8 +54,8 @@ def test_a_repository_without_commits_is_refused(stage: Stage, repository: Path)
     empty = stage.room / "empty"
     git(stage.room, "init", "--quiet", str(empty))
     with refused(stage, repository):
-        run(stage, empty).ended(USAGE).says(f"{empty} has no commits yet", "git commit")
-        run(stage, empty, "--base", "main").ended(USAGE).says("has no commit, branch or tag 'main'")
+        run(stage, empty).ended(USAGE).says(f"no commits in {empty} yet", "git commit")
+        run(stage, empty, "--base", "main").ended(USAGE).says("no commit, branch or tag 'main'")
 
 
 def test_an_unknown_base_is_refused(stage: Stage, repository: Path) -> None:
@@ -300,7 +300,7 @@ def test_verbs_about_a_run_that_is_not_there_say_so(stage: Stage, repository: Pa
         stage.fleet(verb, at=repository).ended(USAGE).says("no runs in", "hint: start one: fleet run")
     for asked in (("pause", "gone"), ("logs", "a", "--run", "gone"), ("merge", "gone", "--into", "main")):
         stage.fleet(*asked, at=repository).ended(USAGE).says("no run is called 'gone'", "fleet runs")
-    stage.fleet("stauts").ended(USAGE).says("`fleet` has no verb 'stauts'", "did you mean 'status'?")
+    stage.fleet("stauts").ended(USAGE).says("unknown verb 'stauts' for `fleet`", "did you mean 'status'?")
     assert stage.runs == []
 
 

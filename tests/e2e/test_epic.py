@@ -98,7 +98,7 @@ def test_an_epic_lands_on_a_branch_and_nothing_else_of_the_users_changes(stage: 
     with simulated(stage, PLAYED) as url, untouched(lived_in):
         done = stage.fleet("run", "Write sums", "--name", "sums", "--base-url", url, "--yes", at=lived_in)
         done.ended(0).says(
-            "note: starts from HEAD", "uncommitted changes in 2 files", "LANDED  sums  (simulated model)"
+            "note: starts from HEAD", "without the uncommitted changes in 2 files", "LANDED  sums  (simulated model)"
         )
         _every_verb_that_looks_can_read_it(stage, lived_in)
     assert not (stage.room / "hook-ran").exists()
@@ -170,7 +170,7 @@ def _every_verb_that_looks_can_read_it(stage: Stage, repository: Path) -> None:
 
 
 def _the_result_can_be_taken(stage: Stage, repository: Path) -> None:
-    stage.fleet("merge", "sums", "--into", "main").ended(2).says("main is checked out", "not committed")
+    stage.fleet("merge", "sums", "--into", "main").ended(2).says("main is checked out", "uncommitted changes")
     stage.fleet("merge", "sums", "--into", "featrue").ended(2).says("did you mean 'feature'")
     stage.fleet("merge", "sums", "--into", "feature").ended(0).says("feature is at")
     assert git(repository, "rev-parse", "feature") == git(repository, "rev-parse", "fleet/sums")

@@ -37,11 +37,13 @@ def test_a_clean_checkout_is_forwarded_and_a_changed_one_is_left_alone(stage: St
     readme, mine = repository / "README.md", repository / "mine.txt"
     readme.write_text("changed\n", encoding="utf-8")
     with untouched(repository):
-        stage.fleet("merge", at=repository).ended(2).says("main is checked out in", "not committed: README.md", "stash")
+        stage.fleet("merge", at=repository).ended(2).says(
+            "main is checked out in", "uncommitted changes: README.md", "stash"
+        )
     readme.write_text("hello\n", encoding="utf-8")
     (repository / "one.txt").write_text("of mine\n", encoding="utf-8")
     with untouched(repository):
-        stage.fleet("merge", at=repository).ended(2).says("git does not know", "one.txt")
+        stage.fleet("merge", at=repository).ended(2).says("untracked files", "one.txt")
     (repository / "one.txt").unlink()
     mine.write_text("of mine\n", encoding="utf-8")
     done = stage.fleet("merge", "--json", at=repository).ended(0)
@@ -107,7 +109,7 @@ def test_commits_are_signed_and_signed_off_by_the_person_who_takes_them(stage: S
     git(repository, "checkout", "--quiet", "fleet.toml")
     settings = stage.with_(FLEET_GIT_SIGN="ssh", FLEET_GIT_SIGNING_KEY=str(key), FLEET_GIT_SIGN_OFF="true")
     with untouched(repository):
-        settings.fleet("merge", at=repository).ended(2).says("who takes the commits?", "git.taker")
+        settings.fleet("merge", at=repository).ended(2).says("git.taker is not set", "user.name")
     ada = settings.with_(FLEET_GIT_TAKER="Ada <ada@example.org>")
     ada.fleet("merge", at=repository).ended(0).says("2 commits of r")
     shown = git(

@@ -75,7 +75,7 @@ def test_a_conflict_is_resolved_by_a_worker_and_the_branch_gets_what_is_green(st
     moved = commit(repository, "one.txt", "something else\n")
     done = stage.fleet("merge", at=repository).ended(0)
     done.says("landing 2 commits again on top of it, in r-on-main", "2 commits of r, each tested")
-    done.says(f"git show {git(repository, 'rev-parse', 'main~1')[:12]} (one: does not merge with main: one.txt)")
+    done.says(f"git show {git(repository, 'rev-parse', 'main~1')[:12]} (one: conflicts with main: one.txt)")
     assert subjects(repository, f"{moved}..main") == ["Write one", "Write two"]
     assert git(repository, "show", "main~1:one.txt") == "something else\none"
     assert git(repository, "status", "--porcelain") == ""
@@ -110,7 +110,7 @@ def test_a_resolver_that_fails_leaves_everything_and_a_person_can_help(stage: St
     commit(repository, "one.txt", "something else\n")
     with untouched(repository):
         failed = stage.fleet("merge", at=repository).ended(1)
-        failed.says("main is unchanged: commit 1 of 2, Write one (one), does not merge with it: one.txt")
+        failed.says("main is unchanged: commit 1 of 2, Write one (one), conflicts with it: one.txt")
         failed.says(
             "1 more attempt failed, the last with: Write one: not done;",
             "fleet retry one --run r-on-main -g GUIDANCE",

@@ -25,7 +25,7 @@ def test_a_bare_repository(stage: Stage, repository: Path, url: str) -> None:
     bare = stage.room / "bare.git"
     git(stage.room, "clone", "--quiet", "--bare", str(repository), str(bare))
     asked = ("run", "Write", "--name", "r", "--base-url", url, "--yes", "--repo", str(bare))
-    stage.fleet(*asked).ended(0).says("LANDED", f"{bare} is a bare repository; the run starts from main")
+    stage.fleet(*asked).ended(0).says("LANDED", f"{bare} is a bare repository, so the run starts from main")
     assert landed(bare, "r") == ["one"]
     stage.fleet("merge", "r", "--into", "main").ended(0).says("main is at")
     assert git(bare, "rev-parse", "main") == git(bare, "rev-parse", "fleet/r")
@@ -45,7 +45,7 @@ def test_a_submodule(stage: Stage, repository: Path, url: str) -> None:
     git(repository, "submodule", "--quiet", "add", str(part), "part")
     git(repository, "commit", "--quiet", "-m", "a submodule")
     with untouched(repository):
-        run(stage, repository, url).says("submodules are left empty")
+        run(stage, repository, url).says("fleet does not fetch submodules")
     assert git(repository, "ls-tree", "fleet/r", "part") == git(repository, "ls-tree", "main", "part")
     assert git(repository, "diff", "--name-only", "main", "fleet/r") == "one.txt"
 

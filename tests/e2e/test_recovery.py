@@ -77,14 +77,14 @@ def test_each_kind_of_failure_meets_its_remedy(stage: Stage, repository: Path, m
     one = stage.fleet("show", "--run", "r", "--incident", str(number), "--json").ended(0).json
     assert one == {"schema_version": 1, **incidents["wrong"]}
     assert [step["attempts"][0]["outcome"] for step in one["remedies"]] == ["landed"]
-    stage.fleet("show", "r", "--incident", "77").ended(2).says("r has no incident 77", "hint: use a number from 1 to 5")
+    stage.fleet("show", "r", "--incident", "77").ended(2).says("no incident 77 in r", "hint: use a number from 1 to 5")
     _is_shown_by_attempts(stage)
 
 
 def _is_shown_by_attempts(stage: Stage) -> None:
     stage.fleet("show", "wrong", "--run", "r").ended(0).says("FAILED    grep -qx wrong wrong.txt", "guidance")
     stage.fleet("logs", "wrong", "--run", "r", "--attempt", "1").ended(0).says("something else")
-    stage.fleet("logs", "wrong", "--run", "r", "--attempt", "7").ended(2).says("attempt 7 of wrong has no log")
+    stage.fleet("logs", "wrong", "--run", "r", "--attempt", "7").ended(2).says("no log of attempt 7 of wrong")
     stage.fleet("diff", "wrong", "--run", "r", "--attempt", "1").ended(0).says("+something else")
 
 
@@ -134,7 +134,7 @@ def test_a_human_gives_a_hopeless_subtask_another_try(stage: Stage, repository: 
     stage.fleet("retry", "hard", "-g", "write the word", "--run", "r").ended(0).says("hard will be retried")
     stage.fleet("resume", "r", "--base-url", url).ended(0)
     assert landed(repository, "r") == ["hard"]
-    stage.fleet("retry", "hard", "--run", "r").ended(2).says("hard is merged; only a failed subtask can be retried")
+    stage.fleet("retry", "hard", "--run", "r").ended(2).says("hard is merged. Only a failed subtask can be retried")
 
 
 def test_a_spent_budget_ends_the_run_and_a_higher_one_resumes_it(stage: Stage, repository: Path, model: Serve) -> None:

@@ -29,7 +29,7 @@ def test_a_set_up_that_fails_is_shown_with_its_cause_and_kept(
     refused.says(
         "REFUSED  one", "| npm error code EAI_AGAIN", "--setup-network", "fleet logs setup --run one", "no gate"
     )
-    assert "the set-up command failed with exit code 7" in refused.err
+    assert "the setup command failed with exit code 7" in refused.err
     stage.fleet("show", "one").ended(0).says("one  refused", "| npm error code EAI_AGAIN")
     shown = stage.fleet("show", "one", "--json").ended(0).json["base_check"]
     assert shown["setup"]["check"]["exit_code"] == 7

@@ -118,8 +118,8 @@ def test_a_set_up_that_fails_on_an_old_commit_stops_nothing(stage: Stage, tmp_pa
     view = stage.fleet("rehearse", *given, at=past).ended(0).json
     assert (view["tree_equal"], view["landed"]) == (True, 4)
     assert [(note["title"], note["text"]) for note in view["red_in_history"]] == [
-        ("ask for what is gone", "the set-up command failed with exit code 1"),
-        ("add another file", "the set-up command failed with exit code 1"),
+        ("ask for what is gone", "the setup command failed with exit code 1"),
+        ("add another file", "the setup command failed with exit code 1"),
     ]
     with Journal(stage.folder("dress").journal) as journal:
         setups = [fact.setup for _, fact in journal.facts() if isinstance(fact, SetupRan)]

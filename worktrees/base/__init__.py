@@ -1,1 +1,1 @@
-"""Child processes, tasks, errors, files and settings: the base of every other room here. Imports none of them."""
+"""Child processes, tasks, errors, files and settings, used by all other packages here. Imports none of them."""

@@ -1,4 +1,4 @@
-"""Files and folders: make them, measure them, print their names, and remove them whatever a tenant did in them."""
+"""Create, measure and remove files and folders, and print their names. A tenant may have changed them in any way."""
 
 import os
 from pathlib import Path
@@ -10,14 +10,14 @@ NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 async def wipe(path: Path) -> None:
-    """Remove a tree that may be thousands of folders deep and closed to us. Links are removed, never followed."""
+    """Remove a tree, even if it is thousands of folders deep or has closed folders. Links are removed, not followed."""
     complaint = ""
     for argv in (("rm", "-rf"), ("chmod", "-R", "u+rwx"), ("rm", "-rf")):
         if not _exists(path):
             return
         complaint = (await _run(*argv, path)).stderr.decode("utf-8", "replace").strip()
     if _exists(path):
-        raise effect_error(f"{path} can't be removed", complaint)
+        raise effect_error(f"can't remove {path}", complaint)
 
 
 def _exists(path: Path) -> bool:
@@ -25,7 +25,7 @@ def _exists(path: Path) -> bool:
 
 
 def remove_small(folder: Path, *, max_entries: int) -> bool:
-    """Remove a folder in process; False where it is too large, too deep or closed, and only `wipe` can remove it."""
+    """Remove a folder in process. Return False if it is too large, too deep or closed: then use `wipe`."""
     remaining = max_entries
 
     def empty(path: str, depth: int) -> bool:
@@ -50,7 +50,7 @@ def remove_small(folder: Path, *, max_entries: int) -> bool:
 
 
 async def size_of(path: Path) -> int:
-    """Bytes on disk. What can't be read is not counted."""
+    """Bytes on disk, without unreadable files."""
     fields = (await _run("du", "-sk", path)).stdout.split(None, 1)
     return int(fields[0]) * 1024 if fields and fields[0].isdigit() else 0
 
@@ -66,16 +66,16 @@ def make_folder(path: Path) -> None:
 
 
 def create_file(path: str, content: bytes, *, mode: int = 0o666, within: int | None = None) -> None:
-    """A new file with this content, below the folder that is open as `within` where that is given."""
+    """Create a file with this content, relative to the open folder `within` if given."""
     with os.fdopen(os.open(path, NEW, mode, dir_fd=within), "wb") as file:
         file.write(content)
 
 
 def as_text(path: str) -> str:
-    """A name from a repository, as a journal can hold it: bytes that are not UTF-8 are escaped."""
+    """Escape the bytes of a name that are not UTF-8, so that a journal can hold it."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def printable(path: str) -> str:
-    """A name from a repository, safe to print: bytes that are not text, and control characters, are escaped."""
+    """Escape control characters and bytes that are not text, so that a name is safe to print."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in as_text(path))

@@ -1,10 +1,10 @@
-"""The one runner of child processes: a session of its own, capped output, a time limit, and nothing left behind.
+"""Run child processes, each in a separate session, with capped output and a time limit, without leftover processes.
 
-Knows nothing of git or boxes. It waits on pidfds, so that a hundred children cost no thread each, and it owns its
-pipes, so that a grandchild that keeps one open can't delay the result.
+This module does not depend on git or the sandbox. It waits on pidfds, so that a hundred children do not need a thread
+each. It owns its pipes, so that a grandchild that keeps one open can't delay the result.
 
-A gated child starts in two steps: it reports that it is ready, and runs nothing until the manager lets it. When the
-manager dies in between, it never runs.
+A gated child starts in two steps: it reports that it is ready, and runs the command only when the manager allows it. If
+the manager dies in between, the command never runs.
 """
 
 import os
@@ -29,18 +29,18 @@ from fleet.ports.worktrees import EffectError
 from fleet.runs.crash_points import reached
 from worktrees.base.turns import Turn, loop_limiter
 
-SPAWNS = 3  # a thousand tasks that spawn at once delay the loop by 870 ms, three at a time by 2
+SPAWNS = 3  # a thousand tasks that spawn together delay the loop by 870 ms, three at a time by 2
 CHUNK = 64 * 1024
 DRAIN_S = 1.0  # how long a pipe may stay open after the child and its group have ended
 REAP_S = 5.0  # how long a killed child may take to die
-START_S = 60.0  # how long a gated child may take to get ready, on a machine that is starved
+START_S = 60.0  # how long a gated child may take to get ready on a busy machine
 TIMED_OUT = 124  # the exit code of timeout(1), too
 READY, GO = b"r", b"go\n"
-REFUSED = 75  # the exit code of a gated child that was not let through
+REFUSED = 75  # the exit code of a gated child that was not allowed to run
 
-# In a shell: report readiness, wait for the word, open the real input ($1), become the command ($2 and on). For a
-# dialogue the gate stays the input: a socket that, unlike a pipe, no other process can open through /proc.
-# Its standard input is the gate, because a plain shell knows no descriptor above 9.
+# In a shell: report readiness, wait for the manager, open the real input ($1), become the command ($2 and on). For a
+# dialogue the gate stays the input: a socket that, unlike a pipe, no other process can open through /proc. The gate is
+# the standard input, because a plain shell can't use descriptors above 9.
 GATE = (
     f'printf {READY.decode()} >&0 || exit {REFUSED}; IFS= read -r word && [ "$word" = {GO.decode().strip()} ] '
     f'|| exit {REFUSED}; [ -z "$1" ] || exec <"$1" || exit {REFUSED}; shift; exec "$@"'
@@ -57,28 +57,28 @@ class Launch:
 
     argv: Sequence[str]
     env: Mapping[str, str]
-    """The whole environment."""
+    """The full environment."""
     before: tuple[str, ...] = ()
     """A command line that prepares namespaces and then becomes `argv`."""
     overlay: str = ""
-    """The options of the overlay that has to be mounted first; empty where there is none."""
+    """The options of the overlay to mount first, or empty."""
     starter: "Starter | None" = None
-    """Starts the command in namespaces that it has prepared, instead of `before`."""
+    """Starts the command in prepared namespaces, instead of `before`."""
     cwd: Path | None = None
     input: bytes = b""
     source: int | None = None
-    """A descriptor that takes the place of `input`."""
+    """A descriptor that replaces `input`."""
     pass_fds: tuple[int, ...] = ()
     merged: bool = False
     """Both output streams in one, in order."""
     gated: bool = False
-    """The command runs `GATE` first; its standard input is the gate, and `input` is not used."""
+    """The command runs `GATE` first. Its standard input is the gate, and `input` is not used."""
     init: Callable[[], int | None] | None = None
-    """Returns, once the gate is reached, the process whose end is the end of everything in the box."""
+    """Returns the process whose end ends everything in the box, once the gate is reached."""
     limiter: Turn | None = None
-    """Held while a gated command runs: not while it gets ready, nor while its box is taken apart."""
+    """Held while a gated command runs, but not while its box is prepared or taken apart."""
     dialogue: Dialogue | None = None
-    """Speaks with a gated command through its gate."""
+    """Communicates with a gated command through its gate."""
 
 
 class Leader(Protocol):
@@ -95,16 +95,16 @@ class Leader(Protocol):
 
 class Starter(Protocol):
     async def start(self, launch: Launch, streams: tuple[int, int, int]) -> Leader | None:
-        """Start a command; None where it has to be started as a program of its own."""
+        """Start a command, or return None if it must be started as a separate program."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a child ended."""
+    """The result of a child."""
 
     exit_code: int
-    """Negative: the signal that ended it."""
+    """A negative number is a signal."""
     stdout: bytes
     stderr: bytes
     timed_out: bool
@@ -112,11 +112,11 @@ class Finished:
     """Whether output was left out."""
     seconds: float
     peak_bytes: int = 0
-    """The most memory that it was seen to use; 0 if not measured."""
+    """The highest memory use measured, or 0."""
 
     @property
     def shell_code(self) -> int:
-        """The exit code as a shell counts: 124 after a timeout, 128 and the signal after a kill."""
+        """The exit code in shell convention: 124 after a timeout, 128 plus the signal after a kill."""
         if self.timed_out:
             return TIMED_OUT
         return self.exit_code if self.exit_code >= 0 else 128 - self.exit_code
@@ -128,15 +128,15 @@ class Finished:
 
 
 async def run(launch: Launch, *, timeout_s: float, cap: int, grace_s: float = 0.0) -> Finished:
-    """Run a child to its end. At the limit it is asked to end (TERM), given the grace, and killed with its group.
+    """Run a child to its end. At the limit, send TERM, wait for the grace period, and kill its group.
 
-    Raises `EffectError` where it can't be started, or never reaches its gate.
+    Raises `EffectError` if it can't start or never reaches its gate.
     """
     timed_out, seconds = False, 0.0
     async with loop_limiter(_spawns, SPAWNS):
         child = await _spawn(launch, cap)
     try:
-        async with create_task_group() as drains:  # nothing raises here but a dialogue, and what is cancelled
+        async with create_task_group() as drains:  # only a dialogue or a cancellation raises here
             for pipe in child.pipes:
                 drains.start_soon(pipe.drain)
             await child.reach_gate(launch.init)
@@ -168,7 +168,7 @@ async def run(launch: Launch, *, timeout_s: float, cap: int, grace_s: float = 0.
 
 @dataclass(slots=True)
 class OutputPipe:
-    """Our end of one of the child's streams. Keeps the head and the tail of it; the middle is counted and dropped."""
+    """Our end of one of the child's streams. Keeps the head and the tail, and counts and drops the middle."""
 
     fd: int
     cap: int
@@ -207,27 +207,27 @@ class OutputPipe:
 
 @dataclass(slots=True)
 class Child:
-    """A running child, the leader of its own session."""
+    """A running child that leads its own session."""
 
     leader: Leader
     pidfd: int
     pipes: tuple[OutputPipe, ...]
     gate: socket.socket | None = None
     init: int | None = None
-    """A pidfd of the first process in the box: it ends last, when everything else in there has ended."""
+    """A pidfd of the first process in the box. It ends last, after all others in the box."""
     ready: bool = False
-    """It waits at its gate."""
+    """Whether it waits at its gate."""
     late: bool = False
-    """It did not reach its gate in time."""
+    """Whether it failed to reach its gate in time."""
     speaks: bool = False
-    """Its gate stays open for a dialogue."""
+    """Whether its gate stays open for a dialogue."""
 
     @property
     def exit_code(self) -> int:
         return -signal.SIGKILL if self.leader.returncode is None else self.leader.returncode
 
     async def reach_gate(self, init: Callable[[], int | None] | None) -> None:
-        """Wait until a gated child is ready, or has ended without getting there."""
+        """Wait until a gated child is ready or has ended."""
         if self.gate is None:
             return
         with move_on_after(START_S) as limit:
@@ -241,7 +241,7 @@ class Child:
         self.late = limit.cancelled_caught
 
     def open_gate(self) -> None:
-        """Let a gated child run, if it is ready. What it reads from the gate then is the end, unless someone speaks."""
+        """Let a gated child run, if it is ready. Its next read from the gate is the end, except in a dialogue."""
         if self.gate is None:
             return
         with suppress(ConnectionError):
@@ -252,21 +252,21 @@ class Child:
             self.gate.close()
 
     async def speak(self, dialogue: Dialogue) -> None:
-        """Speak with the command through its gate."""
+        """Run the dialogue with the command through its gate."""
         if self.gate is not None:
             async with await UNIXSocketStream.from_socket(self.gate.dup()) as stream:
                 self.gate.close()
                 await dialogue(stream)
 
     async def stop(self, grace_s: float) -> None:
-        """Make sure that no process of the group, and none of the box, is left. Harmless once the child is reaped."""
+        """Make sure that all processes of the group and the box have ended. Harmless once the child is reaped."""
         if self.leader.returncode is not None:
             return
         if grace_s > 0:
             self._signal(signal.SIGTERM)
             with move_on_after(grace_s):
                 await wait_readable(self.pidfd)
-        self._signal(signal.SIGKILL)  # not reaped yet, so the number of the group is still ours
+        self._signal(signal.SIGKILL)  # not reaped yet, so the process group id is still ours
         with move_on_after(REAP_S):
             await wait_readable(self.pidfd)
             if self.init is not None:
@@ -279,7 +279,7 @@ class Child:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.leader.pid, number)
             return
-        with suppress(ProcessLookupError, PermissionError):  # a fork that is not yet in a group of its own
+        with suppress(ProcessLookupError, PermissionError):  # a fork that is not yet in a separate group
             signal.pidfd_send_signal(self.pidfd, number)
 
     def close(self) -> None:
@@ -317,7 +317,7 @@ async def _spawn(launch: Launch, cap: int) -> Child:
             if launch.gated:
                 reached("a command is started, and not yet waited for")
             child = Child(leader, os.pidfd_open(leader.pid), tuple(pipes), gate, speaks=launch.dialogue is not None)
-            ours.pop_all()  # the child's from here on
+            ours.pop_all()  # owned by the child from now on
             return child
     except (OSError, ValueError) as error:
         raise effect_error(f"could not start {launch.argv[0]}: {error}") from error
@@ -338,7 +338,7 @@ def _start_program(launch: Launch, streams: tuple[int, int, int]) -> Leader:
 
 @contextmanager
 def memory_file(content: bytes) -> Iterator[int]:
-    """A file in memory that holds `content`, read from its start: no pipe to feed, no name on a disk."""
+    """Create a file in memory with `content`, read from its start. It needs no pipe and no name on disk."""
     fd = os.memfd_create("fleet")
     try:
         with os.fdopen(fd, "wb", closefd=False) as file:
@@ -350,7 +350,7 @@ def memory_file(content: bytes) -> Iterator[int]:
 
 
 # ---- descendants -----------------------------------------------------------------------------------------------------
-# The processes that this one started, and those that they started: for when they must not outlive a wait.
+# Direct and indirect children of this process, for waits that they must not outlive.
 
 
 PROC = Path("/proc")
@@ -358,7 +358,7 @@ POLL_S = 0.01
 
 
 def descendants(of: int | None = None) -> frozenset[int]:
-    """The children of a process, by default of this one, and theirs."""
+    """All descendants of a process, by default of this one."""
     first = of or os.getpid()
     parents = {int(folder.name): _parent(folder) for folder in PROC.iterdir() if folder.name.isdigit()}
     found = {first}
@@ -368,14 +368,17 @@ def descendants(of: int | None = None) -> frozenset[int]:
 
 
 def kill_descendants(*, marked: bytes = b"") -> bool:
-    """Kill them, also those that are stopped; only those whose environment holds `marked`. Whether there were any."""
+    """Kill descendants, also stopped ones. Return whether there were any.
+
+    With `marked`, kill only processes with it in their environment.
+    """
     pids = [pid for pid in descendants() if not marked or marked in _environment(pid)]
     _send(pids, signal.SIGKILL)
     return bool(pids)
 
 
 def end_descendants(grace_s: float) -> None:
-    """Ask them to end, also those that are stopped: git removes its locks. Kill what is left after the grace."""
+    """Send TERM to descendants, also stopped ones, so that git removes its locks. Kill the rest afterwards."""
     _send(descendants(), signal.SIGTERM, signal.SIGCONT)
     until = time.monotonic() + grace_s
     while descendants() and time.monotonic() < until:
@@ -393,10 +396,10 @@ def _send(pids: Iterable[int], *signals: signal.Signals) -> None:
 def _parent(folder: Path) -> int:
     try:
         text = (folder / "stat").read_bytes()
-    except OSError:  # it has ended meanwhile
+    except OSError:  # it has ended in the meantime
         return 0
-    status, parent = text.rpartition(b")")[2].split()[:2]  # the name before them may hold anything
-    return 0 if status == b"Z" else int(parent)  # a dead one has no children, and only waits to be reaped
+    status, parent = text.rpartition(b")")[2].split()[:2]  # the name before them may contain any character
+    return 0 if status == b"Z" else int(parent)  # a zombie has no children, and only waits to be reaped
 
 
 def _environment(pid: int) -> bytes:
@@ -411,13 +414,13 @@ def _environment(pid: int) -> bytes:
 
 
 def effect_error(summary: str, evidence: str = "") -> EffectError:
-    """An error of git, a repository, the disk or the sandbox: not of the work."""
+    """Return an error caused by git, a repository, the disk or the sandbox, not by the work."""
     return EffectError(Failure(kind="infrastructure", summary=summary, evidence=evidence))
 
 
 @contextmanager
 def os_errors(summary: str) -> Iterator[None]:
-    """Raise an `OSError` of the block as an `EffectError` with this summary and the reason."""
+    """Raise an `OSError` in the block as an `EffectError` with this summary and the reason."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What the worktrees are given of the configuration: the sections that they work by, whole."""
+"""The sections of the configuration that the worktrees use."""
 
 import os
 from collections.abc import Callable
@@ -15,9 +15,9 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BoxLimits:
-    """The most that one command in the box may use, as the kernel and `resource_monitor.py` enforce it.
+    """The limits of one command in the box, as the kernel and `resource_monitor.py` enforce them.
 
-    Only fields that no key sets have a default.
+    Only fields without a key have a default.
     """
 
     memory_bytes: int
@@ -29,37 +29,37 @@ class BoxLimits:
     home_bytes: int = 128 * MIB
     disk_files: int = 500_000
     free_bytes: int = 512 * MIB
-    """Where the disk has less room left, commands that could write to it are ended."""
+    """If less free space is left on the disk, commands that could write to it are ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorktreeSettings:
-    """Everything `worktrees` needs of the configuration. Only fields that no key sets have a default."""
+    """The configuration that `worktrees` needs. Only fields without a key have a default."""
 
     state_dir: Path
     box: BoxSection
-    """With what the box shows of its tool chains."""
+    """Includes the tool chains that the box shows."""
     worktrees: WorktreesSection
     checks: ChecksSection
     git: GitSection
     limits: BoxLimits
     on_command: Callable[[float], None] | None = None
-    """Called with the seconds that each command of a worker took."""
+    """Called with the duration in seconds of each worker command."""
     on_setup: Callable[[str], None] | None = None
-    """Called with the set-up command when it begins."""
+    """Called with the setup command when it starts."""
     check_logs: Path | None = None
-    """The folder for the whole output of checks and set-ups, one file for each."""
+    """The folder for the full output of checks and setup commands, one file for each."""
     output_bytes: int = 64 * 1024
-    """The most that is kept of one command's output; the middle is left out."""
+    """The limit on stored output of one command. The middle is left out."""
 
     @property
     def box_commands(self) -> int:
-        """How many commands and file operations of workers may run at once."""
+        """The limit on concurrent commands and file operations of workers."""
         return self.box.commands or 4 * (os.cpu_count() or 1)
 
     @property
     def check_slots(self) -> int:
-        """How many checks may run at once."""
+        """The limit on concurrent checks."""
         return self.checks.slots or os.cpu_count() or 1
 
     @property

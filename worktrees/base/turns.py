@@ -1,4 +1,4 @@
-"""A limit on how many do something at once, which some wait for less long than others."""
+"""A concurrency limit with priorities."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -9,11 +9,11 @@ from anyio import CapacityLimiter, Event, create_task_group
 from anyio.lowlevel import RunVar, checkpoint
 
 Turn = AbstractAsyncContextManager[None]
-"""Waits until it may begin, and counts until its end."""
+"""Waits for its turn, and counts until its end."""
 
 
 class Turns:
-    """As many turns at once as there are places. Of those that wait, the first class goes first, then the oldest."""
+    """Limits how many callers run at the same time. The first class goes first, then the oldest."""
 
     def __init__(self, places: int) -> None:
         self._free = places
@@ -29,7 +29,7 @@ class Turns:
 
     async def _begin(self, waiting: deque[Event]) -> None:
         await checkpoint()
-        if self._free:  # then no one waits
+        if self._free:  # no one waits then
             self._free -= 1
             return
         mine, has_begun = Event(), False
@@ -38,7 +38,7 @@ class Turns:
             await mine.wait()
             has_begun = True
         finally:
-            if not has_begun and mine.is_set():  # the place was ours already when we were cancelled
+            if not has_begun and mine.is_set():  # we already had the place when we were cancelled
                 self._end()
             elif not has_begun:
                 waiting.remove(mine)
@@ -52,11 +52,11 @@ class Turns:
 
 
 # ---- tasks -----------------------------------------------------------------------------------------------------------
-# Small helpers for tasks: a limit for each event loop, and a task beside a block.
+# Helpers for tasks: a limit for each event loop, and a background task for a block.
 
 
 def loop_limiter(variable: RunVar[CapacityLimiter | None], total: int) -> CapacityLimiter:
-    """The limiter that `variable` holds for this event loop, made on first use: no two loops can share one."""
+    """Return the limiter in `variable` for this event loop, created on first use: two loops can't share one."""
     limiter = variable.get(None)
     if limiter is None:
         limiter = CapacityLimiter(total)
@@ -66,7 +66,7 @@ def loop_limiter(variable: RunVar[CapacityLimiter | None], total: int) -> Capaci
 
 @asynccontextmanager
 async def background(task: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """Run a task while the block runs. An error of the block is raised as it is, not in a group of errors."""
+    """Run a task while the block runs. Raises an error of the block directly, not in a group of errors."""
     try:
         async with create_task_group() as group:
             group.start_soon(task)

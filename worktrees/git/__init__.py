@@ -1,4 +1,4 @@
-"""Git in one repository: `repository.py` is the door for objects, diffs, merges and refs, `program.py` for all else.
+"""Git in one repository: `repository.py` for objects, diffs, merges and refs, `program.py` for everything else.
 
-May import `base`. Callers never choose between git in process and the git program.
+May import `base`. Callers do not choose between git in process and the git program.
 """

@@ -1,7 +1,7 @@
-"""The differences of two trees: their entries, compared in process or by git, and patches, made by git.
+"""Differences between two trees: entries, compared in process or by git, and patches, made by git.
 
-The program echoes a line that names no object, which shows where an answer ends. The line is random, so no path and no
-line of a patch reads like it.
+The program echoes a random line that is not an object, which marks the end of an answer. Because it is random, no path
+and no line of a patch equals it.
 """
 
 import os
@@ -41,13 +41,13 @@ PATCH = ("diff-tree", "-p", "-r", "--no-renames", "--no-ext-diff", "--no-textcon
 
 @dataclass(frozen=True, slots=True)
 class DiffEntry:
-    """A path that is not the same in two trees: a file, a link or a submodule, never a folder."""
+    """A path that differs between two trees: a file, a link or a submodule, never a folder."""
 
     path: str
     mode: str
     """The mode in the new tree, as git writes it."""
     id: Sha
-    """Zeros where the path is removed."""
+    """Zeros if the path is removed."""
     renamed_from: str = ""
 
     @property
@@ -57,7 +57,7 @@ class DiffEntry:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """The paths that differ from one tree to another, in git's order."""
+    """The paths that differ between two trees, in git's order."""
 
     entries: tuple[DiffEntry, ...] = ()
 
@@ -75,7 +75,7 @@ class Diff:
 
     @property
     def files(self) -> tuple[DiffEntry, ...]:
-        """The files and links that are new or changed."""
+        """The new or changed files and links."""
         return tuple(entry for entry in self.entries if entry.mode not in {ABSENT, GITLINK})
 
     @property
@@ -84,12 +84,12 @@ class Diff:
 
     @property
     def changes_attributes(self) -> bool:
-        """Whether files may look different although they are the same to git."""
+        """Whether files may differ in the worktree although they are the same to git."""
         return any(entry.path.endswith(ATTRIBUTES) for entry in self.entries)
 
 
 class DiffProgram:
-    """One `git diff-tree` that stays open. Blocks."""
+    """A long-running `git diff-tree`. Blocks."""
 
     def __init__(self, git: Git, *options: str, patience: CommandTimeouts = PATIENCE) -> None:
         self._program = Coprocess(git.git_dir, *options, "--stdin", patience=patience)
@@ -99,7 +99,7 @@ class DiffProgram:
         self._program.close()
 
     def ask(self, old: Sha, new: Sha, *, cap: int | None = None) -> bytes:
-        """The difference of two trees. Raises `CoprocessError`, also where the answer is longer than `cap`."""
+        """Return the difference of two trees. Raises `CoprocessError`, also if the answer is longer than `cap`."""
         question = f"{old} {new}\n".encode()
 
         def is_complete(answer: bytearray) -> bool:
@@ -111,20 +111,20 @@ class DiffProgram:
             program.send(question + self._end)
             answer = program.read_until(is_complete)
         if not answer.startswith(question):
-            raise effect_error(f"the store has no tree {old}, or no {new}")
+            raise effect_error(f"tree {old} or {new} is not in the store")
         return answer[len(question) : -len(self._end)]
 
 
 def diff_by_program(program: DiffProgram, old: Sha, new: Sha) -> Diff:
-    """The difference of two trees, by a program with `ENTRIES`."""
+    """Return the difference of two trees, from a program with `ENTRIES`."""
     try:
         return parse_entries(program.ask(old, new))
-    except CoprocessError:  # killed while it idled, or in the middle
+    except CoprocessError:  # killed while it was idle, or in the middle
         return parse_entries(program.ask(old, new))
 
 
 def parse_entries(answer: bytes) -> Diff:
-    """The answer of `--raw -z`: modes, ids and a letter, then the path, or two of them where it was renamed."""
+    """Parse the answer of `--raw -z`: modes, ids and a letter, then the path, or two paths for a rename."""
     parts, entries = iter(fields(answer)), list[DiffEntry]()
     for raw in parts:
         _, mode, _, id_, letter = raw.split(" ")
@@ -135,7 +135,7 @@ def parse_entries(answer: bytes) -> Diff:
 
 
 def diff_in_process(objects: Objects, old: Sha, new: Sha) -> Diff:
-    """The difference of two trees, folder by folder. Blocks."""
+    """Return the difference of two trees, folder by folder. Blocks."""
     compared = sorted(_compare(objects, objects.tree(old), objects.tree(new)))
     return Diff(tuple(_entry(path, node, len(old)) for path, node in compared))
 
@@ -146,7 +146,7 @@ def _entry(path: bytes, node: Node | None, digits: int) -> DiffEntry:
 
 
 def _compare(objects: Objects, old: Tree, new: Tree, folder: bytes = b"") -> Iterator[tuple[bytes, Node | None]]:
-    """The paths that differ, with their new files."""
+    """Return the paths that differ, with their new files."""
     for name in differing_names(old, new):
         path, before, after = folder + name, old.get(name), new.get(name)
         old_file, new_file = (None if is_folder(node) else node for node in (before, after))
@@ -157,17 +157,17 @@ def _compare(objects: Objects, old: Tree, new: Tree, folder: bytes = b"") -> Ite
 
 
 def differing_names(before: Tree, after: Tree) -> list[bytes]:
-    """The names that only one of two folders has, or that are different things in them."""
+    """Names that only one of two folders has, or that differ between them."""
     names = [name for name, node in after.items() if before.get(name) != node]
     return names + [name for name in before if name not in after]
 
 
 # ---- check out -------------------------------------------------------------------------------------------------------
-# Writes files of a commit into a new folder: in process, at the cost of these files, or by git where it must.
+# Writes files of a commit into a new folder: in process, at the cost of these files, or by git if necessary.
 
 
 def check_out_in_process(objects: Objects, folder: Path, files: Sequence[DiffEntry]) -> None:
-    """Raises `EffectError` where a file is too large to be read in process. Blocks."""
+    """Raises `EffectError` if a file is too large to read in process. Blocks."""
     make_folder(folder)
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
@@ -196,18 +196,18 @@ async def check_out_by_git(git: Git, folder: Path, commit: Sha, files: Sequence[
 
 
 # ---- colliding names -------------------------------------------------------------------------------------------------
-# Paths that collide on some file systems: a checkout there would hold one file where the commit has two.
+# Paths that collide on some file systems: a checkout there would have one file where the commit has two.
 #
-# Such names differ in the case of letters, or in how letters are composed. Only what a change adds is compared with
-# the other names in its folders; a repository that has such names already may keep them.
+# Such names differ in case, or in Unicode composition. Only added names are compared with the other names in their
+# folders. A repository that already has colliding names may keep them.
 
 
 def colliding_names(objects: Objects, before: Sha, after: Sha, paths: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """The paths of a tree that collide with another path, each with that one, unless the tree before had both."""
+    """Map each path of a tree that collides with another path to that path, unless the tree before had both."""
 
     @cache
     def groups(folder: str) -> dict[str, list[str]]:
-        """The names in a folder, those that collide together."""
+        """Group the names in a folder that collide."""
         by_key: dict[str, list[str]] = defaultdict(list)
         for name in _names(objects, after, folder):
             by_key[_collision_key(name)].append(name)
@@ -229,7 +229,7 @@ def _collision_key(name: str) -> str:
 
 
 def _names(objects: Objects, tree: Sha, folder: str) -> list[str]:
-    """The names in a folder of a tree, given with a slash at its end; none where the tree has no such folder."""
+    """The names in a folder of a tree, or none if the folder does not exist. `folder` ends with a slash."""
     entries = objects.tree_at(folder_node(tree))
     for part in folder.split("/")[:-1]:
         entries = objects.tree_at(entries.get(os.fsencode(part)))

@@ -1,9 +1,9 @@
-"""A stand-in for the git folder of a repository that is not ours: its objects and refs, under a configuration of ours.
+"""Replaces the git folder of a foreign repository: links to its objects and refs, and our configuration.
 
-A repository's configuration can make git run programs: more than 60 keys of git 2.55 name one, half of them with a
-name of the repository's choice inside, and each release adds some. Overriding them one by one is never finished, so
-git never reads that configuration at all. It is given this folder instead: links to what holds objects and refs, and a
-new `config` with the few values that say how objects, refs and files are stored (docs/decisions/0058).
+A repository's configuration can make git run programs. More than 60 keys of git 2.55 name one, half of them contain a
+name chosen by the repository, and each release adds some. Overriding them one by one would never be complete, so git
+never reads that configuration. It gets this folder instead: links to objects and refs, and a new `config` with the few
+values that define how objects, refs and files are stored (docs/decisions/0058).
 """
 
 import os
@@ -24,7 +24,7 @@ LINKED = (
     *("objects", "refs", "packed-refs", "reftable", "logs", "shallow", "worktrees"),
     *("info/exclude", "info/attributes"),
 )
-"""What is the repository's own: what is missing may come later. Grafts are left out: they change history."""
+"""Links into the repository. A missing entry may appear later. Grafts are left out, because they change history."""
 KEPT = frozenset(
     {
         "core.autocrlf",
@@ -46,30 +46,30 @@ KEPT = frozenset(
         "extensions.relativeworktrees",
     }
 )
-"""The settings that git needs to understand what is stored. None of them names a program, a file or an address."""
+"""The settings that git needs to read the store. None of them names a program, a file or an address."""
 VALUE = re.compile(r"[A-Za-z0-9]{0,32}")
 
 
 @dataclass(frozen=True)
 class IsolatedGitDir:
-    """The folder, until nothing refers to it any more."""
+    """The folder, which exists while something refers to it."""
 
     path: Path
     common_dir: Path
     """The folder that it replaces."""
 
     def renew_head(self) -> None:
-        """Copy HEAD, which can't be a link: git reads it to refuse what would move a branch that is checked out."""
+        """Copy HEAD, which can't be a link. Git reads it to refuse to move a checked-out branch."""
         new = self.path / "HEAD.new"
-        with os_errors(f"{self.common_dir} can't be read"):
+        with os_errors(f"can't read {self.common_dir}"):
             new.write_bytes((self.common_dir / "HEAD").read_bytes())
             new.replace(self.path / "HEAD")
 
 
 async def make_stand_in(common_dir: Path, *, bare: bool) -> IsolatedGitDir:
-    """The stand-in for the folder of a repository's objects and refs. Raises `EffectError`."""
+    """Create the replacement for the folder of a repository's objects and refs. Raises `EffectError`."""
     listed = await ask_git("config", "--file", str(common_dir / "config"), "--no-includes", "--null", "--list")
-    with os_errors("a folder for git can't be made"):
+    with os_errors("can't create a folder for git"):
         _remove_forgotten()
         stand_in = IsolatedGitDir(Path(mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")), common_dir)
         weakref.finalize(stand_in, _remove, stand_in.path, os.getpid())
@@ -82,7 +82,7 @@ async def make_stand_in(common_dir: Path, *, bare: bool) -> IsolatedGitDir:
 
 
 def _config(listed: list[str], *, bare: bool) -> str:
-    """The settings that are kept, and ours after them. The last value of a key counts, as it does for git."""
+    """Return the settings to keep, followed by ours. Git uses the last value of a key."""
     entries = (entry.partition("\n") for entry in listed)
     kept = {key: value for key, _, value in entries if key in KEPT and VALUE.fullmatch(value)}
     ours = {"core.bare": str(bare).lower(), "core.hooksPath": "/dev/null", "core.fsmonitor": "false"}
@@ -96,14 +96,14 @@ def _remove(path: Path, maker: int) -> None:
 
 
 def _remove_forgotten() -> None:
-    """Remove the folders of processes that were killed."""
+    """Remove the folders that killed processes left."""
     for path, maker in _folders():
         if not Path(f"/proc/{maker}").exists():
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _folders() -> Iterator[tuple[Path, int]]:
-    """The folders of this user, each with the process that made it."""
+    """The folders of this user, each with the process that created it."""
     for path in Path(gettempdir()).glob(f"{PREFIX}*-*"):
         maker = path.name.removeprefix(PREFIX).partition("-")[0]
         with suppress(OSError):

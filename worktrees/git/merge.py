@@ -1,11 +1,11 @@
-"""Three-way merges of trees: in process where the two changes do not meet, else by `git merge-tree`.
+"""Three-way merges of trees: in process if the changes do not overlap, else by `git merge-tree`.
 
-The merge in process takes each side's changed paths and writes only the trees on the way to them, so it costs what the
-two sides changed, whatever the size of the repository. It refuses wherever git would have to think: a path that both
-sides changed (also where they changed it alike), a file where the other side has a folder, work in a folder that the
-other side removed. Every rename that could matter shows as one of these: a file renamed on one side and edited on the
-other is a path that both changed, and a folder that git would take for renamed is removed on that side, so a file that
-the other side put into it is refused. A property test holds the two ways to the same trees.
+The merge in process takes the paths that each side changed and writes only the trees above them. Its cost depends on
+the changes, not on the size of the repository. It refuses every case that needs git's merge logic: a path that both
+sides changed (also in the same way), a file where the other side has a folder, and a change in a folder that the other
+side removed. Every rename that could matter appears as one of these: a file renamed on one side and edited on the other
+is a path that both changed, and a folder that git would detect as renamed is removed on that side, so a file that the
+other side added to it is refused. A property test checks that both ways make the same trees.
 """
 
 import os
@@ -23,16 +23,16 @@ from worktrees.git.objects import Objects
 from worktrees.git.program import Git, text
 
 LONGEST_LINE = 20_000  # commits between a candidate's base and the tip
-CONFLICT = 1  # merge-tree's exit code for one
+CONFLICT = 1  # merge-tree's exit code for a conflict
 ABORTED = -signal.SIGABRT  # git 2.39 fails an assertion on some renames into folders that became files
 
 
 class _BothChanged(Exception):  # noqa: N818 - it is an answer
-    """Both sides changed something here."""
+    """Both sides changed this path."""
 
 
 def merge_in_process(objects: Objects, base: Sha, ours: Sha, theirs: Sha) -> Sha | None:
-    """The tree that merges two trees; None where git has to decide."""
+    """Return the merged tree of two trees, or None if git has to decide."""
     if base == theirs:
         return ours
     if base == ours:
@@ -44,7 +44,7 @@ def merge_in_process(objects: Objects, base: Sha, ours: Sha, theirs: Sha) -> Sha
 
 
 def _merge(objects: Objects, base: Tree, ours: Tree, theirs: Tree, depth: int) -> Tree:
-    """Our tree, with what they changed. Raises `_BothChanged`."""
+    """Return our tree with their changes. Raises `_BothChanged`."""
     if depth > DEEPEST:
         raise _BothChanged
     merged = dict(ours)
@@ -66,9 +66,9 @@ def _merge(objects: Objects, base: Tree, ours: Tree, theirs: Tree, depth: int) -
 
 
 def is_on_line(objects: Objects, tip: Sha, *, base: Sha, unless: Sha) -> bool:
-    """Whether `base` is reached from the tip by single parents, without meeting `unless`.
+    """Whether single parents lead from the tip to `base` without passing `unless`.
 
-    Then `base` is the one merge base of the tip and of `unless`, if that has `base` for its only parent.
+    Then `base` is the only merge base of the tip and of `unless`, if `base` is the only parent of `unless`.
     """
     commit = tip
     for _ in range(LONGEST_LINE):
@@ -86,19 +86,19 @@ def is_on_line(objects: Objects, tip: Sha, *, base: Sha, unless: Sha) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MergeConflict:
-    """Why two commits don't merge."""
+    """The reason why two commits do not merge."""
 
     paths: tuple[str, ...]
     messages: str
     tree: Sha
-    """The merge as far as it goes, with marks where the texts meet; empty where git gave up."""
+    """The merge as far as possible, with conflict markers. Empty if git failed."""
 
 
 async def merge_trees(git: Git, ours: Sha, theirs: Sha) -> Sha | MergeConflict:
-    """The tree of a three-way merge of two commits, or why there is none."""
+    """Return the tree of a three-way merge of two commits, or the conflict."""
     answer = await git.ask("merge-tree", "--write-tree", "-z", "--name-only", "--messages", ours, theirs)
-    if answer.exit_code == ABORTED:  # the candidate is to blame, not the machine: others can land
-        return MergeConflict((), f"git gave up on this merge: {text(answer.stderr).strip()}", Sha(""))
+    if answer.exit_code == ABORTED:  # the candidate is the cause, not the machine: others can land
+        return MergeConflict((), f"git failed to merge this change: {text(answer.stderr).strip()}", Sha(""))
     if answer.exit_code not in {0, CONFLICT}:
         raise effect_error("git merge-tree failed", text(answer.stderr))
     written, _, rest = answer.stdout.partition(b"\0")
@@ -111,7 +111,7 @@ async def merge_trees(git: Git, ours: Sha, theirs: Sha) -> Sha | MergeConflict:
 
 
 def _parse_messages(raw: bytes) -> str:
-    """Git's messages come as count, paths, kind, message; a person reads only the last."""
+    """Parse git's messages: count, paths, kind, message. Only the last is meant for people."""
     parts, lines, at = raw.split(b"\0"), list[str](), 0
     while at < len(parts) and parts[at].isdigit():
         at += int(parts[at]) + 2
@@ -124,13 +124,13 @@ def _parse_messages(raw: bytes) -> str:
 # ---- conflict --------------------------------------------------------------------------------------------------------
 # The failure of a candidate that does not merge, with enough evidence for a worker to do the work again.
 #
-# The evidence holds both sides' intent: the paths, the places where the texts meet, and who changed these paths
-# meanwhile. Names and texts come from workers; names are made safe to print, and every part has its limit.
+# The evidence shows the intent of both sides: the paths, the conflicting hunks, and the commits that changed these
+# paths in the meantime. Names and texts come from workers, so names are made safe to print, and every part has a limit.
 
 
 EVIDENCE = 8_000  # characters in all
 MOST_PATHS = 20
-MOST_FILES = 5  # whose hunks are shown
+MOST_FILES = 5  # paths with hunks in the evidence
 MOST_LANDED = 10
 MESSAGES = 1_500  # characters of git's own messages
 HUNK_LINES = 40
@@ -139,21 +139,21 @@ OURS, BETWEEN, THEIRS = "<<<<<<< ", "=======", ">>>>>>> "
 
 
 async def conflict_failure(git: Git, conflict: MergeConflict, *, base: Sha, tip: Sha) -> Failure:
-    """The failure of a candidate made on `base` that does not merge with `tip`."""
+    """Return the failure of a candidate based on `base` that does not merge with `tip`."""
     listed = "\n".join(map(printable, conflict.paths[:MOST_PATHS]))
     more = f"\n... and {len(conflict.paths) - MOST_PATHS} more" if len(conflict.paths) > MOST_PATHS else ""
     parts = [f"{listed}{more}", conflict.messages[:MESSAGES], await _landed_commits(git, conflict, base, tip)]
     parts += [await _hunks(git, conflict.tree, path) for path in conflict.paths[:MOST_FILES]]
-    named = ", ".join(map(printable, conflict.paths[:5])) or "git gave up"
+    named = ", ".join(map(printable, conflict.paths[:5])) or "git failed to merge it"
     return Failure(
         kind="conflict",
-        summary=f"does not merge with what landed: {named}",
+        summary=f"conflicts with landed work: {named}",
         evidence="\n\n".join(part for part in parts if part)[:EVIDENCE],
     )
 
 
 async def _landed_commits(git: Git, conflict: MergeConflict, base: Sha, tip: Sha) -> str:
-    """Who changed these paths since the candidate's base: subjects and trailers, newest first."""
+    """Subjects and trailers of the commits that changed these paths since the candidate's base, newest first."""
     if not conflict.paths:
         return ""
     form = "--format=%s%n%(trailers:only,unfold)"
@@ -164,11 +164,11 @@ async def _landed_commits(git: Git, conflict: MergeConflict, base: Sha, tip: Sha
         subject, *rest = entry.strip().splitlines() or [""]
         lines += [f"- {one_line(subject)}"] if subject else []
         lines += [f"  {one_line(line)}" for line in rest if line.startswith("Fleet-")]
-    return "\n".join(("landed since this attempt's base, on these paths:", *lines)) if lines else ""
+    return "\n".join(("commits landed since this attempt's base, on these paths:", *lines)) if lines else ""
 
 
 async def _hunks(git: Git, tree: Sha, path: str) -> str:
-    """The places of a file where the texts of both sides meet; empty for a binary file."""
+    """The conflicting hunks of a file. Empty for a binary file."""
     answer = await git.ask("cat-file", "blob", f"{tree}:{path}", cap=FILE_CAP)
     if answer.exit_code != 0 or b"\0" in answer.stdout:
         return ""
@@ -177,7 +177,7 @@ async def _hunks(git: Git, tree: Sha, path: str) -> str:
 
 
 def _marked_hunks(lines: list[str]) -> Iterator[list[str]]:
-    """The parts of a file between the marks of a conflict, each cut to a readable length."""
+    """Return the parts of a file between conflict markers, each cut to a readable length."""
     hunk: list[str] | None = None
     for line in lines:
         if line.startswith(OURS):
@@ -190,7 +190,7 @@ def _marked_hunks(lines: list[str]) -> Iterator[list[str]]:
 
 
 def _shortened(hunk: list[str]) -> list[str]:
-    """Both sides, each without its tail where it is long."""
+    """Return both sides, each without its tail if it is long."""
     middle = hunk.index(BETWEEN) if BETWEEN in hunk else len(hunk)
     lines: list[str] = []
     for side in (hunk[:middle], hunk[middle:]):

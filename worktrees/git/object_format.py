@@ -1,4 +1,4 @@
-"""The format of git's objects: trees, commits, persons, and the ids of all of them. Pure."""
+"""The format of git objects: trees, commits, persons and their ids. Pure."""
 
 import hashlib
 import re
@@ -14,10 +14,10 @@ from fleet.core.facts.facts import Member
 from fleet.ports.worktrees import Signature
 
 # ---- commit message --------------------------------------------------------------------------------------------------
-# The messages of the fleet's commits: written here, and read back here after a crash.
+# The messages of fleet's commits: written here, and parsed here after a crash.
 #
-# Titles and bodies come from models. They are cut to one line, stripped of control characters, and kept from posing
-# as trailers and from closing issues of a forge; ours are the last paragraph, and only that is read.
+# Titles and bodies come from models. They are cut to one line and stripped of control characters, so that they can't
+# imitate trailers or close issues on a forge. Our trailers are the last paragraph, and only that paragraph is parsed.
 
 
 LONGEST_SUBJECT = 100
@@ -36,18 +36,18 @@ class Person:
     email: str
 
     def environment(self) -> dict[str, str]:
-        """The variables that make git name this person as author and committer."""
+        """The variables that set this person as author and committer in git."""
         author = {"GIT_AUTHOR_NAME": self.name, "GIT_AUTHOR_EMAIL": self.email}
         return {**author, "GIT_COMMITTER_NAME": self.name, "GIT_COMMITTER_EMAIL": self.email}
 
 
 def committer_of(name: str, email: str) -> Person:
-    """The committer of all commits: the configured author, or the fleet."""
+    """Return the committer of all commits: the configured author, or fleet."""
     return Person(name or "fleet", email)
 
 
 def author_of(signature: Signature, name: str, email: str) -> Person:
-    """The configured author, or the worker with its model."""
+    """Return the configured author, or the worker with its model."""
     if name:
         return Person(name, email)
     worker = f"fleet {signature.worker}"
@@ -56,7 +56,7 @@ def author_of(signature: Signature, name: str, email: str) -> Person:
 
 
 def compose(signature: Signature) -> str:
-    """The whole message."""
+    """Compose the full message."""
     text = f"{one_line(signature.title)}\n{_plain(signature.body)[:LONGEST_BODY]}"
     title, _, body = strip_closing_keywords(text).partition("\n")
     subject = title[:LONGEST_SUBJECT].rstrip() or f"Subtask {signature.subtask}"
@@ -72,7 +72,7 @@ def compose(signature: Signature) -> str:
 
 
 def member_of(commit: Sha, message: str, run: RunId) -> Member | None:
-    """The subtask and attempt of a commit, if it is of this run."""
+    """Return the subtask and attempt of a commit, if it belongs to this run."""
     values = parse_trailers(message)
     subtask, attempt = values.get(TASK, ""), attempt_number(values)
     if values.get(RUN) != run or not is_slug(subtask) or attempt is None:
@@ -81,13 +81,13 @@ def member_of(commit: Sha, message: str, run: RunId) -> Member | None:
 
 
 def parse_trailers(message: str) -> dict[str, str]:
-    """The values in the last paragraph of a message, by name. The last of a name counts: ours follow all others."""
+    """Parse the last paragraph of a message by name. The last value of a name counts, because ours come last."""
     last = _PARAGRAPHS.split(message.strip())[-1]
     return dict(line.rstrip("\r").split(": ", 1) for line in last.split("\n") if ": " in line)
 
 
 def attempt_number(values: Mapping[str, str]) -> int | None:
-    """The number of the attempt among trailers; None where it is not one of ours."""
+    """Return the attempt number from trailers, or None if they are not ours."""
     number = values.get(ATTEMPT, "")
     return int(number) if number.isascii() and number.isdecimal() and len(number) <= DIGITS else None
 
@@ -97,16 +97,16 @@ def one_line(untrusted: str) -> str:
 
 
 def _plain(untrusted: str) -> str:
-    """Without what steers a terminal: control characters and marks that turn the direction of writing."""
+    """Remove control characters and bidirectional marks."""
     plain = (char for char in untrusted.replace("\r\n", "\n") if char in "\n\t" or unicodedata.category(char)[0] != "C")
     return "".join(plain)
 
 
 # ---- closing words ---------------------------------------------------------------------------------------------------
-# Words in a commit message by which a forge closes an issue, once the commit is on its default branch.
+# Keywords in a commit message that close an issue on a forge once the commit is on the default branch.
 #
-# Forges know such words in forms that differ a little: "fixes #7", "Closes: acme/shop#7", "resolve issue #7",
-# "implements https://…/issues/7". Gitea and Bitbucket also open an issue again.
+# The syntax differs slightly between forges: "fixes #7", "Closes: acme/shop#7", "resolve issue #7", "implements
+# https://…/issues/7". Gitea and Bitbucket can also reopen an issue.
 
 
 _STEMS = dict.fromkeys((*(word for each in FORGES for word in each.closing), r"reopen(?:s|ed|ing)?"))
@@ -117,7 +117,7 @@ _CLOSES = re.compile(rf"({_WORD}{_BETWEEN})({_REFERENCE})", re.IGNORECASE)
 
 
 def strip_closing_keywords(text: str) -> str:
-    """The text, still with its references, but none directly behind a word that closes: "fixes (see #7)"."""
+    """Keep references in the text, but not directly after a closing keyword: "fixes (see #7)"."""
     return _CLOSES.sub(r"\1(see \2)", text)
 
 
@@ -125,31 +125,31 @@ def strip_closing_keywords(text: str) -> str:
 
 
 FILE, EXECUTABLE, LINK, GITLINK, FOLDER = "100644", "100755", "120000", "160000", "40000"
-"""The modes of the entries of a tree. A gitlink names the commit of a submodule."""
+"""The modes of tree entries. A gitlink is the commit of a submodule."""
 ABSENT = "000000"
-"""The mode of a path that does not exist on one side of a diff."""
+"""The mode of a path that is missing on one side of a diff."""
 ATTRIBUTES = ".gitattributes"
 TREE = FOLDER.encode()
 ID = r"(?:[0-9a-f]{40}|[0-9a-f]{64})"
 """The pattern of an id, SHA-1 or SHA-256."""
 REF = r"refs/[^\s:^~?*\[\\\x00-\x1f\x7f]+"
-"""The pattern of a ref's name, without anything that git could take for more than a name."""
+"""The pattern of a ref name, without anything that git could interpret as more than a name."""
 ENTRIES = {size: re.compile(rb"([0-7]+) ([^\0]+)\0(.{%d})" % size, re.DOTALL) for size in (20, 32)}
-"""An entry of a tree, by the bytes of an id."""
+"""An entry of a tree, by id length in bytes."""
 SHA1_DIGITS, SHA256_DIGITS = 40, 64  # of an id
-DEEPEST = 200  # folders that are worked on in process; deeper ones are git's
+DEEPEST = 200  # folders processed here: git handles deeper ones
 SIGNATURE = re.compile(rb"(.*?) ?<.*> (\d{1,11}) [+-]\d{4}", re.DOTALL)
-ODD_ENDS = "".join(map(chr, range(33))) + ".,:;<>\"\\'"  # what git strips from a person's name
+ODD_ENDS = "".join(map(chr, range(33))) + ".,:;<>\"\\'"  # characters that git strips from a person's name
 
 Node = tuple[bytes, bytes]
-"""The mode of an entry and the id it names, as a tree stores them."""
+"""The mode of an entry and its id, as stored in a tree."""
 Tree = Mapping[bytes, Node]
 EMPTY: Tree = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit as it is stored."""
+    """A stored commit."""
 
     tree: Sha
     parents: tuple[Sha, ...]
@@ -159,12 +159,12 @@ class Commit:
 
 
 def new_digest(digits: int) -> "hashlib._Hash":
-    """The hash that makes ids of this length."""
+    """Return the hash function for ids of this length."""
     return hashlib.sha1(usedforsecurity=False) if digits == SHA1_DIGITS else hashlib.sha256()
 
 
 def object_id(kind: str, content: bytes, *, digits: int) -> Sha:
-    """The id of an object, in a repository whose ids have this length."""
+    """Return the id of an object in a repository with ids of this length."""
     digest = new_digest(digits)
     digest.update(b"%b %d\0" % (kind.encode(), len(content)))
     digest.update(content)
@@ -175,7 +175,7 @@ def object_id(kind: str, content: bytes, *, digits: int) -> Sha:
 
 
 def parse_tree(content: bytes, id_size: int = 20) -> dict[bytes, Node]:
-    """The entries of a tree by name. Raises `ValueError` where the content is not that of a tree."""
+    """Parse the entries of a tree by name. Raises `ValueError` if the content is not a tree."""
     entries = ENTRIES[id_size].findall(content)
     if sum([len(mode) + len(name) for mode, name, _ in entries]) + (id_size + 2) * len(entries) != len(content):
         raise ValueError("not a tree")  # bytes between the entries
@@ -183,19 +183,19 @@ def parse_tree(content: bytes, id_size: int = 20) -> dict[bytes, Node]:
 
 
 def format_tree(tree: Tree) -> bytes:
-    """A tree as git stores it: folders sort as if their name ended with a slash."""
+    """Format a tree as git stores it: folders sort as if their name ended with a slash."""
     entries = [(name + b"/" if mode == TREE else name, mode, name, id_) for name, (mode, id_) in tree.items()]
     entries.sort()
     return b"".join([b"%b %b\0%b" % (mode, name, id_) for _, mode, name, id_ in entries])
 
 
 def folder_node(id_: Sha) -> Node:
-    """The entry of a folder, by the id of its tree."""
+    """Return the entry of a folder with this tree."""
     return TREE, bytes.fromhex(id_)
 
 
 def node_id(node: Node) -> Sha:
-    """The id that an entry names."""
+    """Return the id of an entry."""
     return Sha(node[1].hex())
 
 
@@ -207,7 +207,7 @@ def is_folder(node: Node | None) -> bool:
 
 
 def parse_commit(content: bytes) -> Commit:
-    """A commit as it is stored. What it does not say is empty."""
+    """Parse a stored commit. Missing fields are empty."""
     head, _, message = content.partition(b"\n\n")
     values: dict[bytes, list[bytes]] = {}
     for line in head.split(b"\n"):
@@ -219,7 +219,7 @@ def parse_commit(content: bytes) -> Commit:
 
 
 def signed(person: Person, date: str) -> bytes:
-    """A person and a date, as commits name them."""
+    """Format a person and a date as in a commit."""
     name, email = (re.sub(r"[<>\n\0]", "", part.strip(ODD_ENDS)) for part in (person.name, person.email))
     return f"{name} <{email}> {date}".encode()
 
@@ -232,18 +232,17 @@ def signed_now(person: Person) -> bytes:
 
 
 def parse_signature(signature: bytes) -> tuple[str, float]:
-    """The name and the time in what a commit says of its author or committer; "" and 0 where git wrote it otherwise."""
+    """Parse the name and the time of an author or committer line: "" and 0 if it is not in git's format."""
     match = SIGNATURE.fullmatch(signature)
     return (match[1].decode("utf-8", "replace"), float(match[2])) if match else ("", 0.0)
 
 
 # ---- pack format -----------------------------------------------------------------------------------------------------
-# The format of a pack: written without deltas, and read as hostile input.
+# The pack format: written without deltas, and read as hostile input.
 #
-# Every limit is checked before git sees a byte of it.
-#
-# A pack of a kilobyte can hold a file of a gigabyte, and a delta of fifty bytes can ask for one. So each entry's size
-# is read from its header, each delta's from its own, and nothing is inflated beyond what a header announces.
+# Every limit is checked before git reads a byte of it. A pack of a kilobyte can contain a file of a gigabyte, and a
+# delta of fifty bytes can produce one. So each entry's size is read from its header, each delta's from its own header,
+# and inflating stops at the announced size.
 
 
 MAGIC, VERSION = b"PACK", 2
@@ -252,25 +251,25 @@ KINDS = {1: "commit", 2: "tree", 3: "blob", 6: "offset delta", 7: "delta"}
 OFFSET_DELTA, DELTA = 6, 7
 NUMBERS = {name: number for number, name in KINDS.items() if number < OFFSET_DELTA}
 PART = 16 * 1024
-LONGEST_VARINT = 10  # bytes: more than any size that we accept needs
+LONGEST_VARINT = 10  # bytes: more than any accepted size needs
 
 
 class PackError(ValueError):
-    """A pack that is not taken; the message says why."""
+    """The reason why a pack is rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackLimits:
-    """The most that a pack may hold."""
+    """The limits of a pack."""
 
     packed_bytes: int = 64 * 1024 * 1024
     objects: int = 100_000
     bytes: int = 512 * 1024 * 1024
-    """Of all objects together, as they are once deltas are applied."""
+    """The total size of all objects after deltas are applied."""
 
 
 def format_pack(objects: Sequence[tuple[str, bytes]], *, digits: int = 40) -> bytes:
-    """A pack of these objects, kinds and contents, each as it is."""
+    """Format a pack of these objects, kinds and contents, without deltas."""
     head = MAGIC + VERSION.to_bytes(4) + len(objects).to_bytes(4)
     pack = head + b"".join(
         [_header_of(NUMBERS[kind], len(content)) + zlib.compress(content) for kind, content in objects]
@@ -279,7 +278,7 @@ def format_pack(objects: Sequence[tuple[str, bytes]], *, digits: int = 40) -> by
 
 
 def _header_of(kind: int, size: int) -> bytes:
-    """How an entry begins."""
+    """Format the start of an entry."""
     header, size = bytearray([kind << 4 | size & 15]), size >> 4
     while size:
         header[-1] |= 0x80
@@ -295,29 +294,29 @@ def _checksum(data: bytes, digits: int) -> bytes:
 
 
 def check_pack(pack: bytes, limits: PackLimits, *, digits: int = 40) -> int:
-    """The number of objects in a pack. Raises `PackError` where it is damaged or breaks a limit."""
+    """Return the number of objects in a pack. Raises `PackError` if it is damaged or exceeds a limit."""
     trailer = digits // 2
     if len(pack) > limits.packed_bytes:
-        raise PackError(f"the pack has {len(pack)} bytes; at most {limits.packed_bytes} are taken")
+        raise PackError(f"the pack has {len(pack)} bytes, and the limit is {limits.packed_bytes}")
     if len(pack) < HEADER + trailer or pack[:4] != MAGIC or int.from_bytes(pack[4:8]) != VERSION:
-        raise PackError("it is not a pack of version 2")
+        raise PackError("it is not a version 2 pack")
     if _checksum(pack[:-trailer], digits) != pack[-trailer:]:
         raise PackError("the pack is damaged: its checksum differs")
     count = int.from_bytes(pack[8:HEADER])
     if count > limits.objects:
-        raise PackError(f"the pack has {count} objects; at most {limits.objects} are taken")
+        raise PackError(f"the pack has {count} objects, and the limit is {limits.objects}")
     body = memoryview(pack)[:-trailer]
     at, total = HEADER, 0
     for _ in range(count):
         at, size = _entry(body, at, trailer, limits.bytes - total)
         total += size
     if at != len(body):
-        raise PackError("the pack has bytes behind its last object")
+        raise PackError("the pack has bytes after its last object")
     return count
 
 
 def _entry(body: memoryview, at: int, id_bytes: int, room: int) -> tuple[int, int]:
-    """Where an entry ends, and how large its object is."""
+    """Return the end of an entry, and the size of its object."""
     kind, size, at = _entry_header(body, at)
     if kind == OFFSET_DELTA:
         _, at = _varint(body, at)
@@ -334,7 +333,7 @@ def _entry(body: memoryview, at: int, id_bytes: int, room: int) -> tuple[int, in
 
 
 def _inflate(body: memoryview, at: int, size: int) -> tuple[bytes, int]:
-    """The data of an entry, and where it ends. Fed in small parts: what is left over of each part is copied."""
+    """Inflate an entry, and return its data and its end. The parts are small, because zlib copies their rest."""
     inflater, content = zlib.decompressobj(), bytearray()
     while not inflater.eof:
         part = body[at : at + PART]
@@ -343,17 +342,17 @@ def _inflate(body: memoryview, at: int, size: int) -> tuple[bytes, int]:
         try:
             content += inflater.decompress(part, size + 1 - len(content))
         except zlib.error as error:
-            raise PackError(f"an object of the pack can't be inflated: {error}") from None
+            raise PackError(f"can't inflate an object in the pack: {error}") from None
         at += len(part) - len(inflater.unconsumed_tail) - len(inflater.unused_data)
         if len(content) > size:
             break
     if len(content) != size:
-        raise PackError("an object of the pack has another size than its header says")
+        raise PackError("an object in the pack differs in size from its header")
     return bytes(content), at
 
 
 def _entry_header(body: memoryview, at: int) -> tuple[int, int, int]:
-    """The kind of an entry, the size of its data, and where that begins."""
+    """Parse the kind of an entry, the size of its data, and the start of its data."""
     byte, at = _byte(body, at)
     kind, size, shift = (byte >> 4) & 7, byte & 15, 4
     while byte & 0x80:
@@ -368,7 +367,7 @@ def _entry_header(body: memoryview, at: int) -> tuple[int, int, int]:
 
 
 def _delta_size(delta: bytes) -> int:
-    """The larger of the sizes of what a delta is applied to and what it makes."""
+    """The larger of the source size and the result size of a delta."""
     source, at = _varint(memoryview(delta), 0)
     target, _ = _varint(memoryview(delta), at)
     return max(source, target)

@@ -1,15 +1,15 @@
 """Git's objects in process: trees and commits read through one long-lived `cat-file`, new objects written as files.
 
-A spawned git costs more than the work it does for a change of five files; here such a change costs what it changed.
-Everything blocks, and is meant for the few threads of `Objects.run`.
+Starting git costs more than its work for a change of five files. Here the cost depends only on the change. All methods
+block, and run in the few threads of `Objects.run`.
 
-Writing follows git: a temporary file beside its goal, then a rename, so that half an object is never visible; existing
-objects are left alone. Objects are not synced to the disk one by one, as git itself does not (`core.fsync` is
-`committed,-loose-object` by default): a kill loses nothing, a power cut can empty the newest objects, and what a ref
-then names can't be read, which a resumed run takes for work not done.
+Writing follows git: a temporary file beside its destination, then a rename, so that a partial object is never visible.
+Existing objects are not touched. Objects are not synced to the disk one by one, and git does not do that either
+(`core.fsync` is `committed,-loose-object` by default). A kill loses no data. A power cut can empty the newest objects.
+Then a ref to them is unreadable, and a resumed run treats that work as not done.
 
-Ids are SHA-1 or SHA-256, as the repository has them. Content goes in as it is, without filters; `write_tree.py` decides
-whether that is right.
+Ids are SHA-1 or SHA-256, as in the repository. Content is written unchanged, without filters. `write_tree.py` decides
+whether that is correct.
 """
 
 import os
@@ -48,12 +48,12 @@ from worktrees.git.object_format import (
 from worktrees.git.program import PATIENCE, CommandTimeouts, Coprocess, CoprocessError
 
 SHA256 = re.compile(rb"(?im)^\s*objectformat\s*=\s*sha256\s*$")
-AT_ONCE = 2  # threads; more only take turns at the interpreter
-LARGEST = 64 * 1024 * 1024  # of a tree or a commit that is read
-CACHED_ENTRIES = 500_000  # of trees, about 100 MB; then the memory is emptied
+AT_ONCE = 2  # threads: more of them only wait for the interpreter lock
+LARGEST = 64 * 1024 * 1024  # limit for a tree or a commit
+CACHED_ENTRIES = 500_000  # of trees, about 100 MB. Then the cache is emptied
 CACHED_COMMITS = 20_000
-AHEAD = 200  # objects asked for at once: their names are far less than a pipe holds
-FASTEST = 1  # zlib's level: a third of the time of git's own for 15 % more bytes
+AHEAD = 200  # objects per request: their names are far smaller than a pipe buffer
+FASTEST = 1  # zlib level: a third of the time of git's default for 15 % more bytes
 NAME = re.compile(f"{ID}|{REF}")
 
 Result = TypeVar("Result")
@@ -61,7 +61,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object with its whole content."""
+    """An object with its full content."""
 
     id: Sha
     kind: str
@@ -83,7 +83,7 @@ class Objects:
         self._threads = CapacityLimiter(AT_ONCE)
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Do blocking work with these objects in one of their threads."""
+        """Run blocking work with these objects in one of their threads."""
         return await to_thread.run_sync(work, limiter=self._threads)
 
     def close(self) -> None:
@@ -92,21 +92,21 @@ class Objects:
     # ---- reading
 
     def find(self, name: str) -> StoredObject | None:
-        """The object that an id or a ref names. Raises `EffectError` when git can't be asked."""
+        """Return the object of an id or a ref. Raises `EffectError` if git does not answer."""
         if NAME.fullmatch(name) is None:
-            raise ValueError(f"{name!r} is neither an id nor a ref")
+            raise ValueError(f"{name!r} is not an id or a ref")
         return self._read([name])[0]
 
     def _read(self, names: Sequence[str]) -> list[StoredObject | None]:
         try:
             return list(self._stream(names))
-        except CoprocessError:  # killed while it idled, or in the middle: reading twice does no harm
+        except CoprocessError:  # killed while it was idle, or in the middle: reading twice is harmless
             return list(self._stream(names))
 
     def _stream(
         self, names: Sequence[str], meanwhile: Callable[[], None] | None = None
     ) -> Iterator[StoredObject | None]:
-        """All are asked for at once, and answered at once: waiting for a pipe costs more than the object."""
+        """Request all objects together: waiting for a pipe costs more than the object."""
         with self._program.conversation() as program:
             program.send(_questions(b"contents", names))
             if meanwhile is not None:
@@ -118,28 +118,28 @@ class Objects:
                     continue
                 id_, kind, size = Sha(header[0].decode()), header[1].decode(), int(header[2])
                 if size > LARGEST:
-                    raise effect_error(f"{name} has {size} bytes; at most {LARGEST} are read")
+                    raise effect_error(f"{name} has {size} bytes, and the limit is {LARGEST}")
                 yield StoredObject(id_, kind, program.read(size + 1)[:-1])
 
     def missing(self, ids: Sequence[Sha]) -> list[Sha]:
-        """The ids that the repository does not have. Reads no contents. Raises `EffectError`."""
+        """Return the ids that the repository does not have. Does not read contents. Raises `EffectError`."""
         absent: list[Sha] = []
         for start in range(0, len(ids), AHEAD):
             batch = ids[start : start + AHEAD]
             try:
                 absent += self._absent(batch)
-            except CoprocessError:  # it died, or fell silent
+            except CoprocessError:  # it died or did not answer
                 absent += self._absent(batch)
         return absent
 
     def sizes(self, ids: Sequence[Sha]) -> list[int]:
-        """The lengths of contents, which are not read. Raises `EffectError` where one is missing."""
+        """Return the lengths of contents without reading them. Raises `EffectError` if one is missing."""
         found: list[int] = []
         for start in range(0, len(ids), AHEAD):
             batch = ids[start : start + AHEAD]
             try:
                 found += self._sizes(batch)
-            except CoprocessError:  # it died, or fell silent
+            except CoprocessError:  # it died or did not answer
                 found += self._sizes(batch)
         return found
 
@@ -152,7 +152,7 @@ class Objects:
         return [int(answer[-1]) for answer in answers]
 
     def all(self, ids: Sequence[Sha]) -> list[StoredObject]:
-        """Objects in order, at once in memory. Raises `EffectError` where one is missing."""
+        """Read objects in order, all into memory. Raises `EffectError` if one is missing."""
         found = [stored for start in range(0, len(ids), AHEAD) for stored in self._read(ids[start : start + AHEAD])]
         if None in found:
             raise effect_error("the store lacks an object")
@@ -171,7 +171,7 @@ class Objects:
         return commit
 
     def cached_commit(self, id_: Sha) -> Commit | None:
-        """A commit that was read or written lately. Does not block."""
+        """Return a commit that was recently read or written. Does not block."""
         return self._commits.get(id_)
 
     def _cache_commit(self, id_: Sha, content: bytes) -> Commit:
@@ -196,11 +196,11 @@ class Objects:
         return tree
 
     def tree_at(self, node: Node | None) -> Tree:
-        """The folder that an entry is; an empty one where the entry is something else."""
+        """Return the folder of an entry, or an empty one if the entry is not a folder."""
         return self.tree(node_id(node)) if node is not None and node[0] == TREE else EMPTY
 
     def tree_of(self, id_: Sha) -> Sha:
-        """The tree of a commit, or the tree of that id. Raises `EffectError`."""
+        """Return the tree of a commit, or the tree with that id. Raises `EffectError`."""
         commit = self._commits.get(id_)
         if commit is not None:
             return commit.tree
@@ -219,9 +219,9 @@ class Objects:
         return _require(self.find(id_), "blob", id_).content
 
     def blobs(self, ids: Sequence[Sha], meanwhile: Callable[[], None] | None = None) -> Iterator[bytes]:
-        """The contents of many, in order, one at a time in memory. Raises `EffectError`.
+        """Read the contents of many blobs in order, one at a time in memory. Raises `EffectError`.
 
-        `meanwhile` is called as soon as the first of them are asked for.
+        `meanwhile` is called after the first blobs are requested.
         """
         for start in range(0, len(ids), AHEAD):
             batch, done = ids[start : start + AHEAD], 0
@@ -229,7 +229,7 @@ class Objects:
                 for id_, stored in zip(batch, self._stream(batch, None if start else meanwhile), strict=True):
                     yield _require(stored, "blob", id_).content
                     done += 1
-            except CoprocessError:  # it died, or fell silent
+            except CoprocessError:  # it died or did not answer
                 for id_, stored in zip(batch[done:], self._stream(batch[done:]), strict=True):
                     yield _require(stored, "blob", id_).content
 
@@ -249,7 +249,7 @@ class Objects:
         return id_
 
     def put(self, kind: str, content: bytes) -> Sha:
-        """Write an object unless it exists. Raises `EffectError` where it can't be written."""
+        """Write an object unless it exists. Raises `EffectError` on failure."""
         if not self._digits:
             is_sha256 = self._config.exists() and SHA256.search(self._config.read_bytes()) is not None
             self._digits = SHA256_DIGITS if is_sha256 else SHA1_DIGITS
@@ -259,7 +259,7 @@ class Objects:
             if not _is_written(goal):
                 self._write(goal, b"%b %d\0" % (kind.encode(), len(content)), content)
         except OSError as error:
-            raise effect_error(f"an object can't be written: {error}") from error
+            raise effect_error(f"can't write an object: {error}") from error
         return id_
 
     def _write(self, goal: str, head: bytes, content: bytes) -> None:
@@ -292,12 +292,12 @@ def _questions(verb: bytes, names: Sequence[str]) -> bytes:
 
 def _require(stored: StoredObject | None, kind: str, name: str) -> StoredObject:
     if stored is None or stored.kind != kind:
-        raise effect_error(f"the store has no {kind} {name}")
+        raise effect_error(f"no {kind} {name} in the store")
     return stored
 
 
 def _is_written(goal: str) -> bool:
-    """An empty file is what a power cut leaves of an object; it is written again."""
+    """Whether the object exists. A power cut can leave an empty file, which is written again."""
     try:
         return os.stat(goal).st_size > 0  # noqa: PTH116
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Runs the git program with the same environment and options every time, whichever repository it works on.
+"""Run the git program with the same environment and options every time, in any repository.
 
-Nothing that a repository's owner or a worker configured may run here: no hooks, no fsmonitor, no global or system
-configuration, no prompts. A worktree is always named by GIT_DIR and GIT_WORK_TREE, so its `.git` file is never trusted.
+Configuration by a repository's owner or a worker must not run: no hooks, no fsmonitor, no global or system
+configuration, no prompts. A worktree is always given as GIT_DIR and GIT_WORK_TREE, so its `.git` file is never trusted.
 """
 
 import os
@@ -24,9 +24,9 @@ from fleet.ports.worktrees import EffectError
 from worktrees.base.process import Finished, Launch, effect_error, run
 from worktrees.base.turns import loop_limiter
 
-AT_ONCE = 8  # git programs running at one time; more only take turns on the cores
+AT_ONCE = 8  # concurrent git programs; more only compete for the cores
 CAP = 256 * 1024 * 1024  # of an answer; a listing of a million files fits
-GRACE_S = 2.0  # git removes its own lock files when it is asked to end
+GRACE_S = 2.0  # git removes its lock files on TERM
 TIMEOUT_S = 300.0
 SHOWN = 2_000  # characters of git's error output in a failure
 
@@ -35,9 +35,9 @@ SAFE_OPTIONS = tuple(
     "protocol.allow=never protocol.file.allow=always submodule.recurse=false core.untrackedCache=false "
     "core.alternateRefsCommand=true core.sshCommand=false core.askPass=false credential.helper= core.pager=cat".split()
 )
-"""For our own repositories. The configuration of others is not read at all: see `stand_in.py`."""
+"""For our own repositories. The configuration of other repositories is never read: see `isolated_git_dir.py`."""
 OWN_SETTINGS = re.compile(r"GIT_CONFIG_\w+|HOME|XDG_CONFIG_HOME|SUDO_UID")
-"""The variables by which git finds what its user trusts."""
+"""The variables for the user's trusted settings."""
 FOR_SIGNING = (
     "HOME",
     "GNUPGHOME",
@@ -47,7 +47,7 @@ FOR_SIGNING = (
     "DBUS_SESSION_BUS_ADDRESS",
     "DISPLAY",
 )
-"""The variables by which a program that signs finds keys and agents."""
+"""The variables that a signing program uses to find keys and agents."""
 
 if TYPE_CHECKING:
     from worktrees.git.isolated_git_dir import IsolatedGitDir
@@ -56,17 +56,17 @@ _programs: RunVar[CapacityLimiter | None] = RunVar("_programs")
 
 
 class GitError(EffectError):
-    """Git ended with an exit code that its caller does not expect, or took too long."""
+    """Git exited with an unexpected code, or took too long."""
 
     def __init__(self, args: Sequence[str], answer: Finished) -> None:
         output = f"stopped after {answer.seconds:.0f} s" if answer.timed_out else text(answer.stderr).strip()
         last = output.splitlines()[-1] if output else f"exit code {answer.exit_code}"
-        name = next((arg for arg in args if not arg.startswith(("-", "/"))), "")  # behind `-C FOLDER`
+        name = next((arg for arg in args if not arg.startswith(("-", "/"))), "")  # after `-C FOLDER`
         super().__init__(effect_error(f"git {name} failed: {last}", output[-SHOWN:]).failure)
 
 
 def environment() -> dict[str, str]:
-    """The whole environment of every git program."""
+    """Return the full environment for git."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": "/nonexistent",
@@ -83,26 +83,26 @@ def environment() -> dict[str, str]:
 
 
 def remote_command(service: str, *options: str) -> str:
-    """The command line of the other side of a fetch or a push. Git hands it to a shell, so it holds constants only."""
+    """Return the command line of the remote side of a fetch or a push. Git passes it to a shell, so it is constant."""
     pairs = " ".join(f"-c '{option}'" for option in (*SAFE_OPTIONS, *options))
     return f"git {pairs} {service}"
 
 
 def command(*args: str) -> tuple[str, ...]:
-    """The command line of git with these arguments."""
+    """Return the git command line with these arguments."""
     return ("git", *(part for option in SAFE_OPTIONS for part in ("-c", option)), *args)
 
 
 async def find_repository(path: Path, *query: str) -> Finished:
-    """Ask `git rev-parse` of the repository that a path lies in, as its user would: git refuses those of others.
+    """Query `git rev-parse` for the repository around a path, as its user: git refuses repositories of other users.
 
-    The only question that is asked with the settings of the user and of the repository. It runs no program.
+    This is the only query that uses the settings of the user and of the repository. It does not start other programs.
     """
     return await _run(("-C", str(path), "rev-parse", "--path-format=absolute", *query), _users_environment())
 
 
 async def user_setting(key: str) -> str:
-    """A value of the user's own git configuration; empty where it has none."""
+    """Return a value of the user's git configuration, or an empty string."""
     answer = await _run(("config", "--global", "--includes", "--get", key), _users_environment())
     return text(answer.stdout).strip()
 
@@ -124,9 +124,9 @@ async def ask_git(
     cap: int = CAP,
     timeout_s: float = TIMEOUT_S,
 ) -> Finished:
-    """Run git and return its answer, whatever its exit code. Raises `EffectError` where it can't run in time.
+    """Run git and return its answer with any exit code. Raises `EffectError` if it can't finish in time.
 
-    It reads `data`, or what a descriptor has, without a copy of it in memory.
+    It reads `data`, or the content of a descriptor without a copy in memory.
     """
     whole = {**environment(), **(env or {})}
     return await _run(args, whole, data=data, source=source, cap=cap, timeout_s=timeout_s)
@@ -151,17 +151,17 @@ async def _run(
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """Git in one repository, and in one worktree of it where that is named."""
+    """Git in one repository, and in one worktree of it if given."""
 
     git_dir: Path
     work_tree: Path | None = None
     stand_in: "IsolatedGitDir | None" = None
-    """What git takes objects, refs and configuration from, in a repository that is not ours."""
+    """The source of objects, refs and configuration in a repository that is not ours."""
     timeout_s: float = TIMEOUT_S
 
     @property
     def place(self) -> dict[str, str]:
-        """The variables that name the repository."""
+        """The variables that select the repository."""
         place = {"GIT_DIR": str(self.git_dir)}
         if self.stand_in is not None and self.stand_in.path != self.git_dir:
             place["GIT_COMMON_DIR"] = str(self.stand_in.path)
@@ -172,7 +172,7 @@ class Git:
     async def ask(
         self, *args: str, env: Mapping[str, str] | None = None, data: bytes = b"", cap: int = CAP
     ) -> Finished:
-        """Run git and return its answer, whatever its exit code."""
+        """Run git and return its answer with any exit code."""
         if self.work_tree is not None:
             args = ("-C", str(self.work_tree), *args)
         return await ask_git(*args, env={**self.place, **(env or {})}, data=data, cap=cap, timeout_s=self.timeout_s)
@@ -185,27 +185,27 @@ class Git:
         also_ok: Collection[int] = (),
         cap: int = CAP,
     ) -> bytes:
-        """The output of git. Raises `GitError` for an exit code that is neither 0 nor in `also_ok`."""
+        """Return the output of git. Raises `GitError` if the exit code is not 0 or in `also_ok`."""
         answer = await self.ask(*args, env=env, data=data, cap=cap)
         if answer.exit_code != 0 and answer.exit_code not in also_ok:
             raise GitError(args, answer)
         return answer.stdout
 
     async def line(self, *args: str, env: Mapping[str, str] | None = None, data: bytes = b"") -> str:
-        """The output of git where it is one line."""
+        """Return the output of git as one line."""
         return text(await self(*args, env=env, data=data)).strip()
 
     async def sha(self, revision: str) -> Sha | None:
-        """The id of the commit that a ref or an id names, or None."""
+        """Return the id of the commit of a ref or an id, or None."""
         answer = await self.ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         return Sha(text(answer.stdout).strip()) if answer.exit_code == 0 else None
 
     async def is_ancestor(self, old: str, new: str) -> bool:
-        """Whether `old` is `new` or lies below it. False where one of them is missing."""
+        """Whether `old` is `new` or an ancestor of it. False if one of them is missing."""
         return (await self.ask("merge-base", "--is-ancestor", old, new)).exit_code == 0
 
     async def refs(self, prefix: str) -> dict[str, Sha]:
-        """The refs below a prefix, each with the id of its object."""
+        """Return the refs below a prefix, each with the id of its object."""
         listed = text(await self("for-each-ref", "--format=%(refname) %(objectname)", prefix))
         return {ref: Sha(id_) for ref, id_ in (line.split(" ", 1) for line in listed.splitlines())}
 
@@ -215,44 +215,44 @@ def text(raw: bytes) -> str:
 
 
 def fields(raw: bytes) -> list[str]:
-    """The parts of an answer with `-z`; bytes that are not UTF-8 stay recognisable and reversible."""
+    """Split an answer with `-z`. Bytes that are not UTF-8 are escaped reversibly."""
     return [os.fsdecode(part) for part in raw.split(b"\0") if part]
 
 
 # ---- coprocess -------------------------------------------------------------------------------------------------------
-# A git program that stays open and answers over pipes, so that the cost of starting it is paid once.
+# A long-running git program that answers over pipes, so that starting it costs only once.
 #
-# Blocking, for worker threads; one conversation at a time. Nothing starts before the first question. Any error inside
-# a conversation ends the program, because its pipes may hold the rest of an answer; the next conversation starts it
-# again. It ends by itself when its input closes, so a manager that is killed leaves none behind.
+# Blocking, for worker threads, with one conversation at a time. It starts with the first request. Any error inside a
+# conversation ends the program, because its pipes may still contain a partial answer. The next conversation starts it
+# again. It exits when its input closes, so a manager that is killed does not leave it behind.
 
 
-KILLED_S = 2.0  # for a killed one to be gone
-CHUNK = 64 * 1024  # what a pipe holds
+KILLED_S = 2.0  # for a killed program to exit
+CHUNK = 64 * 1024  # size of a pipe buffer
 
 
 @dataclass(frozen=True, slots=True)
 class CommandTimeouts:
-    """How long a program that stays open may take."""
+    """Timeouts of a long-running program."""
 
     answer_s: float = 30.0
-    """The longest silence while an answer is due, and the longest wait for room for a question."""
+    """The longest wait for output while an answer is due, and for room in the input pipe."""
     end_s: float = 2.0
-    """For the program to end after it was asked to."""
+    """For the program to exit after its input closed."""
 
 
 PATIENCE = CommandTimeouts()
 
 
 class CoprocessError(EffectError):
-    """The program ended, or stayed silent for too long, in the middle of a conversation."""
+    """The program exited, or did not answer in time, in the middle of a conversation."""
 
     def __init__(self, program: str, reason: str) -> None:
         super().__init__(effect_error(f"git {program} does not respond: {reason}").failure)
 
 
 class Coprocess:
-    """One long-lived git program of one repository."""
+    """One long-running git program in one repository."""
 
     def __init__(self, git_dir: Path, *args: str, patience: CommandTimeouts = PATIENCE) -> None:
         self._git_dir = git_dir
@@ -267,7 +267,7 @@ class Coprocess:
 
     @contextmanager
     def conversation(self) -> Iterator[Self]:
-        """The program, for one question and its whole answer. Raises `CoprocessError`."""
+        """Lock the program for one request and its full answer. Raises `CoprocessError`."""
         with self._turn:
             try:
                 self._start()
@@ -277,7 +277,7 @@ class Coprocess:
                 raise
 
     def close(self) -> None:
-        """End the program for good; a conversation that is under way ends with an error."""
+        """End the program permanently. A running conversation ends with an error."""
         self._closed = True
         if not self._turn.acquire(timeout=self._patience.end_s):
             if (child := self._child) is not None:  # its end wakes the caller that waits for its answer
@@ -297,13 +297,13 @@ class Coprocess:
             while view:
                 try:
                     view = view[os.write(fd, view) :]
-                except BlockingIOError:  # it reads nothing: the pipe is full
+                except BlockingIOError:  # the program does not read: the pipe is full
                     self._wait(fd, select.POLLOUT)
         except BrokenPipeError as error:
             raise self._error("it ended") from error
 
     def read_line(self) -> bytes:
-        """The next line of the answer, without its end."""
+        """Return the next line of the answer, without its end."""
         start = 0
         while (end := self._unread.find(b"\n", start)) < 0:
             start = len(self._unread)
@@ -311,7 +311,7 @@ class Coprocess:
         return self.read(end + 1)[:-1]
 
     def read(self, size: int) -> bytes:
-        """The next bytes of the answer."""
+        """Return the next bytes of the answer."""
         while len(self._unread) < size:
             self._receive()
         content = bytes(self._unread[:size])
@@ -319,7 +319,7 @@ class Coprocess:
         return content
 
     def read_until(self, is_complete: Callable[[bytearray], bool]) -> bytes:
-        """Everything that the program still sends, up to the point where the answer is complete."""
+        """Return all output up to the point where the answer is complete."""
         while not is_complete(self._unread):
             self._receive()
         return self.read(len(self._unread))
@@ -377,8 +377,8 @@ class Coprocess:
                 child.wait(self._patience.end_s)
                 return
             _signal(child, number)
-            _signal(child, signal.SIGCONT)  # one that was stopped can take its locks away first
-        with suppress(subprocess.TimeoutExpired):  # waiting for a disk, it can't even be killed: it is left behind
+            _signal(child, signal.SIGCONT)  # git on TERM removes its locks first
+        with suppress(subprocess.TimeoutExpired):  # a process that waits for a disk can't be killed, and is left behind
             child.wait(KILLED_S)
 
 

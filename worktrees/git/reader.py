@@ -1,9 +1,10 @@
-"""Reads commits, branches, history and files of a repository through GitPython: the one file that knows that library.
+"""Read commits, branches, history and files of a repository through GitPython. Only this module uses that library.
 
 A `git.Repo` leaks descriptors and `cat-file` children until it is closed, and hangs when threads share one. So every
-call opens its own inside one thread and closes it there. Nothing here writes, and no setting of the repository runs:
-the programs that GitPython starts get the environment and the options of ours. Its classes for objects know SHA-1 ids
-only; so objects are read as bytes from its `cat-file`, and repositories with SHA-256 ids are read like all others.
+call opens its own inside one thread and closes it there. This module does not write, and does not run programs
+configured by the repository: GitPython starts its programs with our environment and options. Its object classes support
+only SHA-1 ids, so objects are read as bytes from its `cat-file`. Repositories with SHA-256 ids are read in the same
+way.
 """
 
 import os
@@ -25,16 +26,16 @@ if TYPE_CHECKING:
 
 OPTIONS = (*SAFE_OPTIONS, "core.commitGraph=false", "i18n.logOutputEncoding=UTF-8", "grep.patternType=basic")
 EVERY_BRANCH = ("--ignore-missing", "--branches", "--remotes", "HEAD", "--")
-"""The options that name all branches, and HEAD where it names a commit."""
-ANSWER_S = 120.0  # for one question, on a machine that is starved
+"""The options that select all branches, and HEAD if it is detached."""
+ANSWER_S = 120.0  # for one query on a busy machine
 Result = TypeVar("Result")
 
 
 async def read(git: Git, question: "Callable[[gitpython.Repo], Result]", *, answer_s: float = ANSWER_S) -> Result:
-    """Ask one of the questions below of a repository, in a thread. Raises `EffectError`."""
+    """Run one of the queries below in a thread. Raises `EffectError`."""
     try:
         return await to_thread.run_sync(_ask_in_time, git, question, answer_s)
-    except _SilentError:  # its programs were killed: no answer from these
+    except _SilentError:  # its programs were killed, so they did not answer
         try:
             return await to_thread.run_sync(_ask_in_time, git, question, answer_s)
         except _SilentError as error:
@@ -42,11 +43,11 @@ async def read(git: Git, question: "Callable[[gitpython.Repo], Result]", *, answ
 
 
 class _SilentError(Exception):
-    """The programs of a question were killed, because they did not answer."""
+    """The programs of a query were killed, because they did not answer."""
 
 
 def _ask_in_time(git: Git, question: "Callable[[gitpython.Repo], Result]", answer_s: float) -> Result:
-    """GitPython waits for its programs without a limit, so they are killed at ours."""
+    """GitPython waits for its programs without a limit, so this function kills them at our limit."""
     mark, killed = f"FLEET_READER={token_hex(8)}", Event()
 
     def kill() -> None:
@@ -59,7 +60,7 @@ def _ask_in_time(git: Git, question: "Callable[[gitpython.Repo], Result]", answe
     try:
         return _ask(git, question, mark)
     except Exception:
-        if killed.is_set():  # whatever its broken answer led to
+        if killed.is_set():  # caused by its broken answer
             raise _SilentError from None
         raise
     finally:
@@ -67,7 +68,7 @@ def _ask_in_time(git: Git, question: "Callable[[gitpython.Repo], Result]", answe
 
 
 def _ask(git: Git, question: "Callable[[gitpython.Repo], Result]", mark: str) -> Result:
-    import git as gitpython  # noqa: PLC0415 - only what reads a repository's history pays for it
+    import git as gitpython  # noqa: PLC0415 - imported only when a repository's history is read
 
     path = git.stand_in.path if git.stand_in is not None else git.git_dir
     config = {"GIT_GRAFT_FILE": "/dev/null", "GIT_CONFIG_COUNT": str(len(OPTIONS))}
@@ -79,14 +80,14 @@ def _ask(git: Git, question: "Callable[[gitpython.Repo], Result]", mark: str) ->
             repo.git.update_environment(**environment(), **config, **git.place, **{name: value})
             return question(repo)
     except (gitpython.exc.GitError, gitpython.exc.ODBError, OSError, ValueError) as error:
-        raise effect_error(f"{git.work_tree or git.git_dir} can't be read: {error}") from error
+        raise effect_error(f"can't read {git.work_tree or git.git_dir}: {error}") from error
 
 
 # ---- questions -------------------------------------------------------------------------------------------------------
 
 
 def branches(repo: "gitpython.Repo") -> tuple[str, ...]:
-    """The names of the local branches."""
+    """Return the names of the local branches."""
     return tuple(head.name for head in repo.heads)
 
 
@@ -95,46 +96,46 @@ def branches_and_tags(repo: "gitpython.Repo") -> tuple[str, ...]:
 
 
 def branch_of_head(repo: "gitpython.Repo") -> str | None:
-    """The branch that is checked out; None where HEAD names a commit."""
+    """Return the checked-out branch, or None if HEAD is detached."""
     return repo.git.symbolic_ref("--short", "--quiet", "HEAD", with_exceptions=False) or None
 
 
 def file_at(repo: "gitpython.Repo", commit: Sha, path: str, *, most: int) -> tuple[bytes, int] | str | None:
-    """Up to `most` bytes of a file of a commit, and its size. For another kind of object its kind; None for nothing."""
+    """Return up to `most` bytes of a file in a commit and its size, another object's kind, or None if missing."""
     kind, size, content = next(_stored_objects(repo, [f"{commit}:{path}"], most=most))
     return (content, size) if kind == "blob" else kind
 
 
 def files_at(repo: "gitpython.Repo", commit: Sha, paths: Sequence[str], *, most: int) -> dict[str, bytes]:
-    """The contents of the files of a commit among `paths`, up to `most` bytes each."""
+    """Return the contents of the existing files among `paths`, up to `most` bytes each."""
     entries = {path: file_at(repo, commit, path, most=most) for path in paths}
     return {path: entry[0] for path, entry in entries.items() if isinstance(entry, tuple)}
 
 
 def history(repo: "gitpython.Repo", commit: Sha, *, path: str | None, limit: int) -> str:
-    """The newest commits up to `commit`, one line each: id, date, author, subject."""
+    """Return the newest commits up to `commit`, one line each: id, date, author, subject."""
     options = ("--no-commit-header", "--abbrev=10", "--format=%h %as %an: %s", f"--max-count={limit}")
     paths = [path] if path is not None else []
     return text(repo.git.rev_list(*options, commit, "--", *paths, stdout_as_string=False))
 
 
 def matching_commits(repo: "gitpython.Repo", *, pattern: str, since: float | None) -> list[tuple[Sha, bytes]]:
-    """The commits on all branches whose message has such a line, as they are stored, the newest first."""
+    """Return the commits on all branches with such a line in the message, as stored, newest first."""
     return _stored_commits(repo, "--topo-order", f"--grep={pattern}", *_since(since), *EVERY_BRANCH)
 
 
 def commits_between(repo: "gitpython.Repo", base: Sha, tip: Sha) -> list[tuple[Sha, bytes]]:
-    """The commits above `base` up to `tip` as they are stored, the oldest first."""
+    """Return the commits above `base` up to `tip`, as stored, oldest first."""
     return _stored_commits(repo, "--topo-order", "--reverse", f"{base}..{tip}")
 
 
 def count_commits(repo: "gitpython.Repo", *, since: float | None) -> int:
-    """The number of commits on all branches."""
+    """Return the number of commits on all branches."""
     return int(repo.git.rev_list("--count", *_since(since), *EVERY_BRANCH))
 
 
 def merges_with(repo: "gitpython.Repo", named: set[Sha]) -> dict[Sha, frozenset[Sha]]:
-    """The merges on a branch among the named commits, each with the commits that it brought."""
+    """Return the merges on a branch among the given commits, each with the commits that it merged."""
     merges = named & set(repo.git.rev_list("--merges", *EVERY_BRANCH).split())
     return {merge: frozenset(map(Sha, repo.git.rev_list(f"{merge}^1..{merge}").split())) for merge in merges}
 
@@ -151,9 +152,9 @@ def _stored_commits(repo: "gitpython.Repo", *options: str) -> list[tuple[Sha, by
 def _stored_objects(
     repo: "gitpython.Repo", names: Iterable[str], *, most: int | None = None
 ) -> Iterator[tuple[str | None, int, bytes]]:
-    """The kind, the size and the content of each object, from one `cat-file`; no kind where a name has no object.
+    """Return the kind, size and content of each object from one `cat-file`. The kind is empty if a name has no object.
 
-    With `most`, reads at most that many bytes of the first object, and no other.
+    With `most`, read at most that many bytes of the first object, and stop.
     """
     program = repo.git.cat_file("--batch", istream=PIPE, as_process=True)
     for name in names:

@@ -1,8 +1,8 @@
-"""One repository, read and written: the one place that chooses between git in process and the git program.
+"""Read and write one repository. This module chooses between git in process and the git program.
 
-Trees, commits and merges whose sides do not meet are made in process, at the cost of what changed. The program does the
-rest: filters and line endings, merges that need thought, renames, patches. Callers see one set of answers; property
-tests hold both ways to the same.
+Trees, commits and merges of changes that do not overlap are made in process, at the cost of the changes. The program
+does the rest: filters and line endings, overlapping merges, renames, patches. Callers get the same results from both,
+which property tests check.
 """
 
 import re
@@ -50,13 +50,13 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class MergedTree:
-    """The tree of a merge, and what it means to both sides."""
+    """The tree of a merge, and its differences from both sides."""
 
     tree: Sha
     changed: frozenset[str]
     """The paths that the commit changed."""
     moved: tuple[str, ...]
-    """The paths in which the merge differs from the tip."""
+    """The paths that differ between the merge and the tip."""
 
 
 class Repository:
@@ -70,18 +70,18 @@ class Repository:
         self.refs = Refs(self.git)
 
     def close(self) -> None:
-        """End the git programs that stay open. Blocks."""
+        """End the long-running git programs. Blocks."""
         for part in (self._entries, self._patches, self.objects, self.refs):
             part.close()
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Do blocking work with the objects in one of their threads."""
+        """Run blocking work with the objects in one of their threads."""
         return await self.objects.run(work)
 
     # ---- reading
 
     async def commit_at(self, ref: str) -> Sha | None:
-        """The commit that a ref names."""
+        """Return the commit of a ref."""
         stored = await self.run(partial(self.objects.find, ref))
         return stored.id if stored is not None and stored.kind == "commit" else None
 
@@ -90,19 +90,19 @@ class Repository:
         return cached if cached is not None else await self.run(partial(self.objects.commit, id_))
 
     async def missing(self, ids: Iterable[Sha]) -> set[Sha]:
-        """The ids among these that the repository does not have."""
+        """Return the ids among these that the repository does not have."""
         return set(await self.run(partial(self.objects.missing, sorted(set(ids)))))
 
     # ---- comparing
 
     async def diff(self, old: Sha, new: Sha, *, renames: bool = False) -> Diff:
-        """From one commit or tree to another. Raises `EffectError` where one of them is missing."""
+        """Compare two commits or trees. Raises `EffectError` if one of them is missing."""
         if renames:
             return parse_entries(await self.git(*ENTRIES, "-M", old, new))
         return await self.run(partial(self._diff, old, new))
 
     def _diff(self, old: Sha, new: Sha) -> Diff:
-        """In process where the folders are in memory: else the program is faster than handing them over would be."""
+        """Compare in process if the folders are in memory. Otherwise the program is faster."""
         before, after = self.objects.tree_of(old), self.objects.tree_of(new)
         if before == after:
             return Diff()
@@ -111,7 +111,7 @@ class Repository:
         return diff_by_program(self._entries, before, after)
 
     async def patch(self, old: Sha, new: Sha, *, cap: int) -> str:
-        """The same as text, its middle left out where it is longer than `cap`."""
+        """Return the difference as text. The middle is left out if it is longer than `cap`."""
         try:
             return text(await self.run(partial(self._short_patch, old, new, cap)))
         except CoprocessError:
@@ -121,19 +121,19 @@ class Repository:
         return self._patches.ask(self.objects.tree_of(old), self.objects.tree_of(new), cap=cap)
 
     async def added_lines(self, old: Sha, new: Sha, *, cap: int) -> bytes | None:
-        """The patch without the lines around a change, byte for byte; None where it is longer than `cap`."""
+        """Return the patch without context lines, byte for byte, or None if it is longer than `cap`."""
         answer = await self.git.ask(*PATCH, "--unified=0", old, new, cap=cap)
         return None if answer.cut or answer.exit_code != 0 else answer.stdout
 
     async def colliding_names(self, old: Sha, new: Sha, paths: Sequence[str]) -> tuple[tuple[str, str], ...]:
-        """The paths that some file systems take for another path, each with that one, unless `old` had both."""
+        """Map paths to paths that collide with them on some file systems, unless `old` had both."""
         objects = self.objects
         return await self.run(lambda: colliding_names(objects, objects.tree_of(old), objects.tree_of(new), paths))
 
     async def check_out(self, folder: Path, commit: Sha, files: Sequence[DiffEntry], *, converts: bool) -> None:
         """Write files of a commit into a new folder. `converts`: whether attributes may change any of them."""
         if not converts:
-            with suppress(EffectError):  # a file is too large to be read in process
+            with suppress(EffectError):  # a file is too large to read in process
                 await self.run(partial(check_out_in_process, self.objects, folder, files))
                 return
         await check_out_by_git(self.git, folder, commit, files)
@@ -141,9 +141,9 @@ class Repository:
     # ---- writing
 
     async def write_tree(self, base: Sha, changes: Sequence[PathChange]) -> Sha:
-        """The tree of a commit with a change set on top. Removals go first. Raises `EffectError`.
+        """Write the tree of a commit with a change set applied. Removals go first. Raises `EffectError`.
 
-        Called when nothing can write to the sources any more, and after they were scanned.
+        Call it after the sources were scanned, when no process can write to them any more.
         """
         with suppress(NeedsGit):
             return await self.run(partial(write_in_process, self.objects, base, changes))
@@ -154,27 +154,27 @@ class Repository:
         return await self.run(lambda: put(author=signed_now(author)))
 
     async def restore_files(self, commit: Sha, base: Sha, paths: Sequence[str], *, person: Person) -> Sha:
-        """A commit on top of another in which these files are as in `base`, or gone. No ref names it."""
+        """Copy a commit, with these files restored or removed as in `base`. The copy has no ref."""
         tree = await self.run(partial(restored_tree, self.objects, commit, base, paths))
         message = "With the judges of its base\n"
         return await self.commit_tree(tree, commit, author=person, committer=person, message=message)
 
     async def replay_commit(self, onto: Sha, diff: Diff, *, author: Person, committer: Person, message: str) -> Sha:
-        """A commit on top of another in which the paths of a diff are exactly as the diff has them."""
+        """Apply a diff to a commit: the changed paths become exactly as in the diff."""
         tree = await self.run(partial(replayed_tree, self.objects, onto, diff.entries))
         return await self.commit_tree(tree, onto, author=author, committer=committer, message=message)
 
     async def copy_commit(
         self, commit: Sha, tree: Sha, parent: Sha, *, committer: Person, message: bytes | None = None
     ) -> Sha:
-        """A commit with the author of another, and with its message unless there is one."""
+        """Copy a commit with its author, and with its message unless another is given."""
         source = await self.commit(commit)
         message = source.message if message is None else message
         put = partial(self.objects.put_commit, tree, parent, author=source.author, message=message)
         return await self.run(partial(put, committer=committer))
 
     async def merge(self, tip: Sha, commit: Sha) -> MergedTree | MergeConflict:
-        """The tree of a three-way merge of a commit with one parent onto a tip."""
+        """Return the tree of a three-way merge of a commit with one parent onto a tip."""
         tree: Sha | MergeConflict | None = await self.run(partial(self._merge_in_process, tip, commit))
         if tree is None:
             tree = await merge_trees(self.git, tip, commit)
@@ -183,7 +183,7 @@ class Repository:
         return await self.run(partial(self._merged_tree, tip, commit, tree))
 
     def _merge_in_process(self, tip: Sha, commit: Sha) -> Sha | None:
-        """None where it takes git. The parent has to be the one merge base of commit and tip."""
+        """Return None if git is needed. The parent must be the only merge base of commit and tip."""
         objects, parents = self.objects, self.objects.commit(commit).parents
         if len(parents) != 1 or not is_on_line(objects, tip, base=parents[0], unless=commit):
             return None
@@ -195,14 +195,14 @@ class Repository:
 
 
 # ---- refs ------------------------------------------------------------------------------------------------------------
-# Refs of the store, moved through one long-lived `update-ref`: a tenth of a millisecond instead of a spawn.
+# Refs of the store, moved through one long-running `update-ref`: a tenth of a millisecond instead of a new process.
 #
-# Every move of a branch is a compare-and-swap. The program ends at the first refusal, and then it is unclear whether
-# the last command arrived: the ref itself is asked, and a spawned git decides.
+# Every move of a branch is a compare-and-swap. The program exits at the first rejection. Then it is unclear whether the
+# last command arrived, so the ref is read, and a new git process decides.
 
 
 LOOSE = 200
-"""Refs that are set until all are packed into one file: each takes a file and a folder, and whatever lists refs reads
+"""The limit on loose refs before all are packed into one file. Each takes a file and a folder, and listing refs reads
 them one by one."""
 
 
@@ -219,7 +219,7 @@ class Refs:
         self._program.close()
 
     async def pin(self, ref: str, commit: Sha) -> None:
-        """Make a ref name a commit, whatever it named before."""
+        """Set a ref to a commit, whatever its value was."""
         reached("a commit is about to be pinned")
         if not await self._update(ref, commit):
             await self._git("update-ref", ref, commit)
@@ -229,21 +229,21 @@ class Refs:
             await self._pack()
 
     async def _pack(self) -> None:
-        """Pack all refs. Where git can't, because another one does, they stay as they are."""
+        """Pack all refs. If git can't, because another process packs them, they stay unchanged."""
         reached("refs are about to be packed")
         with suppress(EffectError):
             await self._git.ask("pack-refs", "--all")
         reached("refs are packed")
 
     async def swap(self, ref: str, *, new: Sha, old: Sha) -> bool:
-        """Compare-and-swap; False when the ref is not at `old`."""
+        """Compare and swap. Return False if the ref is not at `old`."""
         reached("a branch is about to move")
         moved = await self._update(ref, new, old)
         reached("a branch was moved")
         return moved or await self._git.sha(ref) == new or await swap(self._git, ref, new=new, old=old)
 
     async def _update(self, ref: str, *ids: Sha) -> bool:
-        """Whether git confirmed the update. The ids are the new one and, for a compare-and-swap, the old one."""
+        """Return whether git confirmed the update. The ids are the new one and, for a compare-and-swap, the old one."""
         if re.fullmatch(REF, ref) is None or not all(re.fullmatch(ID, id_) for id_ in ids):
             raise ValueError(f"can't move {ref!r} to {' from '.join(map(repr, ids))}")
         command = f"start\nupdate {ref} {' '.join(ids)}\nprepare\ncommit\n"
@@ -259,10 +259,10 @@ class Refs:
 
 
 async def swap(git: Git, ref: str, *, new: Sha, old: Sha, reason: str = "fleet") -> bool:
-    """Compare-and-swap of a ref by a spawned git; False when it is not at `old`."""
+    """Compare and swap a ref in a new git process. Return False if it is not at `old`."""
     answer = await git.ask("update-ref", "-m", reason, ref, new, old)
     if answer.exit_code == 0:
         return True
     if await git.sha(ref) != old:
         return False
-    raise effect_error(f"{ref} can't be moved", text(answer.stderr))
+    raise effect_error(f"can't move {ref}", text(answer.stderr))

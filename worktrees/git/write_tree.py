@@ -1,8 +1,8 @@
-"""Makes the tree of a base with a known change set on top: in process, at the cost of what changed, or by git.
+"""Write the tree of a base with a change set applied: in process, at the cost of the change, or by git.
 
-The change set comes from the upper layer of an overlay, or from `git status` of a slot. Git's filters and line endings
-are not rebuilt here: where an attribute file on the way to a changed path could matter, git itself makes the tree, in
-an index and a folder of its own.
+The change set comes from the upper layer of an overlay, or from `git status` in a slot. Git's filters and line endings
+are not reimplemented. If an attribute file above a changed path could matter, git itself writes the tree, in a separate
+index and folder.
 """
 
 import os
@@ -39,21 +39,21 @@ REWRITING = frozenset({"text", "eol", "crlf", "filter", "ident", "working-tree-e
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """A path that is not as the base has it."""
+    """A path that differs from the base."""
 
     path: bytes
     """Relative, with forward slashes."""
     mode: str = ""
     source: Path | None = None
-    """The file or link with its content; None where the path, file or folder, is removed."""
+    """The file or link with the content, or None if the path (file or folder) is removed."""
 
 
 class NeedsGit(Exception):  # noqa: N818 - it is an answer
-    """Only git can make the tree of this change; the message says why."""
+    """The reason why only git can write the tree of this change."""
 
 
 def change_at(path: bytes, source: Path) -> PathChange:
-    """The change of `path` to what is at `source` now. A folder is not a file, so the path is removed."""
+    """Return the change of `path` to the current content of `source`. A folder counts as removed."""
     try:
         mode = source.lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -66,7 +66,7 @@ def change_at(path: bytes, source: Path) -> PathChange:
 
 
 def changes_in(root: Path, paths: Iterable[bytes]) -> tuple[PathChange, ...]:
-    """The changes at paths of a worktree. Paths behind a link are not in the worktree, so they are removed."""
+    """Return the changes at paths of a worktree. Paths behind a link are not in the worktree, so they are removed."""
     real: dict[bytes, bool] = {b"": True}
 
     def is_real(folder: bytes) -> bool:
@@ -85,7 +85,7 @@ def changes_in(root: Path, paths: Iterable[bytes]) -> tuple[PathChange, ...]:
 
 
 def write_in_process(objects: Objects, base: Sha, changes: Sequence[PathChange]) -> Sha:
-    """Raises `NeedsGit`, and `ValueError` for a change set that no file system could hold."""
+    """Raises `NeedsGit`, and `ValueError` for a change set that is impossible on a file system."""
     root = objects.tree_of(base)
     _check_attributes(objects, root, changes)
     split = [(change, _split(change.path)) for change in changes]
@@ -96,21 +96,21 @@ def write_in_process(objects: Objects, base: Sha, changes: Sequence[PathChange])
 def _split(path: bytes) -> list[bytes]:
     parts = path.split(b"/")
     if any(part in {b"", b".", b".."} or part.lower() == b".git" or b"\0" in part for part in parts):
-        raise ValueError(f"{path!r} can't be in a tree")
+        raise ValueError(f"{path!r} is not a valid path in a tree")
     if len(parts) > DEEPEST:
         raise NeedsGit(f"a path is more than {DEEPEST} folders deep")
     return parts
 
 
 def _node(objects: Objects, change: PathChange) -> Node | None:
-    """The entry of a changed file, once its content is written; None where it is removed."""
+    """Write the content of a changed file and return its entry, or None if it is removed."""
     if change.source is None:
         return None
     return change.mode.encode(), bytes.fromhex(objects.put("blob", source_content(change, change.source)))
 
 
 def _with_changes(objects: Objects, tree: Tree, changes: Iterable[tuple[Sequence[bytes], Node | None]]) -> Tree:
-    """A folder with changes to paths below it, once the folders on the way are written. Drops those that are empty."""
+    """Apply the changes below a folder and write its subfolders. Empty folders are dropped."""
     nodes, files = dict(tree), dict[bytes, Node]()
     below: dict[bytes, list[tuple[Sequence[bytes], Node | None]]] = defaultdict(list)
     for (name, *rest), node in changes:
@@ -119,12 +119,12 @@ def _with_changes(objects: Objects, tree: Tree, changes: Iterable[tuple[Sequence
         elif node is None:
             nodes.pop(name, None)
         elif name in files:
-            raise ValueError(f"{name!r} is twice a file")
+            raise ValueError(f"{name!r} appears twice as a file")
         else:
             files[name] = node
     for name, inner in below.items():
         if name in files and any(node is not None for _, node in inner):
-            raise ValueError(f"{name!r} is a file and a folder")
+            raise ValueError(f"{name!r} is both a file and a folder")
         entries = _with_changes(objects, objects.tree_at(nodes.get(name)), inner)
         if entries:
             nodes[name] = folder_node(objects.put_tree(entries))
@@ -134,7 +134,7 @@ def _with_changes(objects: Objects, tree: Tree, changes: Iterable[tuple[Sequence
 
 
 def restored_tree(objects: Objects, commit: Sha, base: Sha, paths: Iterable[str]) -> Sha:
-    """The tree of a commit in which these files are as in `base`. Those that `base` does not have are removed."""
+    """Return the tree of a commit with these files as in `base`. Files missing in `base` are removed."""
     nodes: list[tuple[Sequence[bytes], Node | None]] = []
     for path in paths:
         parts = os.fsencode(path).split(b"/")
@@ -152,7 +152,7 @@ def _node_at(objects: Objects, commit: Sha, parts: Sequence[bytes]) -> Node | No
 
 
 def replayed_tree(objects: Objects, onto: Sha, entries: Iterable[DiffEntry]) -> Sha:
-    """The tree of a commit in which these paths are as in the entries, whatever kind of entry they are."""
+    """Return the tree of a commit with these paths as in the entries, of any kind."""
     nodes = [
         (_split(os.fsencode(each.path)), None if each.is_removed else (each.mode.encode(), bytes.fromhex(each.id)))
         for each in entries
@@ -161,21 +161,21 @@ def replayed_tree(objects: Objects, onto: Sha, entries: Iterable[DiffEntry]) -> 
 
 
 def source_content(change: PathChange, source: Path) -> bytes:
-    """The content that git would store for the source of a change; for a link that is its goal."""
+    """Return the content that git would store for a change. For a link that is its destination."""
     try:
         if change.mode == LINK:
-            return os.readlink(os.fsencode(source))  # noqa: PTH115 - a Path would tidy up the goal
+            return os.readlink(os.fsencode(source))  # noqa: PTH115 - a Path would normalize the destination
         fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(fd, "rb", buffering=0) as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise effect_error(f"{source} is not a file")
             return file.read()
     except OSError as error:
-        raise effect_error(f"{source} can't be read: {error.strerror}") from error
+        raise effect_error(f"can't read {source}: {error.strerror}") from error
 
 
 def _check_attributes(objects: Objects, root: Sha, changes: Iterable[PathChange]) -> None:
-    """Raises `NeedsGit` where an attribute file on the way to a changed path could rewrite contents."""
+    """Raises `NeedsGit` if an attribute file above a changed path could rewrite contents."""
     if any(change.path.rpartition(b"/")[2].lower() == ATTRIBUTES.encode() for change in changes):
         raise NeedsGit("attributes are changed")
     folders = {change.path.rpartition(b"/")[0] for change in changes if change.source is not None}
@@ -193,7 +193,7 @@ def _check_attributes(objects: Objects, root: Sha, changes: Iterable[PathChange]
 
 
 def may_rewrite(attributes: bytes) -> bool:
-    """Whether a file of attributes names one by which git changes contents, whatever the paths."""
+    """Whether an attribute file has an attribute that makes git change contents, for any path."""
     lines = attributes.decode("utf-8", "replace").splitlines()
     words = (word for line in lines if not line.lstrip().startswith("#") for word in line.split()[1:])
     return any(word.partition("=")[0] in REWRITING for word in words)
@@ -203,7 +203,7 @@ def may_rewrite(attributes: bytes) -> bool:
 
 
 async def write_by_git(git: Git, base: Sha, changes: Sequence[PathChange]) -> Sha:
-    """In an index and a folder that hold nothing but this change. No filter is configured that could run."""
+    """Use a separate index and a folder with only this change. No configured filter can run."""
     with TemporaryDirectory(prefix="change-", dir=git.git_dir.parent) as name:
         folder = Path(name)
         env = {"GIT_INDEX_FILE": str(folder / "index"), "GIT_WORK_TREE": str(folder / "tree")}

@@ -1,4 +1,4 @@
-"""The worktrees as the engine and the command line use them: leases, commits and clean-up.
+"""Worktrees for the engine and the command line: leases, commits and cleanup.
 
-Imports every other room of the worktrees.
+Imports all other packages of `worktrees`.
 """

@@ -1,7 +1,7 @@
-"""Turns what a worker left into a commit, or says why it may not be one. Called when nothing runs in the box any more.
+"""Turn a worker's change into a commit, or reject it. Called when all processes in the box have ended.
 
-First the tree is scanned without git, then the changed paths are listed and scanned, and only then they become
-objects. A commit is pinned by a ref before it is reported.
+First the tree is scanned without git. Then the changed paths are listed and scanned. Only then they become objects. A
+commit is pinned by a ref before it is reported.
 """
 
 import os
@@ -60,8 +60,9 @@ from worktrees.sandbox.overlay_mount import Overlay
 from worktrees.store.store import Store, new_prefix
 
 # ---- large files -----------------------------------------------------------------------------------------------------
-# Finds files that Git LFS should store and a worker wrote as they are: the repository would hold their bytes. In a
-# worktree such files are pointers, three lines of text. A commit must hold pointers, too, and only Git LFS makes
+# Finds files that belong in Git LFS but that a worker wrote in full: the repository would store their bytes.
+#
+# In a worktree such files are pointers, three lines of text. A commit must also have pointers, and only Git LFS makes
 # them.
 
 
@@ -71,7 +72,7 @@ LONGEST_POINTER = 1024
 
 
 async def raw_large_files(repository: Repository, base: Sha, tree: Sha, diff: Diff) -> list[str]:
-    """The new or changed files that attributes give to Git LFS and that are no pointers, unless they never were."""
+    """Return the new or changed files that Git LFS should store and that are not pointers, unless they never were."""
     asked = await repository.run(partial(_may_be_large, repository.objects, tree, diff.files))
     if not asked:
         return []
@@ -85,7 +86,7 @@ async def raw_large_files(repository: Repository, base: Sha, tree: Sha, diff: Di
 
 
 def _may_be_large(objects: Objects, tree: Sha, files: Sequence[DiffEntry]) -> list[DiffEntry]:
-    """The files below a `.gitattributes` that names the filter, without asking git."""
+    """Return the files below a `.gitattributes` that names the filter, without starting git."""
     has_rule: dict[str, bool] = {}
 
     def rules(folder: str) -> bool:
@@ -111,7 +112,7 @@ def _raw(objects: Objects, base: Sha, files: Sequence[DiffEntry]) -> list[str]:
 
 
 def _content(objects: Objects, tree: Sha, path: str) -> bytes | None:
-    """A file of a tree; None where there is none."""
+    """Return a file of a tree, or None if it does not exist."""
     *folders, name = os.fsencode(path).split(b"/")
     entries = objects.tree(tree)
     for folder in folders:
@@ -133,14 +134,14 @@ def _is_pointer(content: bytes) -> bool:
 
 
 PATCH_CAP = 16 * 1024 * 1024
-LISTED = 50  # paths named in a failure; the rest is counted
+LISTED = 50  # paths listed in a failure; the rest are counted
 STATUS = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=dirty")
 
 
 async def find_slot_changes(
     git: Git, tree: Path, settings: WorktreeSettings, *, max_files: int
 ) -> tuple[PathChange, ...] | Failure:
-    """Scan a registered worktree; list what `git add --all` would take: changed, removed and new files."""
+    """Scan a registered worktree, and list the paths that `git add --all` would add: changed, removed and new files."""
     findings = await to_thread.run_sync(lambda: scan_tree(tree, max_files=max_files))
     if findings:
         return _unfit_tree(findings)
@@ -153,7 +154,7 @@ async def find_slot_changes(
 async def find_overlay_changes(
     git: Git, overlay: Overlay, below: BaseFiles, settings: WorktreeSettings
 ) -> tuple[PathChange, ...] | Failure:
-    """Scan what an overlay's tenant changed, and list what `git add --all` would take of it."""
+    """Scan a tenant's changes in an overlay, and list the paths that `git add --all` would add."""
     upper = overlay.upper
     findings, changes = await to_thread.run_sync(_scan_upper, upper, settings.box.max_files)
     if findings:
@@ -194,7 +195,7 @@ async def commit_tree(
     settings: WorktreeSettings,
     suspicious: bool,
 ) -> Change | Failure:
-    """Commit and pin a tree, unless it breaks a rule. `suspicious`: whether it is searched for secrets."""
+    """Commit and pin a tree, unless it breaks a rule. `suspicious`: whether to search it for secrets."""
     repository = store.repository
     diff = await repository.diff(base, tree)
     failure = (
@@ -222,7 +223,7 @@ def _scan_upper(upper: Path, max_files: int) -> tuple[tuple[ViewFinding, ...], t
 
 
 async def _own_conftests(repository: Repository, base: Sha, diff: Diff, touches: Sequence[str]) -> frozenset[str]:
-    """The `conftest.py` in new folders that `touches` covers: they concern only tests that the change brings along."""
+    """The `conftest.py` in new folders that `touches` covers: they affect only tests that the change adds."""
     found = set[str]()
     for path in diff.present:
         folder, _, name = path.rpartition("/")
@@ -236,16 +237,16 @@ def _check_bounds(
     diff: Diff, touches: Sequence[str], protected: Sequence[str], *, own: frozenset[str]
 ) -> Failure | None:
     if not diff.entries:
-        return Failure(kind="empty", summary="nothing was changed")
+        return Failure(kind="empty", summary="no changes")
     if diff.gitlinks:
         return _refused("adds or moves a submodule", map(printable, sorted(diff.gitlinks)))
     beyond = outside(diff.paths, touches) if touches else ()
     if beyond:
         allowed = f"allowed: {', '.join(touches)}"
-        return _refused("changes files outside the bounds of the subtask", (*map(printable, beyond), allowed))
+        return _refused("changes files outside the subtask's `touches`", (*map(printable, beyond), allowed))
     held = [path for path in diff.paths if matches(path, protected) and path not in touches and path not in own]
     if held:
-        why = "these files are protected: only a subtask whose `touches` names the file itself may change it"
+        why = "these files are protected. Only a subtask that names the file in `touches` may change it"
         return _refused("changes protected files", (*map(printable, held), why))
     return None
 
@@ -260,28 +261,28 @@ async def _check_names(repository: Repository, base: Sha, tree: Sha, diff: Diff)
 
 async def _check_large_files(repository: Repository, base: Sha, tree: Sha, diff: Diff) -> Failure | None:
     raw = await raw_large_files(repository, base, tree, diff)
-    why = "only pointers to such files can be committed, and fleet can't store their contents: leave them as they are"
-    return _refused("writes files that Git LFS has to store", (*map(printable, raw), why)) if raw else None
+    why = "fleet can commit only LFS pointers, and can't store the contents of such files. Leave these files unchanged"
+    return _refused("changes files stored in Git LFS", (*map(printable, raw), why)) if raw else None
 
 
 async def _check_secrets(repository: Repository, base: Sha, tree: Sha) -> Failure | None:
     patch = await repository.added_lines(base, tree, cap=PATCH_CAP)
     if patch is None:
         limit = f"more than {PATCH_CAP} bytes of changed lines"
-        return _refused("the change is too large to be searched for secrets", (limit,))
+        return _refused("the change is too large to search for secrets", (limit,))
     findings = await to_thread.run_sync(secrets_in, patch)
     return _refused("the change seems to contain a secret", map(str, findings)) if findings else None
 
 
 def _may_hold_secrets(changes: Sequence[PathChange]) -> bool:
-    """Whether any changed file could hold a secret: most changes have none, and need no patch."""
+    """Whether any changed file could contain a secret. Most changes do not, and need no patch."""
     return any(
         may_hold_secret(source_content(change, change.source)) for change in changes if change.source is not None
     )
 
 
 def _unfit_tree(findings: Iterable[ViewFinding]) -> Failure:
-    return _refused("the worktree contains files that git must not read", map(str, findings))
+    return _refused("the worktree contains files that are not safe for git", map(str, findings))
 
 
 def _unfit_change(findings: Iterable[ViewFinding]) -> Failure:
@@ -295,12 +296,12 @@ def _refused(summary: str, lines: Iterable[str]) -> Failure:
 
 
 # ---- intake ----------------------------------------------------------------------------------------------------------
-# Takes in what a node made. A node may be broken or lie: its pack is hostile input until the very end.
+# Takes in the work of a node. A node may be broken or malicious: its pack is hostile input until the very end.
 #
-# The pack is read by our own code first (sizes, counts, checksum), then unpacked into a quarantine beside the store,
-# where its one commit must have the order's base as its only parent. Git unpacks nothing that names an object which
-# is neither in the pack nor in the store. Only the commit's trees and files move into the store. The commit that
-# lands is made here, with our own author and trailers, by the rules that a change found on this machine passes, too.
+# Our own code first checks the pack (sizes, counts, checksum). Then git unpacks it into a quarantine beside the store,
+# where its only commit must have the order's base as its only parent. Git rejects objects with references that are
+# neither in the pack nor in the store. Only the commit's trees and files move into the store. The commit that lands is
+# made here, with our author and trailers, after the same checks as a change made on this machine.
 
 
 LONGEST_COMMIT = 64 * 1024
@@ -309,12 +310,12 @@ HEX = re.compile(r"[0-9a-f]+")
 
 
 class IntakeError(Exception):
-    """A node sent what it may not send. The message says what; nothing of it is in the store."""
+    """The reason why a node's delivery is rejected. The store does not contain any part of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What a node says it made for an order."""
+    """A node's delivery for an order."""
 
     pack: bytes
     commit: Sha
@@ -330,7 +331,7 @@ async def take_in(
     settings: WorktreeSettings,
     limits: PackLimits | None = None,
 ) -> Change | Failure:
-    """Commit and pin what a node made, unless it breaks a rule. Raises `IntakeError` where it can't be honest work."""
+    """Commit and pin the work of a node, unless it breaks a rule. Raises `IntakeError` if it can't be honest work."""
     tree = await _unpacked(store, arrival, limits or PackLimits())
     diff = await store.repository.diff(arrival.base, tree)
     suspicious = await _check_files(store, diff, settings)
@@ -339,9 +340,9 @@ async def take_in(
 
 
 async def _unpacked(store: Store, arrival: Arrival, limits: PackLimits) -> Sha:
-    """The tree of the commit that a pack holds, with all that it needs in the store."""
+    """Return the tree of the commit in a pack, with all its objects in the store."""
     if len(arrival.commit) != len(arrival.base) or HEX.fullmatch(arrival.commit) is None:
-        raise IntakeError("what it names as its commit is not the id of one")
+        raise IntakeError("its commit id is not valid")
     try:
         await to_thread.run_sync(partial(check_pack, arrival.pack, limits, digits=len(arrival.base)))
     except PackError as error:
@@ -354,21 +355,21 @@ async def _unpacked(store: Store, arrival: Arrival, limits: PackLimits) -> Sha:
         }
         unpacked = await store.git.ask("unpack-objects", "-q", "--strict", data=arrival.pack, env=env)
         if unpacked.exit_code != 0:
-            raise IntakeError(f"git does not take the pack: {_last_line(unpacked.stderr)}")
+            raise IntakeError(f"git rejects the pack: {_last_line(unpacked.stderr)}")
         tree = await _tree_of_one_commit(store, quarantine, arrival, env)
         await to_thread.run_sync(_settle, quarantine, store.git_dir / "objects", tree)
         return tree
 
 
 def _settle(quarantine: Path, objects: Path, tree: Sha) -> None:
-    """Move what a tree needs into the store. That nothing is missing git has checked."""
+    """Move the objects of a tree into the store. Git has checked that they are complete."""
     _move(quarantine, objects, _new_objects(quarantine, tree, len(tree) // 2))
 
 
 def _new_objects(quarantine: Path, tree: Sha, id_size: int) -> list[Sha]:
-    """A tree and all below it, as far as they arrived; the rest was in the store before.
+    """Return a tree and all objects below it that arrived. The others were in the store before.
 
-    What a tree names comes in front of it: a kill leaves no tree in the store that lacks something.
+    An object comes after its references, so a kill never leaves an incomplete tree in the store.
     """
     files, folders, seen = list[Sha](), list[Sha](), set[Sha]()
     pending = [(tree, False)]
@@ -388,7 +389,7 @@ def _new_objects(quarantine: Path, tree: Sha, id_size: int) -> list[Sha]:
 
 
 def _loose(folder: Path, id_: Sha, kind: str, longest: int = PackLimits().bytes) -> bytes | None:
-    """The content of an object that git wrote here, if it is one of this kind."""
+    """Return the content of an object that git wrote here, if it has this kind."""
     try:
         packed = (folder / id_[:2] / id_[2:]).read_bytes()
     except FileNotFoundError:
@@ -399,25 +400,25 @@ def _loose(folder: Path, id_: Sha, kind: str, longest: int = PackLimits().bytes)
 
 
 async def _tree_of_one_commit(store: Store, quarantine: Path, arrival: Arrival, env: dict[str, str]) -> Sha:
-    """The tree of the commit. Git does not unpack a commit that the store has, from an engine that was killed."""
+    """Return the tree of the commit. Git does not unpack a commit that a killed engine left in the store."""
     content = await to_thread.run_sync(_loose, quarantine, arrival.commit, "commit", LONGEST_COMMIT)
     if content is None:
         answer = await store.git.ask("cat-file", "commit", arrival.commit, env=env, cap=LONGEST_COMMIT)
         if answer.exit_code != 0 or answer.cut:
-            raise IntakeError(f"there is no commit {arrival.commit[:12]} in it, or it is too long")
+            raise IntakeError(f"commit {arrival.commit[:12]} is missing or too long")
         content = answer.stdout
     try:
         commit = parse_commit(content)
     except ValueError as error:
-        raise IntakeError(f"commit {arrival.commit[:12]} can't be read") from error
+        raise IntakeError(f"can't read commit {arrival.commit[:12]}") from error
     if commit.parents != (arrival.base,):
-        named = " and ".join(each[:12] for each in commit.parents) or "nothing"
+        named = " and ".join(each[:12] for each in commit.parents) or "an empty history"
         raise IntakeError(f"its commit is based on {named} instead of {arrival.base[:12]}")
     return commit.tree
 
 
 def _move(quarantine: Path, objects: Path, ids: Sequence[Sha]) -> None:
-    """Move objects into the store. Files and trees are found by content, so one that is there already is the same."""
+    """Move objects into the store. They are named by content, so an existing file is the same object."""
     for id_ in ids:
         source, goal = quarantine / id_[:2] / id_[2:], objects / id_[:2] / id_[2:]
         if source.exists() and not goal.exists():
@@ -427,23 +428,23 @@ def _move(quarantine: Path, objects: Path, ids: Sequence[Sha]) -> None:
 
 
 async def _check_files(store: Store, diff: Diff, settings: WorktreeSettings) -> bool:
-    """Whether any file may hold a secret. Raises `IntakeError` for what no worktree of ours would have let by."""
+    """Whether any file may contain a secret. Raises `IntakeError` for files that a local worktree would reject."""
     if len(diff.entries) > settings.box.max_files:
-        raise IntakeError(f"it changes {len(diff.entries)} paths; at most {settings.box.max_files} are taken")
+        raise IntakeError(f"it changes {len(diff.entries)} paths, and the limit is {settings.box.max_files}")
     for path in diff.present:
         parts = PurePosixPath(path).parts
         is_odd = not path.isprintable() or len(parts) > MAX_DEPTH
         if is_odd or as_text(path) != path or any(map(is_git_name, parts)):
-            raise IntakeError(f"it has a path that no change may have: {printable(path)}")
+            raise IntakeError(f"it contains a path that is not allowed: {printable(path)}")
     return await store.repository.run(partial(_check_contents, store, diff.files, settings.max_file_bytes))
 
 
 def _check_contents(store: Store, entries: Sequence[DiffEntry], most: int) -> bool:
     suspicious, problem = False, ""
     contents = store.repository.objects.blobs([entry.id for entry in entries])
-    for entry, content in zip(entries, contents, strict=True):  # to its end: it holds git's one conversation
+    for entry, content in zip(entries, contents, strict=True):  # read to the end: it holds git's only conversation
         if len(content) > most:
-            problem = f"{printable(entry.path)} has {len(content)} bytes; at most {most} are committed"
+            problem = f"{printable(entry.path)} has {len(content)} bytes, and the limit is {most}"
         elif entry.mode == LINK and _may_lead_out(entry.path, os.fsdecode(content)):
             problem = f"{printable(entry.path)} is a link that may leave the repository"
         suspicious = suspicious or may_hold_secret(content)
@@ -453,11 +454,11 @@ def _check_contents(store: Store, entries: Sequence[DiffEntry], most: int) -> bo
 
 
 def _may_lead_out(path: str, target: str) -> bool:
-    """Whether a link could leave the repository, whatever the links on its way are."""
+    """Whether a link could leave the repository, whatever links are on its path."""
     parts = PurePosixPath(target).parts
     ups = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
     return target.startswith("/") or ".." in parts[ups:] or ups > path.count("/")
 
 
 def _last_line(output: bytes) -> str:
-    return printable(text(output).strip().rpartition("\n")[2])[:300] or "it says nothing"
+    return printable(text(output).strip().rpartition("\n")[2])[:300] or "git printed no error"

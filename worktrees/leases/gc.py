@@ -1,4 +1,4 @@
-"""What runs and stores leave behind, for `fleet clean`, and the commits of a run without an engine.
+"""Leftovers of runs and stores for `fleet clean`, and the commits of a run without an engine.
 
 Work that has not landed, or has not reached the user's repository, is never removed while that repository exists.
 """
@@ -21,7 +21,7 @@ from worktrees.store.store import Store, lost_repository, slots_dir, stores_dir,
 from worktrees.target.publish import published_ref
 
 DIFF_CAP = 2 * 1024 * 1024
-IDLE_S = 3600.0  # a store that was opened so short a time ago may be about to be used
+IDLE_S = 3600.0  # a recently opened store may be about to be used
 OVERLAY_KINDS = {
     "bases": "base layers",
     "layers": "diff layers",
@@ -42,22 +42,22 @@ class StorePart:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What one run left behind: what can be removed, and what is kept."""
+    """The leftovers of one run: removable and kept."""
 
     parts: tuple[StorePart, ...] = ()
-    """Worktrees and the layers under them, by kind."""
+    """Worktrees and their layers, by kind."""
     refs: tuple[str, ...] = ()
-    """The refs that nothing needs any more."""
+    """The refs that are no longer needed."""
     kept: tuple[str, ...] = ()
-    """Refs of work that has not landed, or has not reached the user's repository."""
+    """The refs of work that has not landed, or has not reached the user's repository."""
     in_use: bool = False
-    """Another process works on this run; nothing was removed."""
+    """Whether another process uses this run. Then everything is kept."""
     homes: tuple[Path, ...] = ()
-    """The stores that hold the kept refs."""
+    """The stores with the kept refs."""
 
 
 async def clean_run(state_dir: Path, run: RunId, *, refs: bool = False, dry_run: bool = False) -> Leftovers:
-    """Remove a run's worktrees and, with `refs`, its refs; with `dry_run` only list them."""
+    """Remove a run's worktrees and, with `refs`, its refs. With `dry_run`, only list them."""
     leftovers = [await _clean_in(Store(home), run, refs=refs, dry_run=dry_run) for home in _homes(state_dir, run)]
     return Leftovers(
         tuple(part for each in leftovers for part in each.parts),
@@ -83,7 +83,7 @@ async def _clean_in(store: Store, run: RunId, *, refs: bool, dry_run: bool) -> L
 
 
 async def _sorted_refs(git: Git, run: RunId) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The refs of a run: those that can be removed, and those that hold the only copy of something."""
+    """Sort the refs of a run into removable ones, and those with the only copy of some work."""
     listed = tuple(await git.refs(f"{run_refs(run)}/"))
     run_level = {base_ref(run), tip_ref(run), published_ref(run)}
     run_level |= {ref for ref in listed if ref.startswith(taken_refs(run))}
@@ -97,7 +97,7 @@ async def _sorted_refs(git: Git, run: RunId) -> tuple[tuple[str, ...], tuple[str
     delivered = tip is not None and tip in {await git.sha(published_ref(run)), base}
     removable = tuple(ref for ref in listed if ref in landed or (ref in run_level and delivered))
     if any(ref not in landed and ref not in run_level for ref in listed):
-        removable = tuple(ref for ref in removable if ref not in run_level)  # the others make no sense without them
+        removable = tuple(ref for ref in removable if ref not in run_level)  # the others are useless without them
     return removable, tuple(ref for ref in listed if ref not in removable)
 
 
@@ -106,7 +106,7 @@ def _homes(state_dir: Path, run: RunId) -> list[Path]:
 
 
 async def _parts(folder: Path) -> tuple[StorePart, ...]:
-    """What lies in the folder of a run's worktrees."""
+    """List the contents of a run's worktree folder."""
     sizes: dict[str, list[int]] = {}
     for kind, path in _leftovers(folder):
         sizes.setdefault(kind, []).append(await size_of(path))
@@ -133,21 +133,21 @@ def _subfolders(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class StoreUse:
-    """A store, and who needs it."""
+    """A store and its users."""
 
     home: Path
     size: int
     used_at: float
     runs: tuple[RunId, ...]
-    """The runs whose refs it holds and that have a folder, or left work that did not land."""
+    """The runs with refs in it that have a folder, or unlanded work."""
     idle: bool
-    """Whether no run needs it and it was not opened lately: it can be made again at any time."""
+    """Whether it can be removed: no run needs it and it was not opened recently. fleet can always create it again."""
     lost: Path | None = None
     """Its repository, if that no longer exists."""
 
 
 async def stores(state_dir: Path, known: Collection[RunId], *, idle_s: float = IDLE_S) -> tuple[StoreUse, ...]:
-    """All stores. `known` are the runs that have a folder."""
+    """Return all stores. `known` are the runs that have a folder."""
     return tuple([await _store_use(home, known, idle_s) for home in _subfolders(stores_dir(state_dir))])
 
 
@@ -164,7 +164,7 @@ async def _store_use(home: Path, known: Collection[RunId], idle_s: float) -> Sto
 
 
 async def remove_store(home: Path, known: Callable[[], Collection[RunId]], *, idle_s: float = IDLE_S) -> bool:
-    """Remove a store unless it is needed; False where it is needed by now."""
+    """Remove a store unless it is needed. Return False if it is needed by now."""
     async with Store(home).administration():
         if not (await _store_use(home, known(), idle_s)).idle:
             return False
@@ -174,7 +174,7 @@ async def remove_store(home: Path, known: Callable[[], Collection[RunId]], *, id
 
 
 async def remove_lost_store(home: Path) -> bool:
-    """Remove a store with all the work in it; False where its repository is there again, or a run is at work in it."""
+    """Remove a store with all its work. Return False if its repository exists again, or a run is active in it."""
     async with Store(home).administration():
         with ExitStack() as locks:
             held = [locks.enter_context(try_lock(lock)) for lock in sorted((home / "slots").glob("*.lock"))]
@@ -189,13 +189,13 @@ async def remove_lost_store(home: Path) -> bool:
 
 
 async def stored_diff(state_dir: Path, run: RunId, base: Sha, commit: Sha) -> str | None:
-    """The patch between two commits of a run, from whichever store has them; None where no store has."""
+    """Return the patch between two commits of a run, from any store that has them, or None."""
     git = await _git_with(state_dir, run, base, commit)
     return None if git is None else text(await git(*PATCH, base, commit, cap=DIFF_CAP))
 
 
 async def stored_copy(state_dir: Path, run: RunId, commit: Sha, into: Path) -> bool:
-    """Check a commit of a run out into an empty folder that no repository knows of; False where no store has it."""
+    """Check out a commit of a run into an empty folder outside all repositories. Return False if no store has it."""
     git = await _git_with(state_dir, run, commit)
     if git is None:
         return False
@@ -207,7 +207,7 @@ async def stored_copy(state_dir: Path, run: RunId, commit: Sha, into: Path) -> b
 
 
 async def _git_with(state_dir: Path, run: RunId, *commits: Sha) -> Git | None:
-    """The first of a run's stores that has all these commits."""
+    """Return the first of a run's stores that has all these commits."""
     for home in _homes(state_dir, run):
         git = Store(home).git
         if all([await git.sha(commit) is not None for commit in commits]):

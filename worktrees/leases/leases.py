@@ -1,4 +1,4 @@
-"""Leases of one repository's worktrees, whoever asks for them: a run here, or a manager on another machine."""
+"""Leases of one repository's worktrees, for a local run or a manager on another machine."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
@@ -29,25 +29,25 @@ from worktrees.store.packs import keep_packed
 from worktrees.store.store import Store, slots_dir
 
 # ---- past objects ----------------------------------------------------------------------------------------------------
-# The objects that a box may see where history holds the answer: those of a commit and of all that is behind it.
+# The objects that a box may see if history contains the answer: those of a commit and of all its ancestors.
 #
-# The store of a target holds every commit up to the newest. So its objects are not shown: the history of one commit,
-# the root, is packed once, and of every other commit what it has beyond that.
+# The store of a target has every commit up to the newest, so its objects are not shown. The history of one commit, the
+# root, is packed once. Every other commit gets a pack of its objects beyond that.
 
 
 @dataclass(slots=True)
 class PastObjects:
-    """The folders of objects of one run, made when they are first asked for."""
+    """The object folders of one run, created on first use."""
 
     git: Git
     folder: Path
     root: Sha
-    """The commit whose history most others have behind them."""
+    """The commit that is an ancestor of most others."""
     _packed: dict[Sha, Path] = field(default_factory=dict)
     _turn: Lock = field(default_factory=Lock)
 
     async def objects(self, commit: Sha) -> tuple[Path, ...]:
-        """The folders that hold a commit, what is behind it, and at most the root's history besides."""
+        """The folders with a commit, its ancestors, and at most the root's history in addition."""
         async with self._turn:
             if self.root not in self._packed:
                 self._packed[self.root] = await self._pack(self.root)
@@ -67,14 +67,14 @@ class PastObjects:
 # ---- leases ----------------------------------------------------------------------------------------------------------
 
 
-CLEANUP_S = 30.0  # how long removing a run's worktrees may take when the run stops
+CLEANUP_S = 30.0  # time limit for removing a run's worktrees when the run stops
 
 FindChanges = Callable[[], Awaitable[Sequence[PathChange] | Failure]]
 
 
 @dataclass(frozen=True, slots=True)
 class WorktreeLease:
-    """Satisfies `Lease`, for both kinds of worktrees: they differ in how changes are found."""
+    """Implements `Lease` for both kinds of worktrees, which differ in how changes are found."""
 
     store: Store
     base: Sha
@@ -97,19 +97,19 @@ class WorktreeLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leases:
-    """Gives leases, and knows what all of them share."""
+    """Creates leases, and holds their shared parts."""
 
     store: Store
     pool: Pool
     overlays: Overlays | None
-    """None where worktrees are leased from the pool."""
+    """None if worktrees are leased from the pool."""
     box: Box
     checker: Checker
     commands: CapacityLimiter
     decoys: Decoys
     setup: Setup
     past: PastObjects | None = None
-    """What a box sees of the store's objects, if that is not all of them: only what a base had behind it."""
+    """The visible objects of the store, if restricted to the ancestors of a base."""
 
     @asynccontextmanager
     async def lease(self, base: Sha) -> AsyncIterator[Lease]:
@@ -129,18 +129,18 @@ class Leases:
             yield WorktreeLease(self.store, base, workspace, self.checker, find_changes)
 
     async def _with_decoy(self, place: Place, base: Sha, index: Path, *, exact: bool) -> Place:
-        """The place with a git repository of its own. Without a box, commands see the worktree's repository anyway."""
+        """Add a separate git repository to the place. Without a box, commands see the worktree's repository anyway."""
         if self.box.settings.box.sandbox == "none":
             return place
         decoys = self.decoys
         if self.past is not None:
             decoys = decoys.with_objects(await self.past.objects(base))
-            index = index if exact else place.scratch / "no-index"  # another commit's would name its files
+            index = index if exact else place.scratch / "no-index"  # another commit's index would list its files
         return replace(place, decoy=decoys.decoy(place.scratch / "git", base, index=index, exact=exact))
 
     @property
     def included_files(self) -> tuple[str, ...]:
-        """The ignored files that each worktree gets a copy of."""
+        """Return the ignored files that are copied into each worktree."""
         return self.setup.included.paths
 
     def finished_setups(self) -> tuple[SetupRun, ...]:
@@ -153,7 +153,7 @@ class Leases:
 async def open_leases(
     store: Store, settings: WorktreeSettings, name: str, base: Sha, included: Included, *, only_past: bool = False
 ) -> AsyncIterator[Leases]:
-    """Leases under a name that no other process uses, until the last worktree is removed. Raises `EffectError`."""
+    """Open leases under a unique name until the last worktree is removed. Raises `EffectError`."""
     with closing(Launcher()) as launcher:
         box = Box(settings, starter=launcher)
         try:

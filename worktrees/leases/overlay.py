@@ -1,4 +1,4 @@
-"""Leases that cost next to nothing: two folders of the tenant's own above files that all leases share."""
+"""Cheap leases: two folders for each tenant above files that all leases share."""
 
 import heapq
 import os
@@ -42,31 +42,30 @@ from worktrees.sandbox.overlay_mount import OPTIONS, UPPER, VIEW, Overlay
 from worktrees.store.store import Store, slots_dir
 
 # ---- base layers -----------------------------------------------------------------------------------------------------
-# What overlays are built on: checkouts that many leases share, and diff layers that lead from one to a commit near
-# it.
+# The bases of overlays: checkouts that many leases share, and diff layers from a checkout to a commit near it.
 #
 # A checkout costs as much as the repository, so there are few. A commit near one gets a diff layer above it, with the
-# few files that differ. When none is near, an idle checkout moves to the commit by the difference. Neither a checkout
-# nor a layer changes while a lease uses it.
+# few files that differ. If none is near, an idle checkout moves to the commit by the difference. A checkout or a layer
+# does not change while a lease uses it.
 
 
 OVERLAYS = "overlays"  # the folder of the leases that are overlay mounts
-NEAR = 1_000  # paths that a diff layer may have: one of 500 costs a twelfth of moving a checkout of 10,000 files
-NEAR_PART = 50  # or this part of the checkout's paths, if that is more
-MAX_LAYERS = 8  # above a checkout: each is one more place to look for a file
-ANCESTORS = 100  # commits that are looked back for one that has a base
-IDLE_LAYERS = 4  # kept for the next lease on the same commit; the tip is leased again and again
+NEAR = 1_000  # limit on paths of a diff layer: one of 500 costs a twelfth of moving a checkout of 10,000 files
+NEAR_PART = 50  # or this fraction of the checkout's paths, if that is more
+MAX_LAYERS = 8  # above a checkout: each adds one lookup per file
+ANCESTORS = 100  # commits to search back for a base
+IDLE_LAYERS = 4  # kept for the next lease on the same commit; the tip is leased often
 IDLE_CHECKOUTS = 1
 
 
 @dataclass(slots=True, eq=False)
 class LayerCheckout:
-    """All files of a commit, read-only by agreement: workers see it through an overlay."""
+    """All files of a commit, not changed by convention: workers see it through an overlay."""
 
     home: Path
     name: str
     base: "Base | None" = None
-    """None while it moves; one that never arrived is checked out from scratch."""
+    """None while it moves. After an interrupted move, it is checked out again in full."""
     gitlinks: frozenset[str] = frozenset()
     files: int = 0
     converts: bool = False
@@ -91,9 +90,9 @@ class Base:
     """The uppermost first."""
     parent: "Base | None" = None
     entries: int = 0
-    """Of its own layer."""
+    """Only of the base's own layer."""
     tenants: int = 0
-    """Leases, and layers that are being made above it."""
+    """Leases, and layers being created above it."""
     children: int = 0
 
     @property
@@ -112,7 +111,7 @@ class BaseLayers:
     max_layers: int = MAX_LAYERS
     idle_layers: int = IDLE_LAYERS
     _bases: dict[Sha, Base] = field(default_factory=dict)
-    """The longest unused first."""
+    """The least recently used first."""
     _newest: Base | None = None
     _checkouts: list[LayerCheckout] = field(default_factory=list)
     _under_way: dict[Sha, Event] = field(default_factory=dict)
@@ -121,7 +120,7 @@ class BaseLayers:
     _trash: list[str] = field(default_factory=list)
 
     async def take(self, commit: Sha) -> Base:
-        """The base for a commit; it stays as it is until `leave`. Raises `EffectError`."""
+        """Return the base for a commit. It does not change until `leave`. Raises `EffectError`."""
         while (base := self._existing(commit)) is None:
             if (under_way := self._under_way.get(commit)) is not None:
                 await under_way.wait()
@@ -140,10 +139,10 @@ class BaseLayers:
         base.tenants -= 1
         commit = base.below.commit
         if self._bases.get(commit) is base:
-            self._bases[commit] = self._bases.pop(commit)  # to the end: used last
+            self._bases[commit] = self._bases.pop(commit)  # to the end: most recently used
 
     def _existing(self, commit: Sha) -> Base | None:
-        """The base for a commit. Checkouts that someone deleted are dropped first, with every base above them."""
+        """Return the base for a commit. Deleted checkouts are dropped first, with every base above them."""
         base = self._bases.get(commit)
         lost = {checkout for checkout in self._checkouts if checkout.base and not checkout.tree.is_dir()}
         if base is not None and not all((self.home / name).is_dir() for name in base.lowers):
@@ -159,14 +158,14 @@ class BaseLayers:
         if base is not None:
             return base
         async with self._moving:
-            base = await self._above_another(commit, tried)  # above the checkout that moved meanwhile
+            base = await self._above_another(commit, tried)  # above the checkout that moved in the meantime
             if base is not None:
                 return base
             idle = next((checkout for checkout in self._checkouts if self._is_idle(checkout)), None)
             return await self._move(idle or self._new_checkout(), commit)
 
     async def _above_another(self, commit: Sha, tried: set[Base]) -> Base | None:
-        """The base for a commit as a layer above the first candidate that is near."""
+        """Create the base for a commit as a layer above the first candidate that is near."""
         while (parent := next((base for base in self._candidates(commit) if base not in tried), None)) is not None:
             tried.add(parent)
             parent.tenants += 1
@@ -180,14 +179,14 @@ class BaseLayers:
         return None
 
     def _candidates(self, commit: Sha) -> Iterator[Base]:
-        """What a new layer could be built on, the likely nearest first."""
+        """Possible bases for a new layer, probably nearest first."""
         for base in (self._base_of_ancestor(commit), self._newest):
             if base is not None:
                 yield foundation(base, self.max_layers)
         yield from (checkout.base for checkout in reversed(self._checkouts) if checkout.base is not None)
 
     def _base_of_ancestor(self, commit: Sha) -> Base | None:
-        """The base of the nearest commit before this one that has a base: that of an attempt, or the tip before."""
+        """Return the base of the nearest ancestor that has one: that of an attempt, or the tip before."""
         for _ in range(ANCESTORS):
             known = self.store.repository.objects.cached_commit(commit)
             if known is None or not known.parents:
@@ -198,7 +197,7 @@ class BaseLayers:
         return None
 
     async def _layer_above(self, parent: Base, commit: Sha) -> Base | None:
-        """The base for a commit as a layer above another base, if the two are near."""
+        """Create the base for a commit as a layer above another base, if the two are near."""
         checkout, layers, view = parent.checkout, parent.layers, parent.below.view
         self._made += 1
         folder = self.home / f"layers/{self._made}"
@@ -223,7 +222,7 @@ class BaseLayers:
         self._trash += self._forget(self._bases_on(checkout))
         await self._empty_trash()
         before, checkout.base = checkout.base, None
-        with CancelScope(shield=True):  # a checkout that stopped halfway is of no use
+        with CancelScope(shield=True):  # a checkout that stopped halfway is useless
             await self._check_out(checkout, commit, before.below.commit if before else None)
         checkout.base = Base(BaseFiles(commit, TreeView((checkout.tree,)), checkout.gitlinks), checkout)
         return checkout.base
@@ -246,7 +245,7 @@ class BaseLayers:
         checkout.converts = any(line.endswith(ATTRIBUTES) for line in listed)
 
     async def _tidy(self) -> None:
-        """Remove what no lease uses, except for the little that is likely to be needed again."""
+        """Remove unused bases, except for the few that are probably needed again."""
         unused = [base for base in self._bases.values() if base.layers and not base.tenants and not base.children]
         self._trash += self._forget(unused[: -self.idle_layers])
         idle = [checkout for checkout in self._checkouts if checkout.base is not None and self._is_idle(checkout)]
@@ -265,7 +264,7 @@ class BaseLayers:
         return not any(base.tenants for base in self._bases_on(checkout))
 
     def _drop(self, checkout: LayerCheckout) -> None:
-        """Use a checkout for no new lease. It is removed, with the layers above it, unless a lease still uses it."""
+        """Retire a checkout. It is removed, with the layers above it, after the last lease on it."""
         is_idle = self._is_idle(checkout)
         layers = self._forget(self._bases_on(checkout))
         self._checkouts = [other for other in self._checkouts if other is not checkout]
@@ -273,7 +272,7 @@ class BaseLayers:
             self._trash += [checkout.name, *layers]
 
     def _forget(self, bases: Sequence[Base]) -> list[str]:
-        """Use these bases for no new lease. Returns the folders of the layers that were theirs alone."""
+        """Retire these bases. Return the folders of layers that only they used."""
         layers = []
         for base in bases:
             del self._bases[base.below.commit]
@@ -287,10 +286,10 @@ class BaseLayers:
 
 
 def foundation(newest: Base, max_layers: int = MAX_LAYERS) -> Base:
-    """What the next layer is put on: the newest base, or one below it where that has all the layers it may have.
+    """Choose the base of the next layer: the newest base, or one below it if the newest has the maximum of layers.
 
-    The new layer then replaces the upper ones as far as they are together larger than the next one below. So a file
-    that changed is written a few times, and not with every eighth layer from then on.
+    The new layer then replaces the upper ones while their total size is larger than the next one below. So a changed
+    file is written a few times, and not with every eighth layer from then on.
     """
     base, replaced = newest, 0
     if len(newest.layers) >= max_layers:
@@ -303,14 +302,15 @@ def foundation(newest: Base, max_layers: int = MAX_LAYERS) -> Base:
 # ---- diff layer ------------------------------------------------------------------------------------------------------
 # Diff layers: a diff layer above the files of one commit shows those of another.
 #
-# It holds the files that differ and a whiteout for each that was removed. It is written in process, in time
-# proportional to the difference; where attributes convert files during a checkout, git writes them itself.
+# It contains the files that differ and a whiteout for each removed file. It is written in process, in time proportional
+# to the difference. If attributes convert files during a checkout, git writes them itself.
 
 
 async def make_diff_layer(store: Store, layer: Path, old: Sha, new: Sha, *, most: int, converts: bool) -> Diff | None:
-    """Make the folder of the layer from one commit to another, unless their files are the same; returns the diff.
+    """Create the folder of the layer from one commit to another, unless their files are the same. Return the diff.
 
-    None where they differ in more than `most` paths, or in how files are converted. `converts`: whether any file is.
+    Return None if they differ in more than `most` paths, or in how files are converted. `converts`: whether any file
+    is.
     """
     repository = store.repository
     diff = await repository.diff(old, new)
@@ -323,7 +323,7 @@ async def make_diff_layer(store: Store, layer: Path, old: Sha, new: Sha, *, most
 
 
 def _hidden(objects: Objects, commit: Sha, removed: Sequence[str]) -> tuple[str, ...]:
-    """The paths to hide: removed files, or their whole folder where nothing of it remains."""
+    """The paths to hide: removed files, or their full folder if it is empty now."""
     trees: dict[str, Sha | None] = {"": objects.tree_of(commit)}
 
     def tree_at(folder: str) -> Sha | None:
@@ -339,7 +339,7 @@ def _hidden(objects: Objects, commit: Sha, removed: Sequence[str]) -> tuple[str,
 
 
 def _add_folders_and_whiteouts(objects: Objects, layer: Path, commit: Sha, diff: Diff) -> None:
-    """Add the folders of submodules, and whiteouts for what was removed."""
+    """Add the folders of submodules, and whiteouts for removed files."""
     for path in diff.gitlinks:
         make_folder(layer / path)
     for path in _need_whiteout(layer, _hidden(objects, commit, diff.removed)):
@@ -348,7 +348,7 @@ def _add_folders_and_whiteouts(objects: Objects, layer: Path, commit: Sha, diff:
 
 
 def _need_whiteout(layer: Path, hidden: Sequence[str]) -> Iterator[str]:
-    """The paths that the layer does not hide already, by a file where a folder was or a folder where a file was."""
+    """The paths that the layer does not hide already, by a file in place of a folder or a folder in place of a file."""
     for path in hidden:
         above = [layer / folder for folder in folders_above(path)]
         below_a_file = any(folder.is_symlink() or (folder.exists() and not folder.is_dir()) for folder in above)
@@ -357,7 +357,7 @@ def _need_whiteout(layer: Path, hidden: Sequence[str]) -> Iterator[str]:
 
 
 # ---- probe -----------------------------------------------------------------------------------------------------------
-# Tests whether leases can be overlays here by making one: it depends on the kernel, containers and file systems.
+# Tests whether leases can be overlays by creating one. This depends on the kernel, containers and file systems.
 
 
 LIMIT_S = 60.0
@@ -381,32 +381,34 @@ CHANGES = (
 
 @dataclass(frozen=True, slots=True)
 class ChosenKind:
-    """How worktrees are leased, and why."""
+    """The kind of leases, and the reason."""
 
     kind: LeaseKind
     why: str
 
 
 async def choose_kind(settings: WorktreeSettings, folder: Path, *, options: str = OPTIONS) -> ChosenKind:
-    """Overlays where they work in `folder`, unless the configuration says otherwise. Raises `FleetError`."""
+    """Choose overlays if they work in `folder`, unless the configuration overrides it. Raises `FleetError`."""
     if settings.worktrees.lease == "pool":
         return ChosenKind("pool", "as configured")
     problem = await _find_problem(settings, folder, options)
     if problem is None:
-        return ChosenKind("overlay", "tested: changes are found, and the shared files stay as they are")
+        return ChosenKind("overlay", "tested: fleet finds changes, and the shared files stay unchanged")
     if settings.worktrees.lease == "overlay":
-        raise FleetError(f"worktrees can't be overlays here: {problem}; set [worktrees] lease to auto or pool")
-    return ChosenKind("pool", f"overlays don't work here: {problem}")
+        raise FleetError(
+            f"overlays don't work on this machine: {problem}", hint='set worktrees.lease to "auto" or "pool"'
+        )
+    return ChosenKind("pool", f"overlays don't work on this machine: {problem}")
 
 
 async def _find_problem(settings: WorktreeSettings, folder: Path, options: str) -> str | None:
-    """Why overlays don't work in `folder`; None where they do."""
+    """Return why overlays don't work in `folder`, or None."""
     if settings.box.sandbox == "none":
-        return "they are mounted in the sandbox, which is switched off"
+        return "they are mounted in the sandbox, which is disabled"
     try:
         make_folder(folder)
         with TemporaryDirectory(prefix="trial-", dir=folder, ignore_cleanup_errors=True) as home:
-            limits = replace(settings.limits, free_bytes=0)  # a full disk says nothing about overlays
+            limits = replace(settings.limits, free_bytes=0)  # a full disk is not a problem of overlays
             return await _try_overlay(Box(replace(settings, limits=limits)), Path(home), options)
     except OSError as error:
         return str(error)
@@ -427,16 +429,16 @@ async def _try_overlay(box: Box, home: Path, options: str) -> str | None:
         if done.exit_code != 0:
             return f"a command failed in it: {done.text.strip()[-500:]}"
     if read_changes(overlay.upper) != CHANGES:
-        return "its changes can't be read from outside"
+        return "the changes are not readable from outside"
     untouched = all((home / "below" / name).read_text(encoding="utf-8") == content for name, content in BELOW.items())
-    return None if untouched else "it changes the files below it"
+    return None if untouched else "the files below the overlay changed"
 
 
 # ---- overlay ---------------------------------------------------------------------------------------------------------
 
 
 SMALL = 500  # files and folders of a lease that are removed in process
-CLEANUP_S = 30.0  # how long removing a larger one may take; the rest is removed when the run stops
+CLEANUP_S = 30.0  # time limit for removing a larger lease; the rest is removed when the run stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,9 +447,9 @@ class LeasedOverlay:
     below: BaseFiles
     place: Place
     index: Path
-    """Git's index of what the overlay is built on, or of a commit near it."""
+    """Whether the index is of exactly that commit."""
     exact: bool
-    """Whether the index is of the very commit."""
+    """Whether the index is of exactly that commit."""
 
 
 class Overlays:
@@ -458,14 +460,14 @@ class Overlays:
         self.base_layers = BaseLayers(self.home, store)
         self._setup_layers = SetupLayers(self.home, store.git, setup, self.base_layers)
         self._name, self._settings = name, settings
-        self._free: list[int] = []  # numbers given back; the smallest is used first, so that they stay small
+        self._free: list[int] = []  # released numbers; the smallest is used first, so that they stay small
         self._numbers, self._folders = count(1), count(1)
         self._unused_folders: list[str] = []
-        """Of checks that left nothing in them."""
+        """Of checks that did not leave files in them."""
 
     @asynccontextmanager
     async def lease(self, commit: Sha) -> AsyncIterator[LeasedOverlay]:
-        """A worktree that holds exactly this commit. Raises `EffectError`."""
+        """Lease a worktree with exactly this commit. Raises `EffectError`."""
         base = await self.base_layers.take(commit)
         number = heapq.heappop(self._free) if self._free else next(self._numbers)
         is_new = not self._unused_folders
@@ -504,7 +506,7 @@ async def _remove(folder: Path) -> None:
 
 
 # ---- setup layers ----------------------------------------------------------------------------------------------------
-# The files of the set-up as layers that all overlays share: made once for a fingerprint, read-only afterwards.
+# Files of the setup command as layers that all overlays share: created once per fingerprint, then read-only.
 #
 # Only files that git ignores are kept. A tenant that changes them changes its own upper folder.
 
@@ -513,12 +515,12 @@ async def _remove(folder: Path) -> None:
 class SetupLayer:
     folder: str
     roots: tuple[str, ...]
-    """The paths in the tree below which its files lie."""
+    """The paths in the tree that contain its files."""
 
 
 @dataclass(slots=True)
 class SetupLayers:
-    """The set-up layers of one run."""
+    """The setup layers of one run."""
 
     home: Path
     git: Git
@@ -544,7 +546,7 @@ class SetupLayers:
             return (self._layers[fingerprint].folder,)
 
     async def _make_on_origin(self, below: BaseFiles, lowers: tuple[str, ...], name: str) -> SetupLayer:
-        """Make a layer on the commit that the set-up has to run on, which may be another one."""
+        """Create a layer on the commit that the setup command runs on, which may be another one."""
         origin = await self.setup.origin(below.commit)
         if origin == below.commit:
             return await self._make(below, lowers, name)
@@ -555,7 +557,7 @@ class SetupLayers:
             self.base_layers.leave(base)
 
     async def _layer_fits(self, layer: SetupLayer, commit: Sha) -> bool:
-        """Whether no file of a commit lies where the layer has files, which would hide it."""
+        """Whether the commit has no files at the layer's paths. The layer would hide them."""
         if (commit, layer.folder) not in self._fits:
             listing = ("ls-tree", "-r", "-z", "--name-only", commit, "--", *layer.roots)
             self._fits[commit, layer.folder] = not (layer.roots and await self.git(*listing))
@@ -563,7 +565,7 @@ class SetupLayers:
 
     async def _make(self, below: BaseFiles, lowers: tuple[str, ...], name: str) -> SetupLayer:
         overlay = Overlay(self.home, lowers, f"setups/{len(self._layers) + 1}")
-        await wipe(overlay.upper.parent)  # of an attempt to make it that failed
+        await wipe(overlay.upper.parent)  # left by a failed attempt to create it
         overlay.make()
         await to_thread.run_sync(self.setup.included.copy_into, below.view, overlay.upper)
         await self.setup.run(Place(overlay.view, overlay.upper.with_name("scratch"), name, overlay), below.commit)
@@ -578,7 +580,7 @@ class SetupLayers:
 
 
 def _plain_files(upper: Path) -> Iterator[str]:
-    """Everything that is not a folder. Whiteouts and opaque marks are removed: what git knows shows as it is."""
+    """All entries except folders. Whiteouts and opaque marks are removed, so that tracked files show unchanged."""
     pending = [""]
     while pending:
         folder = pending.pop()

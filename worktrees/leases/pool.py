@@ -1,7 +1,8 @@
-"""A few worktrees, registered with git once per run and leased again and again.
+"""A few worktrees, registered with git once per run and leased repeatedly.
 
-Registering is serialised (it races inside git). Making a slot ready takes as long as `git worktree add` and runs in
-parallel. A slot belongs to one tenant at a time, so a lock file in it was left by a git of ours that was killed.
+Registering is serialized (it races inside git). Preparing a slot takes as long as `git worktree add` and runs in
+parallel. A slot belongs to one tenant at a time, so a lock file in it was left by a git process of ours that was
+killed.
 """
 
 import os
@@ -31,7 +32,7 @@ from worktrees.store.store import Store, slots_dir
 
 @dataclass(frozen=True, slots=True)
 class SetupFiles:
-    """What the set-up command made in a slot: for which fingerprint, where, and its state afterwards."""
+    """Files that the setup command created in a slot: the fingerprint, the paths, and their state afterwards."""
 
     fingerprint: str
     roots: tuple[str, ...]
@@ -41,21 +42,21 @@ class SetupFiles:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One registered worktree: its folder, git's own folder for it, and the state of its files."""
+    """A registered worktree: its folder, git's folder for it, and the state of its files."""
 
     tree: Path
     admin: Path
-    """Git's own folder for it, in the store: index and HEAD."""
+    """Git's folder for it in the store, with index and HEAD."""
     folder_mode: int
-    """As git makes folders."""
+    """With the permissions that git gives folders."""
     environment: Mapping[str, str] = field(default_factory=dict)
     base: Sha | None = None
-    """The commit it was last checked out at; None where it is new, or that failed."""
+    """The commit of the last checkout, or None if the slot is new or the checkout failed."""
     gitlinks: frozenset[str] = frozenset()
     """The submodules of that commit."""
     setup_files: SetupFiles | None = None
     size: int | None = None
-    """In bytes, while it is idle and the pool has a limit."""
+    """In bytes, measured while it is idle and the pool has a limit."""
 
     @property
     def git(self) -> Git:
@@ -86,11 +87,11 @@ class Slot:
 
 @dataclass(slots=True)
 class Pool:
-    """The slots of one run: as many as were ever leased at once."""
+    """The slots of one run: as many as were ever leased at the same time."""
 
     store: Store
     name: str
-    """Of the folder of its worktrees: the run's, if they are a run's."""
+    """The name of its folder of worktrees: the run id for the worktrees of a run."""
     settings: WorktreeSettings
     setup: Setup
     _free: list[Slot] = field(default_factory=list)
@@ -98,14 +99,14 @@ class Pool:
 
     @asynccontextmanager
     async def lease(self, base: Sha) -> AsyncIterator[Slot]:
-        """A slot that holds exactly `base`, the one given back last if any is free. Raises `EffectError`.
+        """Lease a slot with exactly `base`, preferably the last released one. Raises `EffectError`.
 
-        A slot that can't be made ready is not used again.
+        A slot that can't be prepared is not used again.
         """
         slot = self._free.pop() if self._free else await self._add(base)
         slot.size = None
         await self._evict()
-        with os_errors("a worktree can't be made ready"):
+        with os_errors("can't prepare a worktree"):
             await self._prepare(slot, base)
         try:
             reached("a worktree is leased")
@@ -114,7 +115,7 @@ class Pool:
             self._free.append(slot)
 
     def max_files(self, slot: Slot) -> int:
-        """How many files and folders a slot may hold: git's, those of the set-up, and the tenant's own."""
+        """The limit on files and folders in a slot: git's, those of the setup command, and the tenant's."""
         return (
             self.settings.box.max_files + 2 * slot.file_count + 1 + (slot.setup_files.count if slot.setup_files else 0)
         )
@@ -124,7 +125,7 @@ class Pool:
         number = self._made
         tree = slots_dir(self.store, self.name) / str(number)
         async with self.store.administration():
-            with CancelScope(shield=True):  # half a registration would block every later one
+            with CancelScope(shield=True):  # a partial registration would block every later one
                 await to_thread.run_sync(make_folder, tree.parent)
                 await self.store.git("worktree", "add", "--quiet", "--no-checkout", "--detach", str(tree), base)
                 reached("a worktree is registered, and empty")
@@ -132,7 +133,7 @@ class Pool:
         return Slot(tree, admin, mode, port_environment(self.settings, number))
 
     async def _prepare(self, slot: Slot, base: Sha) -> None:
-        """Make a slot hold exactly the base and the files of the set-up, whatever its last tenant did."""
+        """Bring a slot to exactly the base and the setup files, whatever its last tenant did."""
         before, slot.base = slot.base, None
         _remove_locks(slot)
         await wipe(slot.place.scratch)
@@ -156,7 +157,7 @@ class Pool:
         slot.base = base
 
     def _clean(self, slot: Slot) -> bool:
-        """Remove what git would overlook or trip over; False where git must not walk the slot at all. Blocks."""
+        """Remove entries that git would miss or fail on. Return False if git must not walk the slot. Blocks."""
         if not slot.has_pointer() or scan_tree(slot.tree, max_files=self.max_files(slot)):
             return False
         roots = slot.setup_files.roots if slot.setup_files else ()
@@ -166,7 +167,7 @@ class Pool:
         return True
 
     async def _has_setup_files(self, slot: Slot, base: Sha) -> bool:
-        """Whether a slot holds, untouched, what the set-up command makes for this base."""
+        """Whether a slot has the setup files for this base, unmodified."""
         files = slot.setup_files
         if files is None or files.fingerprint != await self.setup.fingerprint(base):
             return False
@@ -181,10 +182,10 @@ class Pool:
         try:
             await self.setup.run(slot.place, origin)
         except EffectError:
-            self._free.append(slot)  # nothing is wrong with the slot
+            self._free.append(slot)  # the slot itself is fine
             raise
         if await to_thread.run_sync(lambda: scan_tree(slot.tree, max_files=self.max_files(slot))):
-            reason = "the set-up command leaves files that git must not read"
+            reason = "the setup command leaves files that are not safe for git"
             raise EffectError(Failure(kind="configuration", summary=reason))
         await slot.git("checkout", "--quiet", "--force", "--detach", base, "--")
         await slot.git("clean", "--quiet", "-ffd")
@@ -198,7 +199,7 @@ class Pool:
         return frozenset(entry.split("\t", 1)[1] for entry in entries if entry.startswith(GITLINK))
 
     async def _evict(self) -> None:
-        """Remove idle worktrees, the longest idle first, until they keep to the limit on disk."""
+        """Remove idle worktrees, the longest idle first, until the disk limit is met."""
         if not (limit := self.settings.worktrees.max_gb * 1e9):
             return
         for slot in self._free:
@@ -213,7 +214,7 @@ class Pool:
 
 
 async def remove_slots(store: Store, name: str) -> None:
-    """Remove all worktrees under a name, whatever process left them, and what git still knows of them."""
+    """Remove all worktrees under a name, from any process, and their registrations in git."""
     folder = slots_dir(store, name)
     if folder.exists() or await to_thread.run_sync(_has_worktrees, store):
         async with store.administration():
@@ -246,7 +247,7 @@ async def _empty_folders(tree: Path, paths: Collection[str]) -> None:
 
 
 def _exclude_rule(path: str) -> str:
-    """A rule of git's that matches this path and no other."""
+    """Return a git exclude pattern that matches only this path."""
     return "/" + re.sub(r"([\\\[\]*?!#\s])", r"\\\1", path)
 
 
@@ -257,12 +258,12 @@ def _remove_locks(slot: Slot) -> None:
 
 
 # ---- clean -----------------------------------------------------------------------------------------------------------
-# Removes from a used worktree what `git checkout --force` would not notice.
+# Removes from a used worktree the entries that `git checkout --force` would not notice.
 #
-# Git writes a file again when its times or sizes differ from the index. The index counts times in whole seconds, so
-# of a file as young as the index git compares only the content, under the attribute files that it finds in the
-# worktree: a changed mode, an extended attribute or a second name of the file would stay. Git also finds files behind
-# a link to a folder that was moved. Such files and all links are removed here, and git writes them again.
+# Git writes a file again if its times or sizes differ from the index. The index counts times in whole seconds, so git
+# compares only the content of a file as recent as the index, using the attribute files in the worktree. It would not
+# notice a changed mode, an extended attribute or a second hard link. Git also finds files behind a link to a folder
+# that was moved. Such files and all links are removed here, and git writes them again.
 
 
 SECOND = 1_000_000_000
@@ -271,9 +272,9 @@ GIVEN_BY_TENANTS = ("user.", "system.posix_acl")
 
 
 def remove_irregular_files(root: Path, index: Path, folder_mode: int, *, keep: Collection[str]) -> None:
-    """Remove links, and young files that are not as git writes them; folders get their mode back.
+    """Remove links, and recent files that are not as git writes them. Reset the mode of folders.
 
-    Leaves the paths in `keep` alone. Called after the scan, when no process of a tenant runs. Links are not followed.
+    Paths in `keep` are not touched. Called after the scan, when no process of a tenant runs. Links are not followed.
     """
     kept_paths = {f"{root}/{path}" for path in keep}
     young = index.stat().st_mtime_ns // SECOND * SECOND if index.exists() else 0
@@ -293,7 +294,7 @@ def remove_irregular_files(root: Path, index: Path, folder_mode: int, *, keep: C
                 if stat.S_ISLNK(status.st_mode) or (
                     status.st_ctime_ns >= young and not _is_as_written(entry, status, file_modes)
                 ):
-                    os.unlink(entry.path)  # noqa: PTH108 - plain names: every file of a worktree comes by here
+                    os.unlink(entry.path)  # noqa: PTH108 - plain names: runs for every file of a worktree
 
 
 def _is_as_written(entry: os.DirEntry[str], status: os.stat_result, modes: Collection[int]) -> bool:

@@ -1,4 +1,4 @@
-"""The worktrees of one run, opened: what the engine knows as its worktrees, its integrator and its publisher."""
+"""Open the worktrees of one run: the engine's worktrees, integrator and publisher."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
@@ -41,7 +41,7 @@ from worktrees.target.target import Target
 
 @dataclass(frozen=True, slots=True)
 class RunWorktrees:
-    """Satisfies `Worktrees`, `Commits` and `Recovery`."""
+    """Implements `Worktrees`, `Commits` and `Recovery`."""
 
     store: Store
     leases: Leases
@@ -71,7 +71,7 @@ class RunWorktrees:
         return Snapshot(self.store.git, commit)
 
     async def recover(self, named: NamedCommits) -> RecoveredCommits:
-        """Repair the store for a resumed run. Returns what is left of its commits. Raises `FleetError`."""
+        """Repair the store for a resumed run. Return the state of its commits. Raises `FleetError`."""
         try:
             return await repair_store(
                 self.store, self.publisher.target, named, email=self.leases.box.settings.git.email
@@ -84,15 +84,15 @@ class RunWorktrees:
 async def open_worktrees(
     target: Target, settings: WorktreeSettings, run: RunId, base: Sha, *, refs: bool = True, only_past: bool = False
 ) -> AsyncIterator[RunWorktrees]:
-    """The worktrees of a run, from a ready store until the last slot is removed. Raises `FleetError`.
+    """Open the worktrees of a run in a ready store, until the last slot is removed. Raises `FleetError`.
 
-    Without `refs` nothing names the run's commits in the store: they are those of the target. With `only_past`, a box
-    sees no object of the store that its base does not have behind it, and no set-up that another commit was given.
+    Without `refs`, the run's commits have no refs in the store: they are those of the target. With `only_past`, a box
+    sees only the objects of its base and its ancestors, and only the setup files of its commit.
     """
     store = await open_store(settings.state_dir, target, base)
     try:
         with _locked(store, run):
-            await to_thread.run_sync(end_orphans)  # what a killed manager left running could still write
+            await to_thread.run_sync(end_orphans)  # processes of a killed manager could still write
             await _prepare_store(store, run, base if refs else None)
             included = await gather_included(target, settings.worktrees.include, slots_dir(store, run) / "included")
             if only_past:
@@ -110,7 +110,7 @@ async def open_worktrees(
 
 @contextmanager
 def _locked(store: Store, run: RunId) -> Iterator[None]:
-    """Hold the lock of a run's worktrees. Raises `FleetError` where another process holds it."""
+    """Hold the lock of a run's worktrees. Raises `FleetError` if another process holds it."""
     lock = slots_dir(store, run).with_name(f"{run}.lock")
     try:
         make_folder(lock.parent)
@@ -118,7 +118,7 @@ def _locked(store: Store, run: RunId) -> Iterator[None]:
         raise unusable(lock, error) from error
     with try_lock(lock) as ours:
         if not ours:
-            raise FleetError(f"the worktrees of {run} are in use by another process; stop it first")
+            raise FleetError(f"another process uses the worktrees of {run}", hint="stop it first")
         yield
 
 
@@ -133,17 +133,17 @@ async def _prepare_store(store: Store, run: RunId, base: Sha | None) -> None:
 
 
 # ---- trial worktrees -------------------------------------------------------------------------------------------------
-# Worktrees without a run: to try set-up and checks on a commit. They leave no ref, no lock and no folder behind.
+# Worktrees without a run, to try setup and checks on a commit. They do not leave refs, locks or folders behind.
 
 
-PREFIX = "try-"  # of the names that their folders have
+PREFIX = "try-"  # the prefix of their folder names
 
 
 @asynccontextmanager
 async def open_trial_worktrees(
     target: Target, settings: WorktreeSettings, *, only_past: bool = False
 ) -> AsyncIterator[RunWorktrees]:
-    """Worktrees of the target's base commit, or of others whose objects the store has. Raises `FleetError`."""
+    """Worktrees of the target's base commit, or of others with objects in the store. Raises `FleetError`."""
     store = Store(home_of(settings.state_dir, target))
     name = RunId(f"{PREFIX}{token_hex(4)}")
     await remove_unused(store, PREFIX)
@@ -156,9 +156,9 @@ async def open_trial_worktrees(
 
 
 async def remove_unused(store: Store, prefix: str) -> None:
-    """Remove the worktrees under names of this kind whose process is gone.
+    """Remove worktrees under names of this kind if their process is gone.
 
-    A folder without a lock is left over, too: what a killed process had started may write a moment longer than it did.
+    This includes folders without a lock: child processes of a killed process may write a moment longer.
     """
     folder = store.home / "slots"
     for name in {path.name.removesuffix(".lock") for path in folder.glob(f"{prefix}*")}:
@@ -180,7 +180,7 @@ def is_taken(store: Store, prefix: str) -> bool:
 
 @contextmanager
 def taken_name(store: Store, name: str) -> Iterator[None]:
-    """Hold a new name of worktrees, so that no other process takes them for left over. Raises `FleetError`."""
+    """Hold a new name for worktrees, so that other processes do not remove them. Raises `FleetError`."""
     lock = _lock_of(store, name)
     try:
         make_folder(lock.parent)
@@ -203,12 +203,12 @@ def _lock_of(store: Store, name: str) -> Path:
 # Worktrees on a node: leases of a cached repository, for a manager on another machine.
 
 
-NODE_PREFIX = "node-"  # of the names that their folders have
+NODE_PREFIX = "node-"  # the prefix of their folder names
 
 
 @asynccontextmanager
 async def open_node_worktrees(store: Store, settings: WorktreeSettings, base: Sha) -> AsyncIterator[Leases]:
-    """Leases for one connection. Several may be open at once: each has a name of its own. Raises `FleetError`."""
+    """Leases for one connection, each under a unique name. Several connections can be open. Raises `FleetError`."""
     await to_thread.run_sync(end_orphans)
     await remove_unused(store, NODE_PREFIX)
     name = f"{NODE_PREFIX}{token_hex(4)}"
@@ -219,26 +219,26 @@ async def open_node_worktrees(store: Store, settings: WorktreeSettings, base: Sh
                 yield leases
         finally:
             await to_thread.run_sync(remove_lock, store, name)
-            with CancelScope(shield=True), suppress(EffectError):  # what stays is removed by the next connection
+            with CancelScope(shield=True), suppress(EffectError):  # the next connection removes the rest
                 await remove_unused(store, NODE_PREFIX)
 
 
 def in_use(store: Store) -> bool:
-    """Whether a connection has worktrees of this store."""
+    """Whether a connection uses worktrees of this store."""
     return is_taken(store, NODE_PREFIX)
 
 
 # ---- past work -------------------------------------------------------------------------------------------------------
-# The engine's worktrees, commits and integration branch where workers do commits of history again.
+# The engine's worktrees, commits and integration branch if workers redo commits of history.
 #
 # Every attempt starts from the parent of its commit, so each result is judged on the tree it was made on, and none
-# depends on another. What lands is a copy of the result on top of whatever landed before: the integration branch
-# holds them in a row, each with exactly the tree of the result. No agent ever sees such a copy.
+# depends on another. A copy of the result lands on top of the earlier copies. The integration branch has them in a row,
+# each with exactly the tree of the result. Agents never see such a copy.
 
 
 @dataclass(slots=True)
 class PastWork:
-    """Satisfies `Worktrees`, `Commits` and `Integrator`."""
+    """Implements `Worktrees`, `Commits` and `Integrator`."""
 
     worktrees: RunWorktrees
     integrator: Integrator
@@ -248,7 +248,7 @@ class PastWork:
     """The parents of all commits."""
     committer: Person
     _results: dict[Sha, Sha] = field(default_factory=dict)
-    """The result that each copy on the integration branch is of."""
+    """Maps each copy on the integration branch to its result."""
 
     # ---- worktrees
 
@@ -272,7 +272,7 @@ class PastWork:
     # ---- commits
 
     def at(self, commit: Sha) -> PlannerRepository:
-        """The files that attempts start from. Of the tip, which may be of a later commit, those of the base."""
+        """The files that attempts start from. For the tip, which may be of a later commit, those of the base."""
         return self.worktrees.at(commit if commit in self.starts else self.base)
 
     async def tree(self, commit: Sha) -> Sha:
@@ -284,7 +284,7 @@ class PastWork:
     # ---- the integration branch
 
     async def merge(self, tip: Sha, members: Sequence[Member]) -> Merged:
-        """Each result as it is, in a row."""
+        """Append each result unchanged."""
         landed = list[Member]()
         repository = self.worktrees.store.repository
         for member in members:

@@ -1,7 +1,7 @@
-"""What a worktree needs before work can begin, besides its files: what the set-up command makes, and included files.
+"""Prepares a worktree before work starts: the files of the setup command, and included files.
 
-Made once for each fingerprint of the command, the lock files at the commit, and the included files. This module knows
-what to run and when to run it again; each kind of lease keeps the result in its own way.
+Runs once for each fingerprint of the command, the lock files at the commit, and the included files. This module decides
+what to run and when to run it again. Each kind of lease keeps the result in a different way.
 """
 
 import hashlib
@@ -30,10 +30,10 @@ from worktrees.sandbox.checks import logged, result_of
 from worktrees.target.target import Target
 
 # ---- include ---------------------------------------------------------------------------------------------------------
-# Included files: files that git ignores and workers need, named by `.worktreeinclude` and the configuration.
+# Included files: ignored files that workers need, listed in `.worktreeinclude` and the configuration.
 #
-# They are copied from the user's worktree once, when a run opens its worktrees, and from there into each worktree.
-# Only files that git ignores are copied: others would look like a worker's change.
+# They are copied from the user's worktree once, when a run opens its worktrees, and from there into each worktree. Only
+# files that git ignores are copied. Others would look like a worker's change.
 
 
 NAMED_BY = ".worktreeinclude"
@@ -43,14 +43,14 @@ MAX_FILES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Included:
-    """The copy of the files."""
+    """The copies of the files."""
 
     folder: Path
     paths: tuple[str, ...] = ()
     digest: str = ""
 
     def copy_into(self, view: TreeView, folder: Path) -> None:
-        """Copy them to a folder, except where `view` has a file at or above their path: never through a link."""
+        """Copy them to a folder, except if `view` has a file at or above their path. Never follows a link."""
         for path in self.paths:
             if view.find(path) is None and not any(view.is_file(above) for above in folders_above(path)):
                 source = self.folder / path
@@ -58,7 +58,7 @@ class Included:
 
 
 async def gather_included(target: Target, patterns: Sequence[str], folder: Path) -> Included:
-    """Copy the files out of the user's worktree. Raises `FleetError` when they are too many."""
+    """Copy the files from the user's worktree. Raises `FleetError` if there are too many."""
     rules = await to_thread.run_sync(_rules, target.root, tuple(patterns))
     if target.bare or not rules:
         return Included(folder)
@@ -75,7 +75,7 @@ async def gather_included(target: Target, patterns: Sequence[str], folder: Path)
 
 
 def _rules(root: Path, patterns: Sequence[str]) -> bytes:
-    """The rules of `.worktreeinclude` and of the configuration."""
+    """Return the rules of `.worktreeinclude` and of the configuration."""
     file = root / NAMED_BY
     rules = file.read_bytes() if file.is_file() and not file.is_symlink() else b""
     return b"\n".join(part for part in (rules, "\n".join(patterns).encode()) if part.strip())
@@ -96,7 +96,7 @@ def _copy(root: Path, paths: Sequence[str], folder: Path) -> Included:
             continue
         try:
             fd = os.open(root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:  # a link, or removed since it was listed
+        except OSError:  # a link, or removed since the listing
             continue
         with os.fdopen(fd, "rb") as source:
             status = os.fstat(source.fileno())
@@ -105,8 +105,8 @@ def _copy(root: Path, paths: Sequence[str], folder: Path) -> Included:
             bytes_left -= status.st_size
             if bytes_left < 0 or len(copied) >= MAX_FILES:
                 raise FleetError(
-                    f"{NAMED_BY} and [worktrees] include name more than {MAX_FILES} files or {MAX_BYTES // MIB} "
-                    "megabytes; name fewer files, or show folders to workers with [box] read_only"
+                    f"{NAMED_BY} and worktrees.include match more than {MAX_FILES} files or {MAX_BYTES // MIB} MiB",
+                    hint="list fewer files, or use box.read_only to show folders to workers",
                 )
             content = source.read()
         _write(folder / path, content, status.st_mode)
@@ -126,35 +126,35 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 NAME = "the set-up"
 LOG = "setup"
-SHOWN = 4_000  # characters of a failed set-up's output
+SHOWN = 4_000  # characters of output shown after a failure
 CAP = 2 * MIB  # of its output; the middle is left out
 
 
 @dataclass(slots=True)
 class Setup:
-    """The set-up of one run."""
+    """The setup command of one run."""
 
     box: Box
     git: Git
     included: Included
     base: Sha
-    """The commit that the run started from: files of its operator's, not of a worker's."""
+    """The commit that the run started from, with files from its operator, not from a worker."""
     from_base: bool = False
-    """Whether a commit that the set-up can't tell from the base gets what was made on the base."""
+    """Whether commits with the same fingerprint as the base get the files made on the base."""
     must_pass: bool = True
-    """Whether a worktree is refused where the set-up command failed. A rehearsal works on with what there is."""
+    """Whether a failed setup command makes the worktree unusable. A rehearsal continues without its files."""
     finished: list[SetupRun] = field(default_factory=list)
-    """The runs of the set-up command that were not reported yet."""
+    """The runs of the setup command that were not reported yet."""
     _fingerprints: dict[Sha, str] = field(default_factory=dict)
     _failures: dict[str, str] = field(default_factory=dict)
-    """How the set-up command failed, by fingerprint."""
+    """The failures of the setup command, by fingerprint."""
 
     @property
     def is_needed(self) -> bool:
         return bool(self.box.settings.worktrees.setup.strip()) or bool(self.included.paths)
 
     async def fingerprint(self, commit: Sha) -> str:
-        """A digest of everything that the set-up of a commit depends on."""
+        """Return a digest of all inputs of the setup command on a commit."""
         if commit not in self._fingerprints:
             names = self.box.settings.worktrees.lock_files
             locks = await self.git("ls-tree", "-z", commit, "--", *names) if names else b""
@@ -163,26 +163,26 @@ class Setup:
         return self._fingerprints[commit]
 
     def has_network(self, commit: Sha) -> bool:
-        """Whether the set-up command has the network on this commit, besides what the box allows to all commands."""
+        """Whether the setup command has the network on this commit, beyond the access of all commands."""
         allowed = self.box.settings.worktrees.setup_network
         return allowed == "all" or (allowed == "base" and commit == self.base)
 
     async def origin(self, commit: Sha) -> Sha:
-        """The commit to run the set-up of `commit` on.
+        """Return the commit to run the setup command of `commit` on.
 
-        With the network only on the base, or where that is asked for, it is the base where the two differ in nothing
-        that the set-up depends on.
+        If the network is limited to the base, or if requested, this is the base when both commits have the same inputs
+        of the setup command.
         """
         if self.box.settings.worktrees.setup_network != "base" and not self.from_base:
             return commit
         return self.base if await self.fingerprint(commit) == await self.fingerprint(self.base) else commit
 
     async def failure(self, commit: Sha) -> str | None:
-        """How the set-up of a commit failed, if it did."""
+        """Return how the setup command failed on a commit, if it did."""
         return self._failures.get(await self.fingerprint(commit))
 
     async def run(self, place: Place, commit: Sha) -> None:
-        """Run the set-up command on a commit, if there is one, in the box. Raises `EffectError` when it fails."""
+        """Run the setup command on a commit in the box, if there is one. Raises `EffectError` if it fails."""
         settings, command = self.box.settings, self.box.settings.worktrees.setup
         if not command.strip():
             return
@@ -199,7 +199,7 @@ class Setup:
                 if check.timed_out
                 else f"failed with exit code {check.exit_code}"
             )
-            summary = f"the set-up command {how}"
+            summary = f"the setup command {how}"
             self._failures[await self.fingerprint(commit)] = summary
             if self.must_pass:
                 evidence = "\n".join(dict.fromkeys((*check.causes, *check.output[-SHOWN:].splitlines())))
@@ -210,9 +210,9 @@ class Setup:
 
 
 def state_of(root: Path, paths: Iterable[str]) -> tuple[str, int]:
-    """A digest of everything below `root` at some paths, and the number of entries, without reading a file.
+    """Return a digest of all entries below some paths in `root`, and their number, without reading a file.
 
-    The kernel sets the time of change, and no worker can set it back: every change is noticed.
+    The kernel sets the change time, and a worker can't reset it, so every change is noticed.
     """
     digest, entries = hashlib.sha256(), 0
     pending = sorted(paths, reverse=True)

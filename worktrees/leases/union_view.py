@@ -1,7 +1,7 @@
-"""Folders on top of each other, read the way an overlay shows them, without mounting anything.
+"""Stacked folders, read as an overlay shows them, without a mount.
 
-An upper folder hides what lies below it: by a file of the same name, by a whiteout (the character device 0:0) in the
-place of a removed name, and by a folder marked opaque, which shows nothing from below.
+An upper folder hides entries below it: with a file of the same name, with a whiteout (the character device 0:0) in
+place of a removed name, or with a folder marked opaque, which hides everything below.
 """
 
 import errno
@@ -27,7 +27,7 @@ from worktrees.git.program import Git, fields
 
 OPAQUE = "user.overlay.opaque"
 NOT_FOUND = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
-MOST_STEPS = 200  # names on the way to a link's goal; a longer way is treated as hostile
+MOST_STEPS = 200  # names on the path to a link's destination; a longer path is treated as hostile
 
 
 def is_whiteout(status: os.stat_result) -> bool:
@@ -43,12 +43,12 @@ def is_opaque(folder: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TreeView:
-    """Several folders as one; the first is the uppermost."""
+    """Several folders as one. The first is the uppermost."""
 
     layers: tuple[Path, ...]
 
     def find(self, path: str) -> tuple[Path, os.stat_result] | None:
-        """The file or folder that a path shows, and its status; None where there is none."""
+        """Return the visible file or folder at a path and its status, or None."""
         for layer in self.layers:
             status, hides = _look(layer, path)
             if status is not None:
@@ -58,7 +58,7 @@ class TreeView:
         return None
 
     def is_file(self, path: str) -> bool:
-        """A file, a link or anything else that is not a folder."""
+        """Whether the path is a file, a link or anything else except a folder."""
         entry = self.find(path)
         return entry is not None and not stat.S_ISDIR(entry[1].st_mode)
 
@@ -67,7 +67,7 @@ class TreeView:
         return entry is not None and stat.S_ISDIR(entry[1].st_mode)
 
     def files(self, folder: str) -> Iterator[str]:
-        """Everything below a folder that is not a folder, unsorted."""
+        """All entries below a folder except folders, unsorted."""
         pending = [folder]
         while pending:
             parent = pending.pop()
@@ -79,7 +79,7 @@ class TreeView:
                     yield path
 
     def leads_out(self, link: str) -> bool:
-        """Whether a link is absolute or leaves the view, as written or as the folders on its way resolve it."""
+        """Whether a link is absolute or leaves the view, as written or after the folders on its path are resolved."""
         folder, goal = posixpath.dirname(link), self._goal(link) or ""
         if goal.startswith("/") or posixpath.normpath(posixpath.join(folder, goal)).split("/", 1)[0] == "..":
             return True
@@ -103,7 +103,7 @@ class TreeView:
         return True
 
     def _goal(self, path: str) -> str | None:
-        """The goal of a link; None where the path is not a link."""
+        """Return the destination of a link, or None if the path is not a link."""
         entry = self.find(path)
         return str(entry[0].readlink()) if entry is not None and stat.S_ISLNK(entry[1].st_mode) else None
 
@@ -124,7 +124,7 @@ class TreeView:
 
 
 def _look(layer: Path, path: str) -> tuple[os.stat_result | None, bool]:
-    """The status of a path in one layer; where it has none, also whether it hides what lies below."""
+    """Return the status of a path in one layer. If it has none, return whether the layer hides lower ones."""
     full, opaque, status = os.fspath(layer), False, None
     parts = path.split("/")
     for number, part in enumerate(parts, start=1):
@@ -145,11 +145,10 @@ def _look(layer: Path, path: str) -> tuple[os.stat_result | None, bool]:
 
 
 # ---- overlay changes -------------------------------------------------------------------------------------------------
-# The change set of an overlay: what its upper folder says was done to the layers below it.
+# The change set of an overlay, read from its upper folder.
 #
-# Costs what was changed, whatever the size of the repository. Called when nothing is mounted on the folder any more
-# and the scan has opened what was closed. It does not know what lies below, so a new file and a changed one look
-# alike here.
+# The cost depends on the changes, not on the size of the repository. Called when the folder is not mounted any more and
+# the scan has opened closed folders. The lower layers are not read, so new and changed files look the same here.
 
 
 Kind = Literal["file", "link", "deleted", "opaque"]
@@ -157,20 +156,20 @@ Kind = Literal["file", "link", "deleted", "opaque"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class OverlayChange:
-    """One change to a path.
+    """A change to a path.
 
-    `deleted`: a file, or a folder with all in it. `opaque`: a folder that replaces all that was at its path; what it
-    holds now has entries of its own. Other folders are not listed: git knows only files.
+    `deleted`: a file, or a folder with its content. `opaque`: a folder that replaces everything at its path. Its
+    content has separate entries. Other folders are not listed: git tracks only files.
     """
 
     path: str
     kind: Kind
     mode: str = ABSENT
-    """As git writes it."""
+    """The mode that git uses."""
 
 
 def read_changes(upper: Path) -> tuple[OverlayChange, ...]:
-    """The changes by path. Leaves out what is neither file, link, folder nor whiteout; the scan refuses it before."""
+    """Read the changes by path, without special files, which the scan rejects."""
     changes: list[OverlayChange] = []
     pending = [""]
     while pending:
@@ -194,11 +193,11 @@ def read_changes(upper: Path) -> tuple[OverlayChange, ...]:
 
 
 # ---- ignored ---------------------------------------------------------------------------------------------------------
-# Selects from the change set of an overlay what `git add --all` would take.
+# Selects from the change set of an overlay the paths that `git add --all` would take.
 #
-# The same as asking git over the whole worktree, at the cost of what changed: what is ignored and was not tracked
-# stays out, and so does everything in the folder of a submodule. Git is asked only where a rule could match a new
-# path; most changes meet no rule, and asking costs a process.
+# The result equals that of git over the full worktree, at the cost of the changes: ignored and untracked paths stay
+# out, and so does everything in the folder of a submodule. Git runs only if a rule could match a new path. Most changes
+# match no rule, and running git costs a process.
 
 
 IGNORES, EXCLUDE = ".gitignore", "info/exclude"
@@ -207,24 +206,24 @@ CHECK_IGNORE_CODES = (0, 1)  # something is ignored, nothing is
 MOST_TRIED = 200_000  # rules times names
 MOST_STARS = 2  # in one pattern: with more, matching a hostile name takes too long
 SIGNS = re.compile(rb"\[[a-z0-9]+\]|[ -Z^-~]")
-"""The parts of a pattern that is read here. Ranges, escapes and letters beyond ASCII are left to git."""
+"""The parts of a pattern supported here. Ranges, escapes and non-ASCII letters are left to git."""
 WILDCARDS = {b"*": rb"[^\0]*", b"?": rb"[^\0]"}
 
 
 @dataclass(frozen=True, slots=True)
 class BaseFiles:
-    """The files below an overlay: a commit, and the folders that hold exactly its files."""
+    """The files below an overlay: a commit, and the folders with exactly its files."""
 
     commit: Sha
     view: TreeView
     gitlinks: frozenset[str] = frozenset()
 
     def is_tracked(self, path: str) -> bool:
-        """Whether git has just this path."""
+        """Whether git tracks exactly this path."""
         return path in self.gitlinks or self.view.is_file(path)
 
     def tracked_under(self, path: str) -> Iterator[str]:
-        """The paths that git has at a path or below it."""
+        """Return the tracked paths at a path or below it."""
         if self.is_tracked(path):
             yield path
         elif self.view.is_folder(path):
@@ -241,7 +240,7 @@ class Selection:
 
 
 async def select(git: Git, base: BaseFiles, changes: Sequence[OverlayChange], upper: Path) -> Selection:
-    """The part of an overlay's change set that `git add --all` would take."""
+    """Select the part of an overlay's change set that `git add --all` would take."""
     removed, present, new = await to_thread.run_sync(_sort, base, changes)
     out = await ignored(git, TreeView((upper, *base.view.layers)), new)
     selected = tuple(change for change in present if change.path not in out)
@@ -250,7 +249,7 @@ async def select(git: Git, base: BaseFiles, changes: Sequence[OverlayChange], up
 
 
 def _sort(base: BaseFiles, changes: Sequence[OverlayChange]) -> tuple[dict[str, None], list[OverlayChange], list[str]]:
-    """The tracked paths that are removed or replaced, the files and links that are present, and which paths are new."""
+    """Return the tracked paths that are removed or replaced, the existing files and links, and the new paths."""
     removed: dict[str, None] = {}
     present: list[OverlayChange] = []
     was_file = cache(base.view.is_file)
@@ -267,13 +266,13 @@ def _sort(base: BaseFiles, changes: Sequence[OverlayChange]) -> tuple[dict[str, 
 
 
 async def ignored(git: Git, view: TreeView, paths: Sequence[str]) -> frozenset[str]:
-    """The paths that the ignore files of a view keep out of git."""
+    """Return the paths that the ignore files of a view exclude."""
     rules = await to_thread.run_sync(_rules, git, view, paths)
     if rules is None:
         return frozenset()
     with TemporaryDirectory(prefix="fleet-ignores-") as folder:
         await to_thread.run_sync(_copy, rules, Path(folder))
-        # Each path begins with ./ : that command takes no literal paths, and a worker may call a file ":(top)"
+        # Each path starts with ./ : that command does not support literal paths, and a worker may name a file ":(top)"
         data = b"".join(os.fsencode(f"./{path}") + b"\0" for path in paths)
         query = ("check-ignore", "-z", "--stdin", "--no-index")
         env = {"GIT_LITERAL_PATHSPECS": "0"}
@@ -282,7 +281,7 @@ async def ignored(git: Git, view: TreeView, paths: Sequence[str]) -> frozenset[s
 
 
 def _rules(git: Git, view: TreeView, paths: Sequence[str]) -> dict[str, Path] | None:
-    """The ignore files that apply to `paths`, by their names in the view; None where none of their rules can match."""
+    """Return the ignore files that apply to `paths`, by their names in the view, or None if no rule can match."""
     rules: dict[str, Path] = {}
     for folder in {above for path in paths for above in ("", *folders_above(path))}:
         name = f"{folder}/{IGNORES}" if folder else IGNORES
@@ -293,7 +292,7 @@ def _rules(git: Git, view: TreeView, paths: Sequence[str]) -> dict[str, Path] | 
 
 
 def _copy(rules: Mapping[str, Path], to: Path) -> None:
-    """The ignore files alone in an otherwise empty tree."""
+    """Copy only the ignore files into an empty tree."""
     for name, file in rules.items():
         (to / name).parent.mkdir(parents=True, exist_ok=True)
         with file.open("rb") as source:
@@ -309,10 +308,10 @@ def _may_ignore(files: Sequence[Path], paths: Sequence[str]) -> bool:
 
 
 def may_match(rules: Collection[bytes], paths: Collection[bytes]) -> bool:
-    """Whether one of these lines of ignore files could match one of these paths, or a folder above it.
+    """Whether a line of these ignore files could match one of these paths, or a folder above it.
 
-    Errs on one side only. The last part of a rule that matches is a pattern for the name of the file or folder; where
-    it matches no name, nothing is ignored. Wherever that is not plain to see, the answer is yes.
+    Errors are only false positives. The last part of a matching rule is a pattern for the name of the file or folder.
+    If it does not match any name, the paths are not ignored. In unclear cases the answer is True.
     """
     names = {name.lower() for path in paths for name in path.split(b"/")}
     if len(rules) * len(names) > MOST_TRIED:
@@ -325,7 +324,7 @@ def may_match(rules: Collection[bytes], paths: Collection[bytes]) -> bool:
 
 
 def _expression(rule: bytes) -> bytes | None:
-    """A regular expression that matches whatever the last part of a rule does; None where only git can read it."""
+    """Return a regular expression for the last part of a rule, or None if only git can interpret it."""
     pattern = rule.removesuffix(b"\r").rstrip(b" ").removeprefix(b"!").rstrip(b"/").rpartition(b"/")[2].lower()
     signs = SIGNS.findall(pattern)
     if b"".join(signs) != pattern or signs.count(b"*") > MOST_STARS:
@@ -334,10 +333,10 @@ def _expression(rule: bytes) -> bytes | None:
 
 
 # ---- scan ------------------------------------------------------------------------------------------------------------
-# Checks a worktree before git touches it, and a change before it is committed. All of it is hostile input.
+# Checks a worktree before git reads it, and a change before it is committed. All of it is hostile input.
 #
-# A `.git` below the root makes git run programs that the worker chose (`core.fsmonitor`, `filter.clean`), so it has
-# to be found without git. Called when nothing runs in the box any more: what was checked does not change afterwards.
+# A `.git` below the root makes git run programs chosen by the worker (`core.fsmonitor`, `filter.clean`), so it must be
+# found without git. Called when all processes in the box have ended, so the result stays valid.
 
 
 MAX_DEPTH = 100
@@ -356,7 +355,7 @@ SECRETS = {
     "a Google key": re.compile(rb"\bAIza[0-9A-Za-z_-]{35}\b"),
 }
 HINTS = b"PRIVATE AKIA ASIA ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- sk-ant- sk-proj- xox AIza".split()
-"""Every secret holds one of these."""
+"""Every secret contains one of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,15 +370,15 @@ class ViewFinding:
 
 
 def is_git_name(name: str) -> bool:
-    """Whether some file system or some git takes this name for `.git`."""
+    """Whether some file system or git version treats this name as `.git`."""
     folded = name.translate(IGNORED_BY_HFS).split(":", 1)[0].casefold().rstrip(". ")
     return folded == ".git" or re.fullmatch(r"git~\d+", folded) is not None
 
 
 def scan_tree(root: Path, *, max_files: int, whiteouts: bool = False) -> tuple[ViewFinding, ...]:
-    """The entries of a worktree that git must not meet. Opens closed folders and files, and drops setuid bits.
+    """Return the entries of a worktree that are unsafe for git. Opens closed folders and files, and drops setuid bits.
 
-    With `whiteouts` for the upper folder of an overlay, where they mark removed paths.
+    Use `whiteouts` for the upper folder of an overlay, in which they mark removed paths.
     """
     findings: list[ViewFinding] = []
     remaining, pending = max_files, [("", 0)]
@@ -394,7 +393,7 @@ def scan_tree(root: Path, *, max_files: int, whiteouts: bool = False) -> tuple[V
             continue
         remaining -= len(entries)
         if remaining < 0:
-            return (*findings, ViewFinding(folder or ".", f"there are more than {max_files} files"))
+            return (*findings, ViewFinding(folder or ".", f"contains more than {max_files} files"))
         for entry in entries:
             if _is_plain(entry):
                 continue
@@ -408,7 +407,7 @@ def scan_tree(root: Path, *, max_files: int, whiteouts: bool = False) -> tuple[V
 
 
 def _open_folder(root: Path, folder: str) -> list[os.DirEntry[str]]:
-    """The entries of a folder, which is made readable where it was closed."""
+    """List a folder, and make it readable if it was closed."""
     path = f"{root}/{folder}"
     if folder:
         mode = stat.S_IMODE(os.lstat(path).st_mode)
@@ -419,7 +418,7 @@ def _open_folder(root: Path, folder: str) -> list[os.DirEntry[str]]:
 
 
 def _is_plain(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is an ordinary file with an ordinary name, like most: the quick way for them."""
+    """Whether an entry is a regular file with a regular name, like most: the fast path."""
     if not entry.name.isascii() or "git" in entry.name.lower():
         return False
     try:
@@ -429,7 +428,7 @@ def _is_plain(entry: os.DirEntry[str]) -> bool:
 
 
 def _broken_rule(entry: os.DirEntry[str], path: str, *, whiteouts: bool) -> str | None:
-    """Why an entry is refused. Corrects the mode of a file that is not."""
+    """Return why an entry is rejected. Corrects the mode of an accepted entry."""
     if is_git_name(entry.name):
         is_pointer = path == ".git" and entry.is_file(follow_symlinks=False)
         return None if is_pointer else "only git may use this name"
@@ -438,7 +437,7 @@ def _broken_rule(entry: os.DirEntry[str], path: str, *, whiteouts: bool) -> str 
         if stat.S_ISREG(status.st_mode):
             mode = stat.S_IMODE(status.st_mode)
             wanted = (mode & ~SPECIAL_BITS) | stat.S_IRUSR | stat.S_IWUSR
-            if mode != wanted:  # also keeps its time of change, by which the set-up recognises its files
+            if mode != wanted:  # also keeps its change time, which identifies setup files
                 Path(entry.path).chmod(wanted)
             return None
     except OSError as error:
@@ -448,35 +447,35 @@ def _broken_rule(entry: os.DirEntry[str], path: str, *, whiteouts: bool) -> str 
 
 
 def scan_changed(view: TreeView, paths: Sequence[str], *, max_file_bytes: int) -> tuple[ViewFinding, ...]:
-    """The changed paths that may not be committed. Removed paths are fine."""
+    """Return the changed paths that may not be committed. Removed paths are always allowed."""
     return tuple(finding for path in paths for finding in _changed_problems(view, path, max_file_bytes))
 
 
 def _changed_problems(view: TreeView, path: str, max_file_bytes: int) -> Iterator[ViewFinding]:
     if path.endswith("/"):
-        yield ViewFinding(path, "is a repository of its own")
+        yield ViewFinding(path, "is a nested git repository")
         return
     entry = view.find(path)
     if entry is None:
         return
     if not path.isprintable() or os.fsencode(path).decode("utf-8", "replace") != path:
-        yield ViewFinding(path, "has control characters in its name, or bytes that are not UTF-8")
+        yield ViewFinding(path, "has control characters or invalid UTF-8 in its name")
         return
     status = entry[1]
     if stat.S_ISLNK(status.st_mode):
         if view.leads_out(path):
             yield ViewFinding(path, "is a link that leaves the repository")
     elif stat.S_ISREG(status.st_mode) and status.st_size > max_file_bytes:
-        yield ViewFinding(path, f"has {status.st_size} bytes; at most {max_file_bytes} are committed")
+        yield ViewFinding(path, f"has {status.st_size} bytes, and the limit is {max_file_bytes}")
 
 
 def may_hold_secret(content: bytes) -> bool:
-    """Whether a patch that brings this content has to be searched for secrets."""
+    """Whether a patch with this content must be searched for secrets."""
     return any(hint in content for hint in HINTS)
 
 
 def secrets_in(patch: bytes) -> tuple[ViewFinding, ...]:
-    """Keys and tokens among the added lines of a patch, by file; never the secret itself."""
+    """Find keys and tokens in the added lines of a patch, by file. Never returns the secret."""
     findings: dict[ViewFinding, None] = {}
     for part in re.split(rb"(?m)^diff --git ", patch)[1:]:
         named = re.search(rb"(?m)^\+\+\+ (?:\"?b/)?([^\"\n]*)", part)
@@ -484,5 +483,5 @@ def secrets_in(patch: bytes) -> tuple[ViewFinding, ...]:
         added = b"\n".join(line for line in part.split(b"\n") if line.startswith(b"+"))
         for name, pattern in SECRETS.items():
             if pattern.search(added):
-                findings[ViewFinding(path, f"seems to hold {name}")] = None
+                findings[ViewFinding(path, f"seems to contain {name}")] = None
     return tuple(findings)

@@ -1,1 +1,1 @@
-"""The box that commands run in, and what runs in it: checks and a worker's workspace. Imports `base`."""
+"""The sandbox for commands, and its users: checks and a worker's workspace. Imports `base`."""

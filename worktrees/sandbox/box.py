@@ -1,7 +1,7 @@
-"""The box: what a command that a model wrote may see and do. Bubblewrap by default, nothing at all by explicit choice.
+"""The box: limits what a model-written command may see and do. Uses bubblewrap, or no sandbox if configured explicitly.
 
-Knows how to start one command in one worktree, and distinguishes a failed command from a box that could not be made.
-The worktree's own `.git` is covered: by a pointer to a decoy where there is one, else by an empty file.
+Starts one command in one worktree, and distinguishes a failed command from a box that could not start. The worktree's
+`.git` is hidden: by a pointer to a decoy if there is one, else by an empty file.
 """
 
 import json
@@ -41,12 +41,11 @@ from worktrees.sandbox.resource_monitor import ResourceMonitor
 from worktrees.sandbox.seccomp import filter_program
 
 # ---- decoy -----------------------------------------------------------------------------------------------------------
-# The git repository that a worker sees: reading works as in any other, and writing to it changes nothing outside.
+# The git repository that a worker sees. Reading works as usual, and writes have no effect outside.
 #
-# A few small files of the lease's own, with the store's objects read-only behind them; one branch, at the lease's
-# base. The index is as large as the repository, so it is made inside the box when git is first used there, from an
-# index of the manager that the box shows. What a worker leaves in a decoy is never read, and is removed with the
-# lease.
+# It has a few small files per lease, the store's objects read-only, and one branch at the lease's base. The index is as
+# large as the repository, so it is created inside the box when git is first used, from an index of the manager that the
+# box shows. fleet never reads a worker's changes in a decoy, and removes them with the lease.
 
 
 ROOT = "/repo"
@@ -58,13 +57,13 @@ EXCLUDED = "/fleet/exclude"
 PROGRAMS = "/fleet/bin"
 POINTER = f"gitdir: {PLACE}\n".encode()
 BEHIND = "fleet-behind"
-"""This file exists while the index that the box shows is of another commit, near the base."""
+"""This file exists while the index in the box is of another commit, near the base."""
 
 FOLDERS = ("objects", "objects/info", "refs", "refs/heads")
 SHA1 = 40  # digits of an id
 MAX_ALTERNATES = 20
 
-# Git compares times and sizes only: in the box, owners and inode numbers differ from those where the index was made.
+# Git compares only times and sizes: in the box, owners and inode numbers differ from those of the original index.
 CONFIG = f"""\
 [core]
 \trepositoryFormatVersion = {{version}}
@@ -104,7 +103,7 @@ exec "${{real:-/usr/bin/git}}" "$@"
 
 @dataclass(frozen=True, slots=True)
 class Decoy:
-    """The decoy of one lease. It is kept in a folder between its commands; without one, it ends with each of them."""
+    """The decoy of one lease, kept in a folder between commands. Without a folder, each command gets a new one."""
 
     folder: Path | None
     files: Mapping[str, bytes]
@@ -113,7 +112,7 @@ class Decoy:
     excluded: bytes
 
     def shown(self, size: int) -> Iterator[str | bytes]:
-        """The arguments of bubblewrap that show it, with the contents of files where it wants a descriptor."""
+        """Return the bubblewrap arguments that show it, with file contents in place of descriptors."""
         if self.folder is not None:
             yield from ("--bind", str(self.folder), PLACE)
         else:
@@ -129,11 +128,11 @@ class Decoy:
                 yield from ("--dev-bind", os.devnull, f"{OBJECTS}/{number}/info/alternates")  # the decoy lists them all
 
     def make(self) -> None:
-        """Make it in its folder, where it is not there yet."""
+        """Create it in its folder if it is missing."""
         if self.folder is None:
             return
-        with os_errors("a repository for a worker can't be made"), suppress(FileExistsError):
-            os.makedirs(self.folder)  # noqa: PTH103 - plain names: each lease does this
+        with os_errors("can't create a repository for a worker"), suppress(FileExistsError):
+            os.makedirs(self.folder)  # noqa: PTH103 - plain names: runs for each lease
             for name in FOLDERS:
                 os.mkdir(f"{self.folder}/{name}")  # noqa: PTH102
             for name, content in self.files.items():
@@ -142,7 +141,7 @@ class Decoy:
 
 @dataclass(frozen=True, slots=True)
 class Decoys:
-    """What all decoys of one store share."""
+    """Shared parts of all decoys of one store."""
 
     objects: tuple[Path, ...]
     shallow: bytes
@@ -154,11 +153,11 @@ class Decoys:
         return cls(objects, _content(git_dir / "shallow"), _content(git_dir / "info/exclude"))
 
     def with_objects(self, objects: tuple[Path, ...]) -> "Decoys":
-        """The same with other objects behind them."""
+        """Return a copy with other objects."""
         return replace(self, objects=objects)
 
     def decoy(self, folder: Path, base: Sha, *, index: Path, exact: bool) -> Decoy:
-        """A decoy kept in `folder`. `index` is the manager's: of `base` if it is `exact`, else of a commit near it."""
+        """Create a decoy in `folder`. `index` is the manager's: of `base` if `exact`, else of a commit near it."""
         config = CONFIG.format(version=0) if len(base) == SHA1 else CONFIG.format(version=1) + SHA256
         alternates = "".join(f"{OBJECTS}/{number}\n" for number in range(len(self.objects)))
         files = {
@@ -175,7 +174,7 @@ class Decoys:
 
 
 def _with_alternates(objects: Path) -> list[Path]:
-    """A folder of objects and those that it borrows from, as git resolves them."""
+    """Return a folder of objects and its alternates, as git resolves them."""
     folders = [objects]
     for folder in folders:
         for line in _content(folder / "info/alternates").splitlines():
@@ -200,7 +199,8 @@ def _content(file: Path) -> bytes:
 MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 ETC_FOLDERS = ("alternatives", "ld.so.conf.d", "ssl")
 ETC_OF_TOOLS = ("java", "java-*-openjdk", "php", "maven/m2.conf", "maven/logging")
-"""Without these, Debian's Java, PHP and Maven do not start. Maven's settings stay out: they may hold passwords."""
+"""Debian's Java, PHP and Maven do not start without these. Maven's settings stay out, because they may contain
+passwords."""
 ETC_FILES = ("ld.so.cache", "ld.so.conf", "localtime", "mime.types", "services")
 PASSWD = b"worker:x:1000:1000::/home/worker:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"
 GROUP = b"worker:x:1000:\nnogroup:x:65534:\n"
@@ -216,37 +216,37 @@ ULIMIT_BLOCK = 512  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a command runs: a worktree, a scratch folder, and the name in the tag that its processes carry."""
+    """The place of a command: a worktree, a scratch folder, and the name in the tag of its processes."""
 
     tree: Path
     scratch: Path
     name: str
     overlay: Overlay | None = None
-    """The worktree is mounted at `tree` for each command; without an overlay it lies there."""
+    """Whether the worktree is mounted at `tree` for each command. Without an overlay it is a normal folder."""
     environment: Mapping[str, str] = field(default_factory=dict)
     decoy: Decoy | None = None
     """The git repository that commands see, if any."""
 
     @property
     def own_folder(self) -> Path:
-        """What belongs to this worktree alone."""
+        """The folder that only this worktree uses."""
         return self.tree if self.overlay is None else self.overlay.upper
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """How commands are run; one for all worktrees."""
+    """Runs commands. All worktrees share one."""
 
     settings: WorktreeSettings
     manager: Manager = field(default_factory=this_manager)
     starter: Starter | None = field(default=None, compare=False)
 
     def root(self, place: Place) -> str:
-        """The worktree's path as the command sees it."""
+        """The worktree's path inside the box."""
         return ROOT if self.settings.box.sandbox == "bubblewrap" else str(place.tree)
 
     def extended(self, extras: Extras) -> "Box":
-        """A box that also shows and allows these."""
+        """Return a box that also shows and allows these."""
         if extras == NO_EXTRAS:
             return self
         box = self.settings.box
@@ -261,11 +261,11 @@ class Box:
         return replace(self, settings=replace(self.settings, box=extended))
 
     def shell(self, script: str) -> tuple[str, ...]:
-        """The command line that runs a script as the shell of this machine would."""
+        """Return the command line to run a script in this machine's shell."""
         return ("bash" if shutil.which("bash") else "sh", "-c", script)
 
     def copying(self, command: str, files: str, report: Path) -> tuple[str, ...]:
-        """The command line that runs a script, and then copies the files that it left into the pipe for a report."""
+        """Return the command line to run a script and then copy its result files into the pipe for a report."""
         shell = self.shell(command)[0]
         return (shell, "-c", COPY, shell, command, files, self._path(report))
 
@@ -286,10 +286,10 @@ class Box:
         limiter: Turn | None = None,
         dialogue: Dialogue | None = None,
     ) -> Finished:
-        """Run a command to its end. Raises `EffectError` where no box could be made for it.
+        """Run a command to its end. Raises `EffectError` if its box could not start.
 
-        The box shows the pipe for a `report`, and `asks_pytest` to write its own into it. The `limiter` is held while
-        the command runs, not while its box is made. A `dialogue` takes the place of `data`.
+        The box shows the pipe for a `report`. `asks_pytest` makes pytest write its report into it. The `limiter` is
+        held while the command runs, not while its box is prepared. A `dialogue` replaces `data`.
         """
         with ExitStack() as files:
             input_fd = files.enter_context(memory_file(data)) if data else None
@@ -355,16 +355,16 @@ class Box:
 
 
 def require_bubblewrap(settings: WorktreeSettings) -> None:
-    """Raises `FleetError` with the remedy where boxes are wanted and bubblewrap is not installed."""
+    """Raise `FleetError` if the configuration requires bubblewrap and it is not installed."""
     if settings.box.sandbox == "bubblewrap" and shutil.which("bwrap") is None:
         raise FleetError(
-            "bubblewrap is not installed, and workers run commands that a model wrote. "
-            "Install it: apt-get install bubblewrap; or run without any sandbox: --sandbox none"
+            "bubblewrap is not installed, and workers run commands that a model wrote",
+            hint="apt-get install bubblewrap, or use --sandbox none to run without a sandbox",
         )
 
 
 def _tenant_folders(place: Place) -> tuple[tuple[Path, ...], bool]:
-    """Where a command may leave files on disk, and whether everything in there is the tenant's."""
+    """Return the folders that a command may write to on disk, and whether all their content is the tenant's."""
     if place.overlay is not None:
         return (place.overlay.upper.parent,), True
     kept = place.decoy.folder if place.decoy else None
@@ -372,13 +372,13 @@ def _tenant_folders(place: Place) -> tuple[tuple[Path, ...], bool]:
 
 
 def _gate(source: str, *, before: str = "") -> tuple[str, ...]:
-    """The command line of a gate whose command has this for its standard input."""
+    """Return the command line of a gate whose command gets this standard input."""
     return ("sh", "-c", f"{before}{GATE}", "gate", source)
 
 
 @dataclass(frozen=True, slots=True)
 class _Boxed:
-    """A command line for bubblewrap, the descriptors it needs, and the one of them that it reports to."""
+    """A bubblewrap command line, the descriptors it needs, and the descriptor it reports to."""
 
     command: tuple[str, ...]
     fds: tuple[int, ...]
@@ -389,7 +389,7 @@ class _Boxed:
         return next((event["child-pid"] for event in self._events() if "child-pid" in event), None)
 
     def reports_exit(self) -> bool:
-        """Whether bubblewrap got as far as to see the command end."""
+        """Whether bubblewrap got far enough to see the command end."""
         return any("exit-code" in event for event in self._events())
 
     def _events(self) -> list[dict[str, int]]:
@@ -443,15 +443,15 @@ def _opened(files: ExitStack, path: str) -> int | None:
 
 
 def _file(content: str | bytes, path: str) -> tuple[str | bytes, ...]:
-    """A file of the root, which is made read-only when it is complete: that saves a mount for each file."""
+    """Return a file of the root. The root becomes read-only when it is complete, which saves a mount for each file."""
     return ("--perms", "0644", "--file", content, path)
 
 
 @cache
 def _root(limits: BoxLimits) -> tuple[str, ...]:
-    """A root of its own: the system read-only, a few files of /etc, and writable folders with a size.
+    """Return a new root: the system read-only, a few files of /etc, and writable folders with a size.
 
-    The same for all boxes of a process: looking at the machine's folders took a tenth of the time of an attempt.
+    All boxes of a process share it: reading the machine's folders took a tenth of the time of an attempt.
     """
     parts = ["--ro-bind", "/usr", "/usr"]
     for name in MERGED:
@@ -464,7 +464,7 @@ def _root(limits: BoxLimits) -> tuple[str, ...]:
         parts += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     for path in sorted(str(path) for pattern in ETC_OF_TOOLS for path in Path("/etc").glob(pattern)):
         parts += ["--ro-bind-try", path, path]
-    # Root of the host owns the settings in /proc/sys in the box, too, and to write them takes no capability.
+    # The host's root also owns /proc/sys in the box, and can write to it without a capability.
     parts += ["--proc", "/proc", "--remount-ro", "/proc"]
     parts += ["--dev", "/dev"]  # a writable tmpfs without a size, hence the remount
     writable = {"/dev/shm": limits.tmp_bytes, "/tmp": limits.tmp_bytes, "/run": MIB, "/home": MIB}  # noqa: S108 - inside
@@ -474,7 +474,7 @@ def _root(limits: BoxLimits) -> tuple[str, ...]:
 
 
 def _set_limits(limits: BoxLimits) -> str:
-    """The commands that limit the shell at the gate, and what it becomes. Shells differ in one letter."""
+    """Return shell commands that set limits at the gate, before exec. Shells differ in one letter."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     files = limits.open_files if hard == resource.RLIM_INFINITY else min(limits.open_files, hard)
     processes = f"{{ ulimit -p {limits.processes} 2>/dev/null || ulimit -u {limits.processes}; }}"
@@ -483,13 +483,13 @@ def _set_limits(limits: BoxLimits) -> str:
 
 
 def _shown_paths(paths: Sequence[str]) -> list[Path]:
-    """The paths to bind: the given ones, and for a virtual environment the interpreter that it uses."""
+    """Return the paths to bind: the given ones, and the interpreter of a virtual environment."""
     wanted = dict.fromkeys(each for path in map(Path, paths) for each in (path.absolute(), *_interpreter(path)))
     return [path for path in wanted if not path.is_relative_to("/usr") and path.exists()]
 
 
 def _interpreter(folder: Path) -> tuple[Path, ...]:
-    """The prefix that a virtual environment's `home` names, as written and resolved."""
+    """Return the prefix in a virtual environment's `home`, as written and resolved."""
     try:
         lines = (folder / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -517,14 +517,14 @@ def box_environment(settings: WorktreeSettings) -> dict[str, str]:
         "HOME": HOME,
         "LANG": "C.UTF-8",
         "TERM": "dumb",
-        "TMPDIR": "/tmp",  # noqa: S108 - the box's own
+        "TMPDIR": "/tmp",  # noqa: S108 - inside the box
         "PYTHONDONTWRITEBYTECODE": "1",
         **settings.box.environment,
     }
 
 
 def bare_environment(settings: WorktreeSettings, scratch: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Without a sandbox: the same environment, with a home and a temporary folder beside the worktree."""
+    """Return the same environment without a sandbox, with a home and a temporary folder beside the worktree."""
     home, temporary = scratch / "home", scratch / "tmp"
     for folder in (home, temporary):
         folder.mkdir(parents=True, exist_ok=True)
@@ -532,11 +532,11 @@ def bare_environment(settings: WorktreeSettings, scratch: Path, environment: Map
 
 
 def port_environment(settings: WorktreeSettings, number: int) -> dict[str, str]:
-    """The first port of a worktree's own range. Numbers beyond the last range start over."""
+    """Return the first port of a worktree's range. Numbers beyond the last range start over."""
     ranges = max(1, (HIGHEST_PORT - settings.worktrees.first_port) // settings.worktrees.ports)
     return {"FLEET_PORT": str(settings.worktrees.first_port + (number - 1) % ranges * settings.worktrees.ports)}
 
 
 def has_program(settings: WorktreeSettings, name: str) -> bool:
-    """Whether a command in the box finds a program of this name, before anything is set up in a worktree."""
+    """Whether a command in the box finds this program, before the setup command runs."""
     return shutil.which(name, path=box_environment(settings)["PATH"]) is not None

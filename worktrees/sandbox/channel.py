@@ -1,9 +1,9 @@
-"""What the programs of a check report, from a pipe made for that one check.
+"""Read the reports of a check from a pipe for this check only.
 
-The pipe has a name that can't be guessed and is shown to the box. pytest writes into it by itself (PYTEST_ADDOPTS names
-it); what other runners leave in files is copied into it in the box. Programs in the box can write to it, also those
-that a worker wrote, so its content is hostile: it is capped here, and parsed with care. That a report arrives at all
-distinguishes a run that finished from one that was broken off with success.
+The pipe has an unguessable name and is visible in the box. pytest writes into it (via PYTEST_ADDOPTS). Report files of
+other runners are copied into it in the box. All programs in the box can write to it, also those that a worker wrote, so
+its content is hostile: it is capped and parsed with care. A received report distinguishes a complete run from one that
+exited early with code 0.
 """
 
 import os
@@ -29,17 +29,17 @@ CAP = 32 * 1024 * 1024
 CHUNK = 1024 * 1024
 START = b"<?xml"
 FILE = b"\0"
-"""In front of each file that is copied into the pipe."""
+"""Precedes each file that is copied into the pipe."""
 COPY = (
     'rm -f -- $2 2>/dev/null; "$0" -c "$1"; code=$?; '
     'for file in $2; do if test -f "$file"; then printf "\\0"; cat -- "$file"; fi; done >"$3"; exit $code'
 )
-"""Runs the command `$1`, copies the files `$2` that it leaves into the pipe `$3`, and ends as it did."""
+"""Run the command `$1`, copy its result files `$2` into the pipe `$3`, and exit with its code."""
 
 
 @dataclass(slots=True)
 class ReportChannel:
-    """Takes the reports of one check; there may be several, one after another, or none."""
+    """Receives the reports of one check: none, one or several in sequence."""
 
     path: Path
     fd: int
@@ -52,7 +52,7 @@ class ReportChannel:
             self.drain()
 
     def drain(self) -> None:
-        """Read everything that was written. Bytes beyond the limit are read, too, so that no writer has to wait."""
+        """Read all written data. Bytes beyond the limit are read and dropped, so that writers do not block."""
         with suppress(BlockingIOError):
             while chunk := os.read(self.fd, CHUNK):
                 self.too_long = self.too_long or len(self.content) + len(chunk) > CAP
@@ -60,11 +60,11 @@ class ReportChannel:
                     self.content += chunk
 
     def reports(self) -> Sequence[bytes]:
-        """Each report that pytest wrote; none if they are too long."""
+        """Return each report that pytest wrote, or none if they are too long."""
         return [START + part for part in self._parts(START)]
 
     def files(self) -> Sequence[bytes]:
-        """Each file that was copied; none if they are too long."""
+        """Return each copied file, or none if they are too long."""
         return self._parts(FILE)
 
     def _parts(self, start: bytes) -> Sequence[bytes]:
@@ -73,12 +73,14 @@ class ReportChannel:
 
 @asynccontextmanager
 async def report_channel(folder: Path) -> AsyncIterator[ReportChannel]:
-    """A channel in this folder, read while the block runs, and to its end after it."""
+    """Open a channel in this folder, read while the block runs, and to its end after it."""
     path = folder / f"report-{token_hex(8)}"
-    with os_errors("a pipe for the report of a check can't be made"):
+    with os_errors("can't create a pipe for the report of a check"):
         make_folder(folder)
         os.mkfifo(path, stat.S_IRUSR | stat.S_IWUSR)
-        fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # for writing, too: so it never ends meanwhile
+        fd = os.open(
+            path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
+        )  # open for writing, too, so that it never ends early
     channel = ReportChannel(path, fd)
     try:
         async with background(channel.listen):
@@ -90,14 +92,14 @@ async def report_channel(folder: Path) -> AsyncIterator[ReportChannel]:
 
 
 # ---- junit -----------------------------------------------------------------------------------------------------------
-# The tests in reports of JUnit's form, which nearly every runner can write. Their content is hostile.
+# The tests in JUnit reports, which nearly every runner can write. Their content is hostile.
 
 
 NOT_RUN, NOT_PASSED, FAILED = {"skipped", "error"}, {"skipped", "error", "failure"}, {"error", "failure"}
 
 
 def junit_tests(reports: Sequence[bytes]) -> RanTests | None:
-    """The tests in all reports; None without a report, or where one can't be parsed."""
+    """Return the tests in all reports, or None if there is no report or one is invalid."""
     if not reports:
         return None
     ran, passed, failed = set[str](), set[str](), set[str]()
@@ -131,7 +133,7 @@ def _parse(report: bytes, ran: set[str], passed: set[str], failed: set[str]) -> 
                 failed.add(test)
 
     def refuse(*_: object) -> None:
-        raise ValueError("a report declares nothing")
+        raise ValueError("a report must not declare entities")
 
     parser = expat.ParserCreate()
     parser.StartElementHandler, parser.EndElementHandler = begin, end
@@ -140,18 +142,18 @@ def _parse(report: bytes, ran: set[str], passed: set[str], failed: set[str]) -> 
 
 
 # ---- sarif -----------------------------------------------------------------------------------------------------------
-# The findings in reports of the form SARIF 2.1, which most analysers can write. Their content is hostile.
+# The findings in SARIF 2.1 reports, which most analyzers can write. Their content is hostile.
 #
-# A finding is known by its rule, its file and what it says, not by its line: lines move. What the code itself
-# suppresses is a finding, too, because a worker could write the suppression.
+# A finding is identified by its rule, its file and its message, not by its line, because lines move. A finding that the
+# code itself suppresses counts, too, because a worker could write the suppression.
 
 
 MOST, LONGEST = 100_000, 300
-"""Findings that are compared, and characters of each."""
+"""Limits: findings, and characters of each."""
 
 
 def sarif_findings(reports: Sequence[bytes]) -> RanTests | None:
-    """The findings in all reports; None without a report, where one can't be read, or where there are too many."""
+    """Return the findings in all reports, or None if there is no report, one is invalid, or there are too many."""
     seen: Counter[str] = Counter()
     try:
         for report in reports:

@@ -1,7 +1,7 @@
-"""Runs a check in a worktree, in a box of its own. Waiting for a slot never counts as a check's time.
+"""Run a check in a worktree, in a separate box. Time spent waiting for a slot never counts as a check's time.
 
-The output of a check is kept twice: its end in the journal, where models and people look first, and all of it (within a
-limit) in a log file of its own. The log is raw: it holds whatever a model's program printed.
+The output of a check is stored twice: its end in the journal, for models and people, and all of it (within a limit) in
+a log file. The log is raw output of a model's program.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,16 +26,16 @@ from worktrees.base.turns import Turn, Turns
 from worktrees.sandbox.box import Box, Place
 from worktrees.sandbox.channel import junit_tests, report_channel, sarif_findings
 
-TAIL = 4_000  # characters kept of a check's output in the journal
-MORE_BOXES = 10  # made ready or taken apart at one time; with 2 slots and quick checks that is half of the time
+TAIL = 4_000  # characters of a check's output in the journal
+MORE_BOXES = 10  # boxes prepared or taken apart at the same time; with 2 slots and quick checks, half of the time
 CAP = 2 * MIB  # of a check's output in its log; the middle is left out
 
 
 class Checker:
-    """Checks are bound by the processor, so they have a limit of their own, apart from the workers' commands.
+    """Runs checks. They are CPU-bound, so they have a separate limit from the workers' commands.
 
-    A check takes a slot only while its command runs. Making a box and taking it apart is mostly waiting for the kernel,
-    so some more boxes do that meanwhile.
+    A check takes a slot only while its command runs. Preparing a box and taking it apart is mostly waiting for the
+    kernel, so a few more boxes do that in the meantime.
     """
 
     def __init__(self, box: Box) -> None:
@@ -44,15 +44,15 @@ class Checker:
         self._boxes = Turns(box.settings.check_slots + MORE_BOXES)
 
     async def run(self, place: Place, commit: Sha, criterion: Criterion, *, lands: bool = False) -> CheckRun:
-        """Run a check in a worktree. Raises `EffectError` where no box can be made.
+        """Run a check in a worktree. Raises `EffectError` if no box can start.
 
-        One that finished work waits for comes before all others: hundreds of attempts at once would hold up landing.
+        Checks for finished work go first: hundreds of concurrent attempts would delay landing.
         """
         if criterion.run is None:
-            why = "has no command; a named check must be filled in from the configuration first"
+            why = "the check is missing a command. A named check gets its command from the configuration"
             return CheckRun(criterion=criterion.criterion, command="", passed=False, output=why)
         if place.decoy is not None:
-            place = replace(place, decoy=replace(place.decoy, folder=None))  # of no other command
+            place = replace(place, decoy=replace(place.decoy, folder=None))  # not shared with other commands
         async with self._boxes.turn(first=lands):
             limiter = self._slots.turn(first=lands)
             done, tests = await self._run(place, criterion, limiter)
@@ -62,7 +62,7 @@ class Checker:
         return await logged(run, self._box.settings.check_logs, commit[:12], done.stdout)
 
     async def _run(self, place: Place, criterion: Criterion, limiter: Turn) -> tuple[Finished, RanTests | None]:
-        """How the command ended, and what it reported; or how many tests the summary of a runner counts."""
+        """Return the result of the command, and its report or the number of tests in a runner's summary."""
         command, files = criterion.run or "", criterion.tests
         run = partial(self._box.run, place, timeout_s=criterion.timeout_s, cap=CAP, limiter=limiter)
         if files is not None:
@@ -72,14 +72,16 @@ class Checker:
         async with report_channel(place.scratch) as channel:
             done = await run(self._box.shell(command), report=channel.path, asks_pytest=True)
         tests = await to_thread.run_sync(junit_tests, channel.reports())
-        if tests is None and not starts_pytest(command):  # of pytest only a report counts: it names the tests
+        if tests is None and not starts_pytest(
+            command
+        ):  # for pytest only a report counts: it has the names of the tests
             tests = await to_thread.run_sync(summary, done.text)
         return done, tests
 
     async def _run_with_files(
         self, place: Place, command: str, tests: str, run: Callable[..., Awaitable[Finished]]
     ) -> tuple[Finished, RanTests | None]:
-        """The same for a command that leaves its results in files."""
+        """Run a command that leaves its results in files."""
         form, _, files = tests.partition(":")
         async with report_channel(place.scratch) as channel:
             done = await run(self._box.copying(command, files, channel.path), report=channel.path)
@@ -88,7 +90,7 @@ class Checker:
 
 
 async def result_of(criterion: str, command: str, done: Finished) -> CheckRun:
-    """How a command ended, with the end of its output; where it failed, with the lines of all of it that matter."""
+    """Return the result of a command with the end of its output and, if it failed, the relevant lines of all of it."""
     passed = done.exit_code == 0 and not done.timed_out
     return CheckRun(
         criterion=criterion,
@@ -104,19 +106,19 @@ async def result_of(criterion: str, command: str, done: Finished) -> CheckRun:
 
 
 async def logged(run: CheckRun, folder: Path | None, name: str, output: bytes) -> CheckRun:
-    """The result with the name of a log that holds the whole output, if there is a folder for logs."""
+    """Add the name of a log with the full output, if there is a folder for logs."""
     if folder is None:
         return run
     return run.model_copy(update={"log": await to_thread.run_sync(_write_log, folder, name, run, output)})
 
 
 def log_stem(name: str, command: str) -> str:
-    """What the logs of a command are called, before their number."""
+    """Return the file name of a command's logs, without the number."""
     return f"{name}-{sha256(command.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
 def _write_log(folder: Path, name: str, run: CheckRun, output: bytes) -> str:
-    """The name of the new log below the run's folder; empty where it can't be written, which fails no check."""
+    """Return the new log's name in the run's folder. Empty if writing fails, which does not fail the check."""
     command = run.command.encode("utf-8", "replace")
     ending = f"stopped after {run.seconds:.0f} s" if run.timed_out else f"exit code {run.exit_code}, {run.seconds} s"
     return write_log(
@@ -125,7 +127,7 @@ def _write_log(folder: Path, name: str, run: CheckRun, output: bytes) -> str:
 
 
 def take_log(folder: Path, name: str) -> bytes:
-    """A log by the name that its run has, which is deleted by that; empty where there is none."""
+    """Rename a log to the name of its run. Return an empty name if there is no log."""
     path = folder.parent / name
     try:
         text = path.read_bytes()
@@ -136,7 +138,7 @@ def take_log(folder: Path, name: str) -> bytes:
 
 
 def write_log(folder: Path, name: str, command: str, text: bytes) -> str:
-    """The name of the new log of a command below the run's folder; empty where it can't be written."""
+    """Return the name of a command's new log in the run's folder, or an empty name if it can't be written."""
     stem = log_stem(name, command)
     with suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,6 +1,6 @@
 """The manager's side of `launcher_main.py`: one small process that starts boxes, instead of four programs for each.
 
-It only saves time. Where it can't run, or has ended, commands start as they do without it.
+It only saves time. If it can't run, or has exited, commands start without it.
 """
 
 import json
@@ -19,9 +19,9 @@ from worktrees.base.process import Launch, memory_file
 from worktrees.sandbox import launcher_main
 from worktrees.sandbox.overlay_mount import TAG, VIEW, this_manager
 
-ANSWER_S = 10.0  # how long a fork may take, on a machine that is starved
-STARTS = 3  # of the process: after that, commands start without it
-END_S = 2.0  # for the killed process to be gone
+ANSWER_S = 10.0  # how long a fork may take on a busy machine
+STARTS = 3  # of the process; after that, commands start without it
+END_S = 2.0  # for the killed process to exit
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class ForkedChild:
 
 @dataclass(slots=True)
 class Launcher:
-    """Satisfies `Starter`. Its process starts with the first command and ends at `close`."""
+    """Implements `Starter`. Its process starts with the first command and ends at `close`."""
 
     answer_s: float = ANSWER_S
     _process: subprocess.Popen[bytes] | None = None
@@ -50,7 +50,7 @@ class Launcher:
     _starts_left: int = STARTS if platform.machine() in launcher_main.CLONE else 0
 
     async def start(self, launch: Launch, streams: tuple[int, int, int]) -> ForkedChild | None:
-        """Start a command; None where it has to be started without the launcher."""
+        """Start a command, or return None if it must be started without the launcher."""
         order = {
             "argv": list(launch.argv),
             "env": dict(launch.env),
@@ -62,10 +62,10 @@ class Launcher:
         async with self._lock:
             if self._control is None and not self._starts_left:
                 return None
-            # The answer is always waited for: a fork whose number we don't know would never be reaped.
+            # Always wait for the answer: a fork with an unknown process id would never be reaped.
             with CancelScope(shield=True), memory_file(json.dumps(order).encode()) as order_fd:
                 pid = await self._request_fork((order_fd, *streams, *launch.pass_fds))
-            if pid is None or pid <= 0:  # a late answer would be taken for the next
+            if pid is None or pid <= 0:  # a late answer would be mistaken for the next
                 self.close()  # the next command starts another one
                 return None
         return ForkedChild(pid)

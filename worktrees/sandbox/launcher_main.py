@@ -1,13 +1,14 @@
-"""A small process that starts boxes: it lives in the namespaces that boxes are made in, and forks for each of them.
+"""A small process that starts boxes: it lives in the namespaces of the boxes, and forks for each of them.
 
-Run by its path, and it imports nothing of ours, because a process that forks should be small. A fork mounts what the
-box needs by system calls and becomes bubblewrap; that saves four programs a box. It is a child of the manager, not of
-this process, so that the manager waits for it as for any other. Ends when the manager closes its socket, or dies.
+It is run by its path, and imports only the standard library, because a process that forks should be small. A fork
+mounts the overlay of the box by system calls and becomes bubblewrap, which saves four programs per box. The fork is a
+child of the manager, not of this process, so that the manager can wait for it as usual. This process exits when the
+manager closes its socket or dies.
 
-Bubblewrap reads the list of all mounts two dozen times a box, so what no box is shown is not mounted in here.
+Bubblewrap reads the list of all mounts two dozen times per box, so mounts that boxes do not need are not made here.
 
 An order is a message of one byte with descriptors: the first is a file with the details, the others are for the box,
-under the numbers that the order names. The answer is the process id of the fork; a number below 0 is an error.
+under the numbers in the order. The answer is the process id of the fork. A negative number is an error.
 """
 
 import ctypes
@@ -31,7 +32,7 @@ def main(control: socket.socket) -> None:
     control.set_inheritable(False)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores them, and bubblewrap would inherit that
-    system = ctypes.PyDLL(None, use_errno=True)  # keeps the interpreter's lock: a fork would wait for it for ever
+    system = ctypes.PyDLL(None, use_errno=True)  # keeps the interpreter lock: a fork would wait for it forever
     enter_namespaces(system)
     clone = CLONE[os.uname().machine]
     while True:
@@ -47,10 +48,10 @@ def main(control: socket.socket) -> None:
 
 
 def enter_namespaces(system: ctypes.PyDLL) -> None:
-    """Enter namespaces where mounting takes no rights. What the machine mounts later is seen here, too."""
+    """Enter namespaces in which mounting needs no privileges. Later mounts of the machine are visible here, too."""
     user, group = os.geteuid(), os.getegid()
     devices_closed = user != 0  # devices of the machine: only root owns them, and could change their modes
-    if user == 0 and system.unshare(CLONE_NEWNS) == 0:  # root of a container may not
+    if user == 0 and system.unshare(CLONE_NEWNS) == 0:  # root in a container may not
         check(system.mount(None, b"/", None, MS_REC | MS_SLAVE, None), "mount")
         system.umount2(UNMOUNTED.encode(), MNT_DETACH)
         devices_closed = os.path.ismount("/dev") and remount_read_only(system, "/dev")
@@ -62,11 +63,11 @@ def enter_namespaces(system: ctypes.PyDLL) -> None:
     if not devices_closed:
         check(system.mount(b"/dev", b"/dev", None, MS_BIND | MS_REC, None), "mount")
         if not remount_read_only(system, "/dev"):
-            raise OSError(ctypes.get_errno(), "the devices can't be closed")
+            raise OSError(ctypes.get_errno(), "can't remount the devices read-only")
 
 
 def remount_read_only(system: ctypes.PyDLL, path: str) -> bool:
-    """Make a mount read-only, with the other restrictions that it has; False where that can't be done."""
+    """Make a mount read-only and keep its other restrictions. Return False if that fails."""
     others = os.statvfs(path).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC)
     return bool(system.mount(None, path.encode(), None, MS_REMOUNT | MS_BIND | MS_RDONLY | others, None) == 0)
 
@@ -76,7 +77,7 @@ def become_box(system: ctypes.PyDLL, fds: list[int]) -> None:
     try:
         os.setsid()
         for fd in fds:
-            os.set_inheritable(fd, False)  # requested with the message, but Python 3.11 forgets it
+            os.set_inheritable(fd, False)  # requested with the message, but Python 3.11 drops it
         order = json.loads(os.pread(fds[0], MAX_ORDER_BYTES, 0))
         numbers = order["fds"]
         moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for fd in fds[1:]]
@@ -87,11 +88,11 @@ def become_box(system: ctypes.PyDLL, fds: list[int]) -> None:
             check(system.unshare(CLONE_NEWNS), "unshare")
             options, view = order["overlay"].encode(), order["view"].encode()
             check(system.mount(b"fleet", view, b"overlay", 0, options), "mount")
-        os.execve(order["argv"][0], order["argv"], order["env"])  # noqa: S606 - no shell is the point
+        os.execve(order["argv"][0], order["argv"], order["env"])  # noqa: S606 - runs without a shell on purpose
     except (OSError, ValueError) as problem:
-        os.write(2, f"a box could not be started: {problem}\n".encode("utf-8", "replace"))
+        os.write(2, f"could not start a box: {problem}\n".encode("utf-8", "replace"))
     finally:
-        os._exit(1)  # whatever happened: this process must not run on as a second launcher
+        os._exit(1)  # in all cases: this process must not continue as a second launcher
 
 
 def check(result: int, call: str) -> None:

@@ -1,8 +1,8 @@
 """An overlay for one tenant: shared layers below, the tenant's changes above, mounted for every command.
 
-The mount is made in a user namespace of the command's own, so it needs no rights, and it ends with the command whatever
-happens. Layers are named relative to one folder of ours: a user's path could contain a comma or a colon, which would
-change the mount's options.
+The mount is made in the command's user namespace, so it needs no privileges and always ends with the command. Layers
+are named relative to our folder, because a user's path could contain a comma or a colon, which would change the mount
+options.
 """
 
 import os
@@ -22,17 +22,17 @@ UNSHARE = "unshare"
 NAMESPACE = ("--user", "--map-root-user", "--mount", "--")
 OPTIONS = "userxattr,volatile,index=off,metacopy=off,xino=off"
 MOUNT = 'mount -n -i -t overlay fleet -o "$1" "$2" && shift 2'
-# Root of the host owns its devices in the box, too, and changing their mode takes no capability. On a read-only mount
-# that can't be done; reading and writing a device can.
+# The host's root owns its devices in the box, too, and can change their mode without a capability. A read-only mount
+# prevents that, and still allows reading and writing a device.
 CLOSE_DEVICES = "mount -n -i -o rbind,ro /dev /dev"
-# The kernel leaves these after a volatile mount, so that the upper folder is not taken for one that was synced. It
-# never was: after a crash of the machine the lease is gone. Innermost first.
+# The kernel leaves these after a volatile mount, because the upper folder was not synced. fleet does not need it to be:
+# after a crash of the machine the lease is gone. Innermost first.
 VOLATILE = ("work/incompat/volatile/dirty", "work/incompat/volatile", "work/incompat", "work")
 
 
 @dataclass(slots=True)
 class Overlay:
-    """One tenant's overlay. `home` holds all layers; `lowers` are shared, the uppermost first; `folder` is its own."""
+    """A tenant's overlay. `home` has all layers. `lowers` are shared, the uppermost first. `folder` is the tenant's."""
 
     home: Path
     lowers: tuple[str, ...]
@@ -50,24 +50,24 @@ class Overlay:
         return self.home / VIEW
 
     def make(self) -> None:
-        """Make the tenant's own two folders."""
+        """Create the tenant's two folders."""
         folder = f"{self.home}/{self.folder}"
-        os.makedirs(folder)  # noqa: PTH103 - plain names: each lease does this
+        os.makedirs(folder)  # noqa: PTH103 - plain names: runs for each lease
         for name in (UPPER, WORK):
             os.mkdir(f"{folder}/{name}")  # noqa: PTH102
 
     def is_as_made(self) -> bool:
-        """Whether it can be used by another tenant: nothing was left in it. What its own upper folder was is gone."""
+        """Whether another tenant can use it, because it is empty. Replaces the upper folder."""
         folder = f"{self.home}/{self.folder}"
         with suppress(OSError):
-            os.rmdir(f"{folder}/{UPPER}")  # noqa: PTH106 - the kernel refuses where it holds anything
+            os.rmdir(f"{folder}/{UPPER}")  # noqa: PTH106 - the kernel refuses if it is not empty
             os.mkdir(f"{folder}/{UPPER}")  # noqa: PTH102
             return set(os.listdir(folder)) == {UPPER, WORK}  # noqa: PTH208
         return False
 
     @asynccontextmanager
     async def mount_options(self) -> AsyncIterator[str]:
-        """The options to mount it with, for one command at a time."""
+        """Return its mount options, for one command at a time."""
         async with self._lock:
             self._remove_volatile()
             layers = f"lowerdir={':'.join(self.lowers)},upperdir={self.folder}/{UPPER},workdir={self.folder}/{WORK}"
@@ -87,9 +87,9 @@ class Overlay:
 
 
 def mounting(options: str) -> tuple[str, ...]:
-    """A command line that mounts an overlay where there are options for one, and then becomes what follows it.
+    """Return a command line that mounts an overlay, if it has options, and then becomes the next command.
 
-    For root it also closes the devices of the machine. Empty where nothing has to be prepared.
+    For root it also makes the devices of the machine read-only. Empty if no preparation is needed.
     """
     steps = [*([MOUNT] if options else []), *([CLOSE_DEVICES] if _owns_devices() else [])]
     if not steps:
@@ -104,10 +104,10 @@ def _owns_devices() -> bool:
 
 
 # ---- ownership -------------------------------------------------------------------------------------------------------
-# Ownership tags: every process started for a worker names its manager, and processes whose manager died are ended.
+# Ownership tags: every process started for a worker has a tag with its manager. Processes of dead managers are ended.
 #
-# A tag names the manager by process namespace, process id and start time, so neither a number that was given out
-# again nor one from inside another container is taken for a manager of ours.
+# A tag identifies the manager by process namespace, process id and start time. So a reused process id, or one from
+# another container, is not mistaken for our manager.
 
 
 TAG = "FLEET_BOX"
@@ -148,10 +148,10 @@ def end_orphans() -> None:
 
 
 def manager_of(pid: int) -> Manager | None:
-    """The manager that a process's tag names."""
+    """Return the manager in a process's tag."""
     try:
         match = _TAG.search((_PROC / str(pid) / "environ").read_bytes())
-    except OSError:  # it has ended, or we may not read it
+    except OSError:  # it has exited, or is not readable
         return None
     return Manager(*map(int, match.groups())) if match else None
 
@@ -172,7 +172,9 @@ def _end(pid: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         pidfd = os.pidfd_open(pid)
         try:
-            if _is_orphan(pid, _namespace()):  # checked again: the number may be reused by now, the descriptor can't
+            if _is_orphan(
+                pid, _namespace()
+            ):  # checked again: the process id may be reused by now, the descriptor can't
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         finally:
             os.close(pidfd)
@@ -183,7 +185,7 @@ def _namespace() -> int:
 
 
 def _start_time(pid: int) -> int | None:
-    """When a process started; None where there is no such process, or only a zombie."""
+    """Return when a process started, or None if it does not exist or is a zombie."""
     try:
         fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

@@ -1,8 +1,8 @@
-"""Watches a box while a command runs in it, and ends it when it takes more than its share of the machine.
+"""Watches a box while a command runs in it, and ends it if it exceeds its share of the machine.
 
-The kernel bounds what one process may do; this bounds what all of a box take together: memory, processes (root has
-no limit on them) and disk space. It looks from outside: what it can't see is not counted, and minimums for the whole
-machine catch the rest. A command that ends before the first look is never inspected.
+The kernel limits each process. This monitor limits all processes of a box together: memory, processes (root has no
+limit on them) and disk space. It measures from outside. Invisible use is not counted, and minimums for the whole
+machine catch the rest. A command that ends before the first measurement is never inspected.
 """
 
 import os
@@ -21,12 +21,12 @@ from worktrees.base.settings import MIB, BoxLimits
 from worktrees.base.turns import loop_limiter
 
 TICK_S = 0.2
-SMALL_DISK, SMALL_PART = 2048 * MIB, 10  # of a smaller disk, one part in so many stays free
-WALK_S = 1.0  # between two walks over the disk, and
-WALK_PART = 20  # this many times what the last one took
-WATCHERS = 2  # threads that look at one time
-HEAVY_PART = 8  # where memory is scarce, boxes end that use more than this part of their share
-LOW_MEMORY_PART = 20  # memory is scarce where less than this part of it is available, or less than
+SMALL_DISK, SMALL_PART = 2048 * MIB, 10  # a smaller disk keeps a tenth free
+WALK_S = 1.0  # between two scans of the disk, and
+WALK_PART = 20  # this many times the duration of the last one
+WATCHERS = 2  # threads that scan at the same time
+HEAVY_PART = 8  # if memory is scarce, boxes that use more than this part of their share are ended
+LOW_MEMORY_PART = 20  # memory is scarce if less than this part of it is available, or less than
 LOW_MEMORY = 256 * MIB
 BLOCK = 512
 PROC = Path("/proc")
@@ -36,7 +36,7 @@ _watchers: RunVar[CapacityLimiter | None] = RunVar("_watchers")
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """What lies below some folders."""
+    """The disk use of some folders."""
 
     taken: int = 0
     files: int = 0
@@ -53,20 +53,20 @@ class ResourceMonitor:
     init: Callable[[], int | None]
     """Returns the first process of the box, once it exists."""
     folders: tuple[Path, ...]
-    """Where the command may leave files on disk."""
+    """The folders that the command may write to on disk."""
     counts_all: bool
-    """Whether everything in the folders is the tenant's; otherwise only what is added after the first look counts."""
+    """Whether all content of the folders is the tenant's. If not, only growth after the first scan counts."""
     verdict: str = ""
-    """Why the box was ended."""
+    """The reason why the box was ended."""
     peak: int = 0
-    """The most bytes of memory that it was seen to use."""
+    """The highest memory use measured, in bytes."""
     _before: Disk | None = None
     _next_walk: float = 0.0
 
     async def watch(self) -> None:
-        """Look again and again. Returns when the box has ended or was ended."""
+        """Measure repeatedly. Returns when the box has ended or was ended."""
         await sleep(TICK_S)
-        while (pid := self.init()) is None:  # noqa: ASYNC110 - on a busy machine making the box takes longer
+        while (pid := self.init()) is None:  # noqa: ASYNC110 - on a busy machine creating the box takes longer
             await sleep(TICK_S)
         try:
             pidfd = os.pidfd_open(pid)
@@ -79,7 +79,7 @@ class ResourceMonitor:
                 if not self.verdict:
                     await sleep(TICK_S)
             with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)  # and with it everything in its namespace
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)  # this ends everything in its namespace
         finally:
             os.close(pidfd)
 
@@ -96,12 +96,12 @@ class ResourceMonitor:
         available, total = _memory_of_machine()
         scarce = available < min(LOW_MEMORY, total // LOW_MEMORY_PART)
         if taken > share or scarce:
-            taken = _exact(members)  # pages that processes share were counted for each of them
+            taken = _exact(members)  # pages shared by processes were counted for each of them
         self.peak = max(self.peak, taken)
         if taken > share:
             return f"it used more than {share // MIB} MiB of memory"
         if scarce and taken > share // HEAVY_PART:
-            return f"it used {taken // MIB} MiB of memory while the machine had hardly any left"
+            return f"it used {taken // MIB} MiB of memory while the machine was almost out of memory"
         return ""
 
     def _disk_problem(self) -> str:
@@ -111,7 +111,7 @@ class ResourceMonitor:
                 status = os.statvfs(folder)
                 least = least_free(status, limits.free_bytes)
                 if status.f_bavail * status.f_frsize < least:
-                    return f"less than {least // MIB} MiB are left on the disk"
+                    return f"less than {least // MIB} MiB of disk space is free"
         started = monotonic()
         if started < self._next_walk:
             return ""
@@ -123,18 +123,18 @@ class ResourceMonitor:
         if now.taken - before.taken > limits.disk_bytes:
             return f"it used more than {limits.disk_bytes // MIB} MiB on disk"
         if now.files - before.files > limits.disk_files:
-            return f"it made more than {limits.disk_files} files"
+            return f"it created more than {limits.disk_files} files"
         return ""
 
 
 def least_free(status: os.statvfs_result, free_bytes: int) -> int:
-    """What commands must leave free on a disk: `free_bytes`, or a part of a disk that is small."""
+    """Return the minimum free space on a disk: `free_bytes`, or a fraction of a small disk."""
     total = status.f_blocks * status.f_frsize
     return min(free_bytes, total // SMALL_PART) if total < SMALL_DISK else free_bytes
 
 
 def _members(init: int, *, most: int) -> Iterator[tuple[int, int]]:
-    """The processes of a box with the number of their threads; not many more than `most`."""
+    """Return the processes of a box with their thread counts, not many more than `most`."""
     pending, seen = [init], 0
     while pending and seen <= most:
         pid = pending.pop()
@@ -150,7 +150,7 @@ def _members(init: int, *, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _resident(members: list[int]) -> int:
-    """Private memory, overestimated: a page that two processes share after a fork counts twice."""
+    """Return the private memory, overestimated: a page that two processes share after a fork counts twice."""
     page, pages = os.sysconf("SC_PAGE_SIZE"), 0
     for pid in members:
         with suppress(OSError, ValueError, IndexError):
@@ -160,7 +160,7 @@ def _resident(members: list[int]) -> int:
 
 
 def _exact(members: list[int]) -> int:
-    """Memory, each page counted once, with the content of files without a name."""
+    """Return the memory, each page counted once, with the content of unnamed files."""
     taken, nameless = 0, dict[tuple[int, int], int]()
     for pid in members:
         with suppress(OSError):
@@ -177,7 +177,7 @@ def _exact(members: list[int]) -> int:
 
 
 def _disk(folders: tuple[Path, ...], *, most: Disk) -> Disk:
-    """What lies in folders. Stops counting beyond `most`."""
+    """Measure folders. Stops counting beyond `most`."""
     taken, files, pending = 0, 0, [os.fspath(folder) for folder in folders]
     while pending and taken <= most.taken and files <= most.files:
         with suppress(OSError), os.scandir(pending.pop()) as entries:
@@ -193,6 +193,6 @@ def _disk(folders: tuple[Path, ...], *, most: Disk) -> Disk:
 
 
 def _memory_of_machine() -> tuple[int, int]:
-    """The available memory and all of it."""
+    """Return the available and the total memory."""
     sizes = {line.split(":")[0]: line.split()[1] for line in (PROC / "meminfo").read_text().splitlines()}
     return int(sizes["MemAvailable"]) * 1024, int(sizes["MemTotal"]) * 1024

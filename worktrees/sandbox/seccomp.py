@@ -1,7 +1,7 @@
-"""The filter of system calls in the box: it refuses what no build or test needs and what kernels were broken by.
+"""The system call filter of the box: rejects calls that builds do not need and that kernel exploits have used.
 
-A classic BPF program, assembled here for the machines whose call numbers are known. Elsewhere there is no filter, and
-`fleet doctor` says so. It knows nothing of boxes: bubblewrap takes the program by descriptor.
+A classic BPF program, assembled here for the architectures with known call numbers. Other architectures have no filter,
+and `fleet doctor` reports that. This module does not depend on the box: bubblewrap gets the program by descriptor.
 """
 
 import errno
@@ -14,7 +14,7 @@ from functools import cache
 
 @dataclass(frozen=True, slots=True)
 class RefusedCall:
-    """Calls that are refused for one reason: on x86-64 and on arm64, by number; 0 where a machine has no such call."""
+    """Calls rejected for one reason, by number on x86-64 and on arm64. 0 if the architecture does not have the call."""
 
     why: str
     calls: Mapping[str, tuple[int, int]]
@@ -23,59 +23,59 @@ class RefusedCall:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What differs between kinds of processor."""
+    """Differences between processor architectures."""
 
     audit: int
     column: int
-    """In the table of numbers."""
+    """Its index in the table of numbers."""
     clone: int
     unshare: int
     ioctl: int
     socket: int
     others_from: int | None = None
-    """Numbers from here on belong to a second set of the same calls."""
+    """Numbers from here on are a second set of the same calls."""
 
 
 def _calls(table: str) -> dict[str, tuple[int, int]]:
-    """Read `name x86-64 arm64, name x86-64 arm64, ...`."""
+    """Parse `name x86-64 arm64, name x86-64 arm64, ...`."""
     rows = (row.split() for row in table.split(","))
     return {name: (int(x86_64), int(arm64)) for name, x86_64, arm64 in rows}
 
 
 REFUSED = (
     RefusedCall(
-        "reads and changes other programs; a box has no business with the manager",
+        "reads and changes other processes, such as the manager",
         _calls(
             "ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, pidfd_getfd 438 438, kcmp 312 272"
         ),
     ),
     RefusedCall(
-        "key rings belong to a user, not to a namespace: the keys of the manager's user would be in reach",
+        "key rings belong to a user, not to a namespace, so the box could read the keys of the manager's user",
         _calls("add_key 248 217, request_key 249 218, keyctl 250 219"),
     ),
     RefusedCall(
-        "programs in the kernel, its counters, and page faults handled outside it: what exploits are made of",
+        "exploits often use kernel programs, performance counters and page faults handled in user space",
         _calls("bpf 321 280, perf_event_open 298 241, userfaultfd 323 282, fanotify_init 300 262"),
     ),
     RefusedCall(
-        "makes any other call without passing this filter; programs that use it have a fallback",
+        "makes other calls without passing this filter. Programs that use it have a fallback",
         _calls("io_uring_setup 425 425, io_uring_enter 426 426, io_uring_register 427 427"),
         errno.ENOSYS,
     ),
     RefusedCall(
-        "its flags lie in memory, where no filter can read them; C libraries fall back to clone, whose flags are seen",
+        "its flags are in memory, out of reach of the filter. C libraries fall back to clone, whose flags are visible",
         _calls("clone3 435 435"),
         errno.ENOSYS,
     ),
     RefusedCall(
-        "changes what the box shows",
+        "changes the file system of the box",
         _calls(
             "mount 165 40, umount2 166 39, pivot_root 155 41, chroot 161 51, setns 308 268, open_tree 428 428,"
             "open_tree_attr 467 467, move_mount 429 429, fsopen 430 430, fsconfig 431 431, fsmount 432 432,"
             "fspick 433 433, mount_setattr 442 442"
         ),
     ),
-    RefusedCall("opens files by their place on the disk, whatever is shown", _calls("open_by_handle_at 304 265")),
+    RefusedCall("opens files by their location on disk, including hidden ones", _calls("open_by_handle_at 304 265")),
     RefusedCall(
         "administers the machine",
         _calls(
@@ -86,10 +86,13 @@ REFUSED = (
     ),
 )
 NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW… flag
-TERMINAL_INPUT = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C}  # types into the terminal that the manager was started from
+TERMINAL_INPUT = {
+    "TIOCSTI": 0x5412,
+    "TIOCLINUX": 0x541C,
+}  # inserts input into the terminal that the manager was started from
 SOCKETS = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
-"""The families that the box may use. Some others reach past the network namespace (AF_VSOCK: the host of a virtual
-machine), and most are little used and often broken."""
+"""The socket families that the box may use. Some others bypass the network namespace (AF_VSOCK: the host of a virtual
+machine). Most others are rarely used and often have bugs."""
 
 MACHINES = {
     "x86_64": Architecture(0xC000003E, 0, clone=56, unshare=272, ioctl=16, socket=41, others_from=0x40000000),
@@ -97,13 +100,13 @@ MACHINES = {
 }
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _ANSWER = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, (16, 24)  # offsets in the kernel's record; of an argument its low half
+_NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, (16, 24)  # offsets in the kernel's record; for an argument, its low half
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 
 
 @dataclass(slots=True)
 class _Program:
-    """Instructions in order."""
+    """A sequence of instructions."""
 
     code: list[bytes] = field(default_factory=list)
 
@@ -115,7 +118,7 @@ class _Program:
         self.add(_ANSWER, _ERROR | error)
 
     def when_called(self, number: int, argument: int, tests: "_Program") -> None:
-        """Test one argument of one call. The call's number is loaded before and after."""
+        """Test one argument of one call. Loads the call's number before and after."""
         self.add(_EQUAL, number, otherwise=len(tests.code) + 2)
         self.add(_LOAD, _ARGUMENT[argument])
         self.code += tests.code
@@ -124,7 +127,7 @@ class _Program:
 
 @cache
 def filter_program(machine: str | None = None) -> bytes | None:
-    """The filter for a kind of processor, by default this one; None where its calls aren't known."""
+    """Return the filter for an architecture, by default this machine's, or None if its calls are unknown."""
     kind = MACHINES.get(machine or platform.machine())
     if kind is None:
         return None

@@ -1,4 +1,4 @@
-"""Tests that the box holds on this machine, before anyone relies on it: for `fleet doctor`."""
+"""Tests that the box is effective on this machine, for `fleet doctor`."""
 
 import socket
 from collections.abc import Iterator
@@ -27,9 +27,9 @@ CONNECT = 'exec 3<>"/dev/tcp/127.0.0.1/$1"'
 
 
 async def find_sandbox_problems(settings: WorktreeSettings) -> tuple[str, ...]:
-    """The problems of the box here; none where a command runs in it and no escape succeeds."""
+    """Return the problems of the box on this machine. Empty if a command runs in it and no escape succeeds."""
     if settings.box.sandbox == "none":
-        return ("there is no sandbox: commands of workers run as you, with your files and your network",)
+        return ("the sandbox is disabled. Commands of workers run as you, with your files and your network",)
     try:
         require_bubblewrap(settings)
         with _scene() as (place, canary, port), closing(Launcher()) as launcher:
@@ -41,20 +41,20 @@ async def find_sandbox_problems(settings: WorktreeSettings) -> tuple[str, ...]:
 
 
 async def _problems(box: Box, place: Place, canary: Path, port: int) -> tuple[str, ...]:
-    """Each escape is a script; its exit code says whether it succeeded."""
+    """Each escape is a script. Exit code 0 means that it succeeded."""
     escapes = {
         "a command can read files outside its worktree": ('cat "$1"', str(canary)),
         "a command can write outside its worktree": ('echo gone > "$1"', str(canary)),
-        "a command can see other folders of the state": ('ls "$1"', str(canary.parent)),
+        "a command can see other folders in the state directory": ('ls "$1"', str(canary.parent)),
         "a command can change the system": ("touch /usr/fleet-was-here", ""),
         "a command can change the settings of the machine": (SETTINGS, ""),
         "a command can close the devices of the machine": (DEVICES, ""),
-        "a command can make namespaces of its own": ("unshare --user true || unshare --user --map-root-user true", ""),
+        "a command can create namespaces": ("unshare --user true || unshare --user --map-root-user true", ""),
         "a command shares a namespace with the machine": (SHARED, " ".join(map(_namespace, NAMESPACES))),
         "a command can fill the memory of the machine": ("echo x > /dev/fleet-was-here", ""),
     }
     if box.settings.box.syscall_filter and filter_program() is not None:
-        escapes["a command runs without the filter of system calls"] = (
+        escapes["a command runs without the system call filter"] = (
             "! grep -qx 'Seccomp:[[:space:]]*2' \"$1\"",
             STATUS,
         )
@@ -77,7 +77,7 @@ def _namespace(kind: str) -> str:
 
 @contextmanager
 def _scene() -> Iterator[tuple[Place, Path, int]]:
-    """A worktree, a file beside it that must not be seen, and a listener that must not be reached."""
+    """Create a worktree, a file beside it that must stay hidden, and a listener that must stay unreachable."""
     with TemporaryDirectory(prefix="fleet-proof-") as folder, socket.create_server(("127.0.0.1", 0)) as listener:
         tree, canary = Path(folder, "tree"), Path(folder, "outside", "canary")
         tree.mkdir()

@@ -1,8 +1,8 @@
-"""Tool chains that live in a person's home (rustup, nvm, uv …), and the parts of them that the box shows, read-only.
+"""Tool chains in a user's home (rustup, nvm, uv …), and the parts of them that the box shows, read-only.
 
 Each is a row of `TOOL_CHAINS`: its folders below the home, the programs' folders, and the variables it needs. Only
-these parts are shown, each at its own path. Credentials, configuration and caches beside them stay hidden:
-`~/.cargo` has a registry token, `~/.local/share/uv` may have passwords.
+these parts are visible, each at its original path. Credentials, configuration and caches beside them stay hidden:
+`~/.cargo` has a registry token, and `~/.local/share/uv` may have passwords.
 """
 
 import re
@@ -16,24 +16,24 @@ from fleet.ports.agents import Extras
 from fleet.ports.settings import BoxSection
 
 IN_BOX = "/repo"  # the worktree, which these tools must trust
-SYSTEM = ("/usr", "/opt", "/nix")  # where a part may be a link to
+SYSTEM = ("/usr", "/opt", "/nix")  # allowed destinations of links
 
 
 @dataclass(frozen=True, slots=True)
 class ToolChain:
-    """What of a home belongs to a tool chain. Paths are relative to the home and may have `*`."""
+    """The parts of a tool chain in a home. Paths are relative to the home and may contain `*`."""
 
     name: str
     shows: tuple[str, ...]
-    """Folders and files; those that are not there are left out."""
+    """Files and folders. Missing ones are left out."""
     path: tuple[str, ...]
-    """Folders of programs, the first one first. Of several that match a pattern, the newest version is the first."""
+    """Program folders in order. If several match a pattern, the newest version comes first."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables; `{home}` is replaced by the home."""
+    """Environment variables. `{home}` is replaced by the home."""
     chosen: str = ""
-    """A file that names the version to use, such as nvm's alias."""
+    """A file with the version to use, such as nvm's alias."""
     system_path: tuple[str, ...] = ()
-    """Folders of programs outside of the home, which the box shows anyway but does not have in its PATH."""
+    """Program folders outside of the home, which the box shows anyway but does not have in its PATH."""
 
 
 TOOL_CHAINS: Mapping[str, ToolChain] = {
@@ -101,12 +101,12 @@ TOOL_CHAINS: Mapping[str, ToolChain] = {
 
 
 def found_in(home: Path) -> tuple[str, ...]:
-    """The names of the tool chains that a home has, by the folders of their programs."""
+    """Return the names of the tool chains in a home, by their program folders."""
     return tuple(name for name, chain in TOOL_CHAINS.items() if _folders(home, chain))
 
 
 def with_tool_chains(box: BoxSection, home: Path) -> BoxSection:
-    """The box with what it shows of its tool chains. Raises `UsageError` for one that is not known."""
+    """Return the box with the parts of its tool chains. Raises `UsageError` for an unknown tool chain."""
     shown = shown_by(box.tool_chains, home)
     changed = {
         "read_only": (*box.read_only, *shown.read_only),
@@ -117,7 +117,7 @@ def with_tool_chains(box: BoxSection, home: Path) -> BoxSection:
 
 
 def shown_by(names: Iterable[str], home: Path) -> Extras:
-    """What the box shows of these tool chains. Raises `UsageError` for one that is not known."""
+    """Return the parts that the box shows of these tool chains. Raises `UsageError` for an unknown tool chain."""
     chains = [_chain(name) for name in names]
     return Extras(
         read_only=tuple(dict.fromkeys(str(path) for chain in chains for path in _visible(home, chain))),
@@ -133,13 +133,14 @@ def shown_by(names: Iterable[str], home: Path) -> Extras:
 
 def _chain(name: str) -> ToolChain:
     if name not in TOOL_CHAINS:
-        known = did_you_mean(name, TOOL_CHAINS) or f"; there are: {', '.join(TOOL_CHAINS)}"
-        raise UsageError(f"box.tool_chains: {name!r} is not known{known}", hint="others: box.read_only and box.path")
+        near = did_you_mean(name, TOOL_CHAINS)
+        hint = f"use one of {', '.join(TOOL_CHAINS)}, or box.read_only and box.path for other tools"
+        raise UsageError(f"box.tool_chains: unknown tool chain {name!r}{near}", hint=hint)
     return TOOL_CHAINS[name]
 
 
 def _visible(home: Path, chain: ToolChain) -> Iterator[Path]:
-    """The parts that are there. A link could lead to anything: it is followed only to where systems keep programs."""
+    """Return the existing parts. A link could lead anywhere, so only links to system program folders are followed."""
     top = home.resolve()
     for shown in chain.shows:
         path = home / shown
@@ -158,7 +159,7 @@ def _folders(home: Path, chain: ToolChain) -> Sequence[Path]:
 
 
 def _is_shown(folder: Path, visible: Sequence[Path]) -> bool:
-    """Whether the box has the folder: it is below something that is shown, or holds a program that is."""
+    """Whether the box has the folder: it is below a visible part, or contains a visible program."""
     return any(folder.is_relative_to(path) or path.parent == folder for path in visible)
 
 
@@ -168,7 +169,7 @@ def _newest_first(home: Path, pattern: str) -> list[Path]:
 
 
 def _wanted_version(home: Path, chain: ToolChain) -> str:
-    """The version that a file chooses, as the folders are called; empty for an alias of an alias."""
+    """Return the version in a file, as the folders are named. Empty for an alias of an alias."""
     try:
         text = (home / chain.chosen).read_text(encoding="utf-8").strip() if chain.chosen else ""
     except (OSError, UnicodeDecodeError):

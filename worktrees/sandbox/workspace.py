@@ -1,6 +1,6 @@
 """A worker's access to its worktree: commands and files, all inside the box, so links can't lead the manager outside.
 
-Reading and writing a file is a small script in a fresh box: what it can reach is what the worker could reach anyway.
+Each file read or write is a small script in a new box: it can access only paths that the worker can access anyway.
 """
 
 import os
@@ -17,7 +17,7 @@ MAX_READ = 4 * 1024 * 1024
 MAX_WRITE = 16 * 1024 * 1024
 MAX_NAMES = 2_000
 LIST_CAP = 1024 * 1024
-FILE_S = 30.0  # how long reading or writing one file may take
+FILE_S = 30.0  # time limit for reading or writing one file
 
 READ = """\
 if [ -d "$1" ]; then echo "is a folder" >&2; exit 3; fi
@@ -40,7 +40,7 @@ exec find "$1/" -mindepth 1 -maxdepth 2 \
 
 @dataclass(slots=True)
 class BoxWorkspace:
-    """Satisfies `Workspace`. Closed when the lease is given back: a late call must not reach the next tenant."""
+    """Implements `Workspace`. Closed when the lease is released: a late call must not reach the next tenant."""
 
     box: Box
     place: Place
@@ -55,7 +55,7 @@ class BoxWorkspace:
         self, command: str, *, timeout_s: float, extras: Extras = NO_EXTRAS, dialogue: Dialogue | None = None
     ) -> CommandResult:
         if "\0" in command:
-            raise WorkspaceError("a command can't hold a NUL character")
+            raise WorkspaceError("a command can't contain a NUL character")
         self._check_open()
         settings, box = self.box.settings, self.box.extended(extras)
         async with self.limiter:
@@ -68,12 +68,12 @@ class BoxWorkspace:
     async def read(self, path: str) -> bytes:
         content = await self._run_script(READ, path, str(MAX_READ + 1), cap=MAX_READ + 2)
         if len(content) > MAX_READ:
-            raise WorkspaceError(f"{path} is larger than {MAX_READ} bytes; read parts of it with a command")
+            raise WorkspaceError(f"{path} is larger than {MAX_READ} bytes. Use a command to read parts of it")
         return content
 
     async def write(self, path: str, data: bytes) -> None:
         if len(data) > MAX_WRITE:
-            raise WorkspaceError(f"{path} would have {len(data)} bytes; at most {MAX_WRITE} can be written at once")
+            raise WorkspaceError(f"{path}: content has {len(data)} bytes, and the limit for one write is {MAX_WRITE}")
         await self._run_script(WRITE, path, data=data, cap=4096)
 
     async def list(self, path: str) -> Sequence[str]:
@@ -94,9 +94,9 @@ class BoxWorkspace:
         return done.stdout
 
     def _absolute(self, path: str) -> str:
-        """The absolute path of a file in this worktree, as the box sees it."""
+        """Return the absolute path of a file in this worktree, as the box sees it."""
         if not path or "\0" in path:
-            raise WorkspaceError("the path is empty or holds a NUL character")
+            raise WorkspaceError("the path is empty or contains a NUL character")
         absolute = posixpath.normpath(posixpath.join(self.root, path))
         if absolute != self.root and not absolute.startswith(f"{self.root}/"):
             raise WorkspaceError(f"{path} is outside {self.root}")
@@ -105,7 +105,7 @@ class BoxWorkspace:
         return absolute
 
     def _stays_inside(self, absolute: str) -> bool:
-        """Without a box nothing else stops a link that leads outside."""
+        """Without a box, only this check stops a link that leads outside."""
         top = os.path.realpath(self.place.tree)
         return os.path.commonpath((top, os.path.realpath(absolute))) == top
 
@@ -114,4 +114,4 @@ class BoxWorkspace:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise WorkspaceError("this worktree was given back")
+            raise WorkspaceError("this worktree was released")

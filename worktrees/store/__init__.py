@@ -1,4 +1,1 @@
-"""The bare repository of a target: its objects, the refs of its runs, snapshots, repair.
-
-May import `base`, `git` and `target`.
-"""
+"""The bare repository of a target: its objects, the refs of its runs, snapshots, repair."""

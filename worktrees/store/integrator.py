@@ -1,7 +1,7 @@
 """Puts candidates on top of the integration branch without a worktree, and moves that branch by compare-and-swap.
 
-History stays linear, one commit a subtask, with the author, message and trailers the candidate came with. Whether a
-merged tree is good is not decided here, only that it differs from the tip in nothing but what the subtask changed.
+History stays linear, one commit per subtask, with the author, message and trailers of the candidate. This module does
+not test a merged tree. It only checks that the tree differs from the tip in nothing except the subtask's changes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from worktrees.git.repository import MergedTree, Repository
 from worktrees.store.store import Store
 
 LISTED = 50
-NOTHING_LEFT = Failure(kind="empty", summary="nothing is left of this change: what landed meanwhile contains it")
+NOTHING_LEFT = Failure(kind="empty", summary="landed work already contains this change")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class StoreIntegrator:
         return self.store.repository
 
     async def merge(self, tip: Sha, members: Sequence[Member]) -> Merged:
-        """A member that does not merge is left out with the reason; the others are merged without it."""
+        """Merge candidates. A member that does not merge is left out with the reason."""
         landed, conflicts = list[Member](), list[tuple[Member, Failure]]()
         for member in members:
             commit = await self.rebase(tip, member.commit)
@@ -46,7 +46,7 @@ class StoreIntegrator:
         return Merged(tip=tip, landed=tuple(landed), conflicts=tuple(conflicts))
 
     async def rebase(self, tip: Sha, commit: Sha) -> Sha | Failure:
-        """The commit on top of the tip: itself where the tip is its parent, else a copy."""
+        """Return the commit on top of the tip: itself if the tip is its parent, else a copy."""
         parent = (await self.repository.commit(commit)).parents[0]
         tree = await self.merged_tree(tip, commit, onto=tip)
         if isinstance(tree, Failure) or parent == tip:
@@ -54,9 +54,9 @@ class StoreIntegrator:
         return await self.repository.copy_commit(commit, tree, tip, committer=self.committer)
 
     async def merged_tree(self, tip: Sha, commit: Sha, *, onto: Sha) -> Sha | Failure:
-        """The tree of a tip with the change of a commit.
+        """Return the tree of a tip with the change of a commit.
 
-        The merge is made on `onto`: the tip itself, or a commit with its tree and with the commit's parent below it.
+        The merge is made on `onto`: the tip itself, or a commit with its tree that descends from the commit's parent.
         """
         candidate, tip_commit = await self.repository.commit(commit), await self.repository.commit(tip)
         parent = candidate.parents[0]
@@ -71,9 +71,9 @@ class StoreIntegrator:
         return _stray_failure(strays) if strays else merged.tree
 
     async def _stray_paths(self, merged: MergedTree, base: Sha, tip: Sha) -> list[str]:
-        """Paths in which a merge differs from the tip although the candidate did not change them.
+        """Return paths in which a merge differs from the tip although the candidate did not change them.
 
-        One exception: what the candidate changed follows a file to the name that landed work gave it.
+        There is one exception: a candidate's change may follow a file that landed work renamed.
         """
         strays = [path for path in merged.moved if path not in merged.changed]
         if strays:
@@ -88,11 +88,11 @@ class StoreIntegrator:
     async def tip(self, run: RunId) -> Sha:
         tip = await self.repository.commit_at(tip_ref(run))
         if tip is None:
-            raise effect_error(f"the store has no integration branch for {run}")
+            raise effect_error(f"no integration branch for {run} in the store")
         return tip
 
     async def landed_since(self, run: RunId, old: Sha) -> tuple[Member, ...]:
-        """Commits added or removed manually are not landings: the branch goes back, and a ref beside it keeps them."""
+        """Commits added or removed manually are not landings: the branch is reset, and a ref beside it keeps them."""
         tip = await self.repository.commit_at(tip_ref(run))
         if tip == old:
             return ()
@@ -107,7 +107,7 @@ class StoreIntegrator:
 
 
 async def landed_since(git: Git, run: RunId, *, old: Sha, tip: Sha) -> tuple[Member, ...]:
-    """The run's commits on an integration branch above `old`, oldest first, read from the trailers."""
+    """Return the run's commits on an integration branch above `old`, oldest first, read from the trailers."""
     if old == tip:
         return ()
     walk = ("log", "-z", "--reverse", "--first-parent", "--no-show-signature", "--format=%H%n%B")
@@ -121,24 +121,24 @@ def _stray_failure(paths: Sequence[str]) -> Failure:
     more = [f"... and {len(paths) - LISTED} more"] if len(paths) > LISTED else []
     return Failure(
         kind="conflict",
-        summary=f"merging it would change files that it did not change: {', '.join(paths[:5])}",
+        summary=f"merging it would change files outside its change: {', '.join(paths[:5])}",
         evidence="\n".join((*paths[:LISTED], *more)),
     )
 
 
 # ---- line ------------------------------------------------------------------------------------------------------------
-# The last commits of a branch along first parents, each with what it changed: what a rehearsal replays.
+# The last commits of a branch along first parents, each with its changes: the input of a rehearsal.
 #
-# A merge counts as one commit that brings everything it merged, so that the line ends in the tree that history has.
+# A merge counts as one commit with all merged changes, so that the line ends in the same tree as history.
 
 
-MERGED = 20  # messages of merged commits that are read
+MERGED = 20  # messages to read from merged commits
 FORMAT = "%H %T %P%n%B"
 
 
 @dataclass(frozen=True, slots=True)
 class LineCommit:
-    """One commit of the line."""
+    """A commit of the line."""
 
     id: Sha
     tree: Sha
@@ -146,7 +146,7 @@ class LineCommit:
     """Its first parent."""
     message: str
     paths: tuple[str, ...] = ()
-    """What differs from its first parent, in git's order; bytes that are not UTF-8 as surrogates."""
+    """The differences from its first parent, in git's order. Bytes that are not UTF-8 are surrogates."""
     is_merge: bool = False
 
     @property
@@ -155,7 +155,7 @@ class LineCommit:
 
 
 async def last_commits(repository: Repository, head: Sha, most: int) -> tuple[LineCommit, ...]:
-    """At most so many commits below `head`, the oldest first. The first commit of a history has nothing below it."""
+    """Return up to this many commits below `head`, oldest first. Root commits are left out."""
     walk = ("log", "-z", "--first-parent", "--no-show-signature", f"--max-count={most}", f"--format={FORMAT}")
     entries = text(await repository.git(*walk, head)).split("\0")
     commits = [commit for entry in entries if (commit := _parsed(entry)) is not None]
@@ -163,21 +163,21 @@ async def last_commits(repository: Repository, head: Sha, most: int) -> tuple[Li
 
 
 async def merged_messages(repository: Repository, merge: LineCommit) -> str:
-    """The message of a merge and, below it, those of the latest commits that it merged: they say what it brings."""
+    """Return the message of a merge and, below it, those of the latest merged commits, which describe the change."""
     walk = ("log", "-z", "--no-merges", "--no-show-signature", f"--max-count={MERGED}", "--format=%B")
     entries = text(await repository.git(*walk, merge.id, f"^{merge.parent}")).split("\0")
     return "\n\n".join((merge.message.strip(), *(entry.strip() for entry in entries if entry.strip())))
 
 
 async def commits_of(repository: Repository, ids: Iterable[Sha]) -> dict[Sha, LineCommit]:
-    """These commits by id, without what they changed."""
+    """Return these commits by id, without their changes."""
     walk = ("log", "-z", "--no-walk=unsorted", "--no-show-signature", f"--format={FORMAT}", "--stdin")
     entries = text(await repository.git(*walk, data="".join(f"{id_}\n" for id_ in ids).encode())).split("\0")
     return {commit.id: commit for entry in entries if (commit := _parsed(entry)) is not None}
 
 
 def _parsed(entry: str) -> LineCommit | None:
-    """None for a commit without a parent: at the beginning of a history, or at the edge of a shallow one."""
+    """Return None for a commit without a parent: a root commit, or the edge of a shallow clone."""
     ids, _, message = entry.lstrip("\n").partition("\n")
     match [Sha(id_) for id_ in ids.split()]:
         case [id_, tree, parent, *others]:
@@ -192,6 +192,6 @@ async def _with_paths(repository: Repository, commit: LineCommit) -> LineCommit:
 
 
 async def missing_objects(git: Git, base: Sha, head: Sha) -> int:
-    """How many objects between two commits the repository does not have, as in a partial clone."""
+    """Return how many objects between two commits the repository does not have, as in a partial clone."""
     walk = ("rev-list", "--objects", "--no-object-names", "--missing=print", head, f"^{base}")
     return sum(line.startswith("?") for line in text((await git.ask(*walk)).stdout).splitlines())

@@ -1,4 +1,4 @@
-"""Packs between stores: what another store lacks of a commit, and objects taken in from a store that we trust."""
+"""Packs between stores: the objects that another store needs for a commit, and objects from a trusted store."""
 
 import os
 import re
@@ -24,13 +24,13 @@ from worktrees.git.program import CAP, GRACE_S, TIMEOUT_S, Git, GitError, ask_gi
 from worktrees.store.store import Store, make_ours, new_prefix, try_lock, unusable
 
 CACHE = "refs/fleet/cache"
-NAMED = 64  # commits that a cache says it has: the newest are the nearest to what is asked for next
-LOOSE_BYTES = 256 * 1024  # smaller packs become single objects, as git does it with what it fetches
+NAMED = 64  # commits that a cache reports: the newest are the nearest to the next request
+LOOSE_BYTES = 256 * 1024  # smaller packs become single objects, as in git fetch
 PART = 1024 * 1024
 
 
 async def thin_pack(store: Store, commit: Sha, have: Sequence[Sha]) -> bytes:
-    """What a store that has some commits lacks of another one. Raises `EffectError`."""
+    """Pack the objects of a commit that a store with some commits lacks. Raises `EffectError`."""
     repository = store.repository
     if (small := await repository.run(partial(small_pack, repository.objects, commit, have))) is not None:
         return small
@@ -38,12 +38,12 @@ async def thin_pack(store: Store, commit: Sha, have: Sequence[Sha]) -> bytes:
     answer = await store.git.ask("pack-objects", "--quiet", "--revs", "--thin", "--stdout", data=wanted.encode())
     if answer.exit_code != 0 or answer.cut:
         why = f"it has more than {CAP} bytes" if answer.cut else text(answer.stderr)
-        raise effect_error(f"the objects of {commit[:12]} can't be packed", why)
+        raise effect_error(f"can't pack the objects of {commit[:12]}", why)
     return answer.stdout
 
 
 async def pack_parts(store: Store, commit: Sha, have: Sequence[Sha]) -> AsyncIterator[bytes]:
-    """The same in parts. The history of a whole repository goes through a file, and never through memory at once."""
+    """The same in parts. The full history of a repository goes through a file, and never through memory."""
     if have:
         pack = await thin_pack(store, commit, have)
         for at in range(0, len(pack), PART):
@@ -57,9 +57,9 @@ async def pack_parts(store: Store, commit: Sha, have: Sequence[Sha]) -> AsyncIte
 
 
 async def take_pack(store: Store, commit: Sha, pack: IO[bytes]) -> None:
-    """Take in the file of a pack of the manager's, and keep its commit. Raises `EffectError`.
+    """Import a pack file from the manager, and keep its commit. Raises `EffectError`.
 
-    Git reads the file: the history of a whole repository never goes through memory at once.
+    Git reads the file, so the full history of a repository never goes through memory.
     """
     size = pack.seek(0, SEEK_END)
     pack.seek(0)
@@ -68,12 +68,12 @@ async def take_pack(store: Store, commit: Sha, pack: IO[bytes]) -> None:
     if answer.exit_code != 0:
         raise GitError(program, answer)
     if await store.git.sha(commit) is None:
-        raise effect_error(f"the pack does not hold {commit[:12]}")
+        raise effect_error(f"the pack does not contain {commit[:12]}")
     await store.repository.refs.pin(f"{CACHE}/{commit}", commit)
 
 
 async def cached_commits(store: Store) -> tuple[Sha, ...]:
-    """The newest commits that this store was given."""
+    """Return the newest commits that this store received."""
     listed = text(
         await store.git(
             "for-each-ref", "--sort=-creatordate", f"--count={NAMED}", "--format=%(objectname)", f"{CACHE}/"
@@ -83,7 +83,7 @@ async def cached_commits(store: Store) -> tuple[Sha, ...]:
 
 
 async def cached_count(store: Store) -> int:
-    """How many commits this store was given."""
+    """Return how many commits this store received."""
     return text(await store.git("for-each-ref", "--format=%(objectname)", f"{CACHE}/")).count("\n")
 
 
@@ -97,16 +97,16 @@ async def _folder(home: Path) -> AsyncIterator[Path]:
 
 
 # ---- small pack ------------------------------------------------------------------------------------------------------
-# Packs of a few new objects, made in process: to start git costs more than all of them.
+# Packs of a few new objects, made in process: starting git costs more than all of them.
 #
-# Nothing in them is a delta. Where that would make a pack large, or where there is more to send, git makes a better
+# They do not contain deltas. If that would make a pack large, or if there are more objects to send, git makes a better
 # one.
 
 
-MOST_COMMITS = 20  # above one that the other side has
+MOST_COMMITS = 20  # above a commit that the other side has
 MOST_OBJECTS = 200
-MOST_BYTES = 256 * 1024  # of the objects as they are
-MOST_PACKED = 12 * 1024  # of the pack: a change of three small files in a large folder has less
+MOST_BYTES = 256 * 1024  # total size of the objects
+MOST_PACKED = 12 * 1024  # size of the pack: a change of three small files in a large folder has less
 
 
 class _TooMuchError(Exception):
@@ -114,19 +114,19 @@ class _TooMuchError(Exception):
 
 
 def small_pack(objects: Objects, commit: Sha, have: Collection[Sha]) -> bytes | None:
-    """What a store that has some commits lacks of another one; None where git has to make the pack. Blocks."""
+    """Pack the objects of another commit that a store lacks, or return None if git should make the pack. Blocks."""
     try:
         ids = _lacking(objects, commit, frozenset(have))
         if sum(objects.sizes(ids)) > MOST_BYTES:
             return None
         pack = format_pack([(each.kind, each.content) for each in objects.all(ids)], digits=len(commit))
-    except (_TooMuchError, EffectError):  # whatever is wrong with the store, git says it better
+    except (_TooMuchError, EffectError):  # git reports any problem of the store better
         return None
     return pack if len(pack) <= MOST_PACKED else None
 
 
 def _lacking(objects: Objects, commit: Sha, have: Collection[Sha]) -> list[Sha]:
-    """The new objects of a commit and of those below it, down to one that the other side has."""
+    """Return the new objects of a commit and its ancestors, down to a commit that the other side has."""
     lacking: dict[Sha, None] = {}
     for _ in range(MOST_COMMITS):
         if commit in have:
@@ -144,7 +144,7 @@ def _lacking(objects: Objects, commit: Sha, have: Collection[Sha]) -> list[Sha]:
 
 
 def _add_tree(lacking: dict[Sha, None], objects: Objects, id_: Sha, before: Tree) -> None:
-    """A folder, and what in it is not as it was before."""
+    """Add a folder and its changed entries."""
     lacking[id_] = None
     for name, node in objects.tree(id_).items():
         old = before.get(name)
@@ -159,20 +159,19 @@ def _add_tree(lacking: dict[Sha, None], objects: Objects, id_: Sha, before: Tree
 
 
 # ---- loose objects ---------------------------------------------------------------------------------------------------
-# Packs the loose objects of a store while a run works: each is a file, and a run adds more than ten with each
-# subtask.
+# Packs the loose objects of a store during a run: each is a file, and a run adds more than ten per subtask.
 #
-# Nothing is walked and nothing is left out: what goes into a pack is every object that lies there as a file, whether
-# something refers to it or not. A file is removed once its object is in a pack that is on the disk. Readers that have
-# the repository open look again when an object is not where it was, as they do beside `git gc`. A kill leaves objects
-# that exist twice, or an unfinished pack, and no object less.
+# The objects are not traversed or filtered: every object stored as a file goes into a pack, whether something refers to
+# it or not. A file is removed once its object is in a pack that is on the disk. Readers with an open repository look
+# again if an object has moved, as they do during `git gc`. A kill can leave objects that exist twice, or an unfinished
+# pack, but never loses an object.
 
 
 LIMIT = 5_000  # objects: a pack for every 400 subtasks or so, and 20 MB of files between two packs
 LOOK_S = 20.0
 FOLDERS = tuple(f"{number:02x}" for number in range(256))
-LOOKED_AT = "17"  # stands for all folders: names are evenly spread
-FORGOTTEN_S = 3_600.0  # the age of a pack that no git can still be writing
+LOOKED_AT = "17"  # a sample for all folders: names are evenly distributed
+FORGOTTEN_S = 3_600.0  # age in seconds of a pack that no running git can still be writing
 QUIETLY = ("nice", "-n", "19")
 PACK = ("pack-objects", "--quiet", "--threads=1", "--window-memory=64m", "--delta-base-offset")
 OUTPUT = 64 * 1024
@@ -180,19 +179,19 @@ _NAME = re.compile(r"[0-9a-f]{38}|[0-9a-f]{62}")
 
 
 async def keep_packed(store: Store, *, limit: int = LIMIT, look_s: float = LOOK_S) -> None:
-    """Pack the loose objects of a store whenever there are more than `limit`. Never ends."""
+    """Pack the loose objects of a store whenever there are more than `limit`. Runs until it is cancelled."""
     allowed = limit
     while True:
         await sleep(look_s)
         if await to_thread.run_sync(_estimate, store.git_dir / "objects") > allowed:
-            allowed *= 2  # if it fails: one of them may be damaged, or the disk is full
+            allowed *= 2  # if it fails, one of them may be damaged, or the disk is full
             with suppress(OSError):
                 if await pack_loose_objects(store):
                     allowed = limit
 
 
 async def pack_loose_objects(store: Store) -> int:
-    """How many objects were packed. None are where another process packs them, or where git can't."""
+    """Return how many objects were packed: none if another process packs them, or if git can't."""
     folder = store.git_dir / "objects"
     with try_lock(store.home / "packing.lock") as is_ours:
         if not is_ours:
@@ -209,7 +208,7 @@ async def pack_loose_objects(store: Store) -> int:
 
 
 async def _pack(store: Store, folder: Path, ids: Sequence[str]) -> bool:
-    """Whether these objects are in a pack that lies safely on the disk."""
+    """Whether these objects are in a pack that is synced to the disk."""
     asked = "".join(f"{id_}\n" for id_ in ids).encode()
     env = {**environment(), **store.git.place}
     launch = Launch(command(*PACK, str(folder / "pack")), env, before=QUIETLY, cwd=Path("/"), input=asked)
@@ -223,7 +222,7 @@ async def _pack(store: Store, folder: Path, ids: Sequence[str]) -> bool:
 
 
 def _loose(objects: Path, folders: Sequence[str] = FOLDERS) -> Iterator[str]:
-    """The objects that are files of the store's own. What it has in common with the user's repository takes no room."""
+    """Return the objects that are files only in this store. Files shared with the user's repository take no space."""
     for folder in folders:
         with suppress(OSError), os.scandir(objects / folder) as entries:
             for entry in entries:
@@ -242,7 +241,7 @@ def _remove(objects: Path, ids: Sequence[str]) -> None:
 
 
 def _remove_forgotten(folder: Path) -> None:
-    """Remove what a git that was killed left of a pack."""
+    """Remove partial packs of a git process that was killed."""
     for path in (*folder.glob("tmp_pack_*"), *folder.glob("tmp_idx_*"), *folder.glob("tmp_rev_*")):
         with suppress(FileNotFoundError):
             if time.time() - path.stat(follow_symlinks=False).st_mtime > FORGOTTEN_S:
@@ -250,7 +249,7 @@ def _remove_forgotten(folder: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Bring the names of new packs to the disk before anything is removed; their content was synced by git."""
+    """Sync the names of new packs to the disk before files are removed. Git has synced their content."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -259,7 +258,7 @@ def _sync(folder: Path) -> None:
 
 
 # ---- node store ------------------------------------------------------------------------------------------------------
-# The store of a node: a cache of one repository's objects, filled by packs of its manager and by nothing else.
+# The store of a node: a cache of one repository's objects, filled only by packs from its manager.
 
 
 CACHES = "node/stores"
@@ -271,9 +270,9 @@ def caches_dir(state_dir: Path) -> Path:
 
 
 async def open_node_store(state_dir: Path, name: str, object_format: str) -> Store:
-    """The cache of this name, made where there is none. Raises `FleetError`."""
+    """Open the cache with this name, and create it if necessary. Raises `FleetError`."""
     if _NODE_STORE_NAME.fullmatch(name) is None or ".." in name:
-        raise FleetError(f"{name!r} can't be the name of a repository's cache")
+        raise FleetError(f"{name!r} is not a valid name for a repository cache")
     store = Store(caches_dir(state_dir) / name)
     try:
         await to_thread.run_sync(lambda: store.home.mkdir(parents=True, exist_ok=True, mode=0o700))
@@ -284,12 +283,12 @@ async def open_node_store(state_dir: Path, name: str, object_format: str) -> Sto
     except OSError as error:
         raise unusable(store.home, error) from error
     except GitError as error:
-        raise FleetError(f"{store.home} can't be made: {error}") from error
+        raise FleetError(f"can't create {store.home}: {error}") from error
     return store
 
 
 async def drop_pins(store: Store) -> None:
-    """Delete the refs of work: what was made here travels as packs, so that they are of no use afterwards."""
+    """Delete the refs of work: it is sent as packs, so they are useless afterwards."""
     listed = text(await store.git("for-each-ref", "--format=%(refname)", "refs/fleet/"))
     pins = [ref for ref in listed.split() if not ref.startswith(f"{CACHE}/")]
     if pins:
@@ -297,6 +296,6 @@ async def drop_pins(store: Store) -> None:
 
 
 def _is_made(store: Store) -> bool:
-    """Whether the store was finished: the last thing that is made is this folder, after git's own was removed."""
+    """Whether the store is complete: this folder is created last, after git's folder was removed."""
     head = store.git_dir / "HEAD"
     return (store.git_dir / "refs/heads").is_dir() and head.is_file() and "unused" in head.read_text(encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Compares what a run's journal names with its store on resume: restores it, pins it again, or reports it as lost.
+"""Compares a run's journal with its store on resume: restores commits, pins them again, or reports them as lost.
 
-A kill leaves git as it was at some moment, and the marks settle that. This is for what a kill does not do: power that
-failed before objects reached the disk, and refs, locks and stores that were deleted or left by others. Missing objects
-are copied from the user's repository, which has all that was published. Nothing that can be read is ever thrown away.
+After a kill, git is in the state of some moment, and the marks resolve that. This module handles the rest: a power
+failure before objects reached the disk, and refs, locks and stores that were deleted or left by others. Missing objects
+are copied from the user's repository, which has all published ones. Readable objects are never deleted.
 """
 
 import os
@@ -32,7 +32,7 @@ EVER = 0.0
 
 
 async def repair_store(store: Store, target: Target, named: NamedCommits, *, email: str) -> RecoveredCommits:
-    """Restore what can be had, and set the refs of the run as the journal has them. Raises `EffectError`."""
+    """Restore as much as possible, and set the refs of the run as in the journal. Raises `EffectError`."""
     branch = await target.git.sha(f"refs/heads/{result_branch(named.run)}")
     is_shown = named.published is None or branch is not None
     refs, pins = await store.git.refs(f"{run_refs(named.run)}/"), _pins(named)
@@ -44,7 +44,7 @@ async def repair_store(store: Store, target: Target, named: NamedCommits, *, ema
     wanted = {named.tip, *pins.values(), *named.landed, *refs.values(), *([branch] if branch else [])}
     await _fetch_missing(store, target, {named.tip, branch or named.tip})
     intact = await _restore(store, target, named.base, wanted)
-    if not intact >= {named.tip, *pins.values()}:  # perhaps for objects that were damaged long ago
+    if not intact >= {named.tip, *pins.values()}:  # possibly for objects that were damaged long ago
         await to_thread.run_sync(drop_damaged, folder, EVER)
         intact = await _restore(store, target, named.base, wanted)
     lost = await _pin_again(store, named, refs, intact)
@@ -62,7 +62,7 @@ def _pins(named: NamedCommits) -> dict[str, Sha]:
 
 
 async def _is_as_named(store: Store, named: NamedCommits, refs: dict[str, Sha]) -> bool:
-    """Whether every ref and every commit is as the journal says: enough where the last engine ended well."""
+    """Whether every ref and every commit is as in the journal. That is enough if the last engine ended cleanly."""
     pins = {**_pins(named), tip_ref(named.run): named.tip}
     if any(refs.get(ref) != commit for ref, commit in pins.items()):
         return False
@@ -73,14 +73,14 @@ async def _is_as_named(store: Store, named: NamedCommits, refs: dict[str, Sha]) 
 
 
 async def _fetch_missing(store: Store, target: Target, commits: Iterable[Sha]) -> None:
-    """Fetch whole histories: in a store that was deleted, quicker than object by object."""
+    """Fetch full histories: for a deleted store, this is faster than single objects."""
     for commit in await store.repository.missing(commits):
         with suppress(EffectError):
             await fetch(store, target, commit)
 
 
 async def _restore(store: Store, target: Target, base: Sha, commits: Collection[Sha]) -> set[Sha]:
-    """Copy what is missing of these commits from the user's repository, and return the commits that are complete."""
+    """Copy missing objects of these commits from the user's repository, and return the commits that are complete."""
     objects, theirs = store.repository.objects, Objects(target.stand_in.path)
     before: set[Sha] = set()
     try:
@@ -95,9 +95,9 @@ async def _restore(store: Store, target: Target, base: Sha, commits: Collection[
 
 
 async def _examine(git: Git, base: Sha, commits: Sequence[Sha]) -> tuple[set[Sha], set[Sha]]:
-    """The commits that are complete down to the base, and the objects that the others miss, as far as git finds them.
+    """Return the complete commits down to the base, and the missing objects of the others, as far as git finds them.
 
-    One walk by git for all of them. Where something is missing, each half is examined.
+    Uses one git process for all of them. If something is missing, each half is examined.
     """
     asked = "".join(f"{commit}\n" for commit in (*commits, f"^{base}"))
     walk = ("rev-list", "--objects", "--no-object-names", "--missing=print", "--stdin")
@@ -126,9 +126,9 @@ def _copy(objects: Objects, theirs: Objects, ids: Iterable[Sha]) -> None:
 
 
 async def _pin_again(store: Store, named: NamedCommits, refs: dict[str, Sha], intact: set[Sha]) -> set[Sha]:
-    """Set the refs of attempts as the journal says, and return the commits that are lost.
+    """Set the refs of attempts as in the journal, and return the commits that are lost.
 
-    Where the tip is intact, the parts of an attempt that has landed are not needed any more.
+    If the tip is intact, the parts of a landed attempt are no longer needed.
     """
     pins = _pins(named)
     lost = await store.repository.missing(pins.values())
@@ -142,9 +142,9 @@ async def _pin_again(store: Store, named: NamedCommits, refs: dict[str, Sha], in
 
 
 async def _place_tip(store: Store, named: NamedCommits, current: Sha | None, intact: set[Sha]) -> Sha:
-    """Put the integration branch where the journal says, unless its trailers account for the commits above that.
+    """Set the integration branch as in the journal, unless its trailers account for the commits above that.
 
-    Where its last commits are lost it goes back to the highest intact one whose tree passed.
+    If its last commits are lost, use the highest intact one whose tree passed.
     """
     git, tip = store.git, named.tip
     if tip not in intact:
@@ -155,7 +155,7 @@ async def _place_tip(store: Store, named: NamedCommits, current: Sha | None, int
         if await git.is_ancestor(tip, current):
             members = await landed_since(git, named.run, old=tip, tip=current)
             if members and {(member.subtask, member.attempt) for member in members} <= named.underway:
-                return tip  # it landed, and a crash came before the journal knew
+                return tip  # it landed, and a crash came before the journal entry
         if not await git.is_ancestor(current, tip):  # a journal that lost its end, or a commit made manually
             await store.repository.refs.pin(aside_ref(named.run, current), current)
     if current != tip:
@@ -164,7 +164,7 @@ async def _place_tip(store: Store, named: NamedCommits, current: Sha | None, int
 
 
 async def _recognise_branch(store: Store, named: NamedCommits, branch: Sha, email: str) -> None:
-    """Record the result branch as ours where every commit of it is, though our record of it differs."""
+    """Record the result branch as ours if every commit of it is, although our record differs."""
     members = await landed_since(store.git, named.run, old=named.base, tip=branch)
     committers = text(await store.git("log", "--no-show-signature", "--format=%ce", f"{named.base}..{branch}")).split()
     if members and len(members) == len(committers) and set(committers) == {email}:
@@ -179,13 +179,13 @@ async def _remove_broken_refs(store: Store, run: RunId, lost: set[Sha]) -> None:
             await store.git("update-ref", "-d", ref)
 
 
-# ---- what power that failed leaves -----------------------------------------------------------------------------------
+# ---- damage after a power failure ------------------------------------------------------------------------------------
 
 
 def drop_damaged(objects: Path, since: float) -> int:
-    """Remove loose objects that differ from their names, of those written since then, and empty ones; how many.
+    """Remove recent loose objects that differ from their names, and empty ones. Return how many.
 
-    Nothing is lost by it: they can't be read, and while they lie there git takes them for the object.
+    No data is lost: they are unreadable, and git would use them instead of the real object.
     """
     dropped = 0
     for path, status in _loose_objects(objects):
@@ -205,7 +205,7 @@ def _loose_objects(objects: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _is_sound(path: Path) -> bool:
-    """Whether a loose object has the content that its name is the hash of."""
+    """Whether the content of a loose object matches the hash in its name."""
     digest = new_digest(len(path.parent.name + path.name))
     decompressor = zlib.decompressobj()
     try:

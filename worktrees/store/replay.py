@@ -1,7 +1,7 @@
 """Puts the commits of a result on top of a branch that has moved, one by one, in the store.
 
-Each commit is merged with its own parent as the base, as `git cherry-pick` does, so a commit that was taken before
-leaves nothing and is passed over. What comes out is not tested here, and no branch of the user's has moved.
+Each commit is merged with its own parent as the base, as in `git cherry-pick`, so a commit that was applied before
+becomes empty and is skipped. The results are not tested here, and the user's branches do not move.
 """
 
 from collections.abc import Sequence
@@ -19,27 +19,27 @@ from worktrees.target.signing import put_taken
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The commits that came out, as far as it went."""
+    """The new commits, as far as it got."""
 
     tip: Sha
     pairs: tuple[tuple[Sha, Sha], ...] = ()
-    """Each commit of the result, and its copy, the oldest first. Those that leave nothing are left out."""
+    """Each commit of the result and its copy, oldest first. Empty ones are left out."""
     stuck: Sha | None = None
-    """The commit that can't be put there as it is."""
+    """The commit that can't be applied."""
     failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """How commits are copied."""
+    """Options for copying commits."""
 
     integrator: StoreIntegrator
     signing: settings.GitSection | None = None
     taker: Person | None = None
-    """Who takes the commits; None: they are copied as they are."""
+    """The person who takes the commits. None: copy them unchanged."""
 
     async def onto(self, tip: Sha, commits: Sequence[Sha]) -> Replayed:
-        """The commits on top of a tip, up to the first that does not merge."""
+        """Put the commits on top of a tip, up to the first that does not merge."""
         pairs: list[tuple[Sha, Sha]] = []
         for commit in commits:
             tree = await self._tree(tip, commit)
@@ -62,9 +62,9 @@ class Replay:
         return await self.integrator.merged_tree(tip, commit, onto=onto)
 
     async def line(self, tip: Sha, commits: Sequence[tuple[Sha, Sha]]) -> Replayed:
-        """A line of commits on top of a tip: by pairs, a commit with the author and the message, and one with the tree.
+        """Put commits on top of a tip. Each pair has a commit with the author and message, and one with the tree.
 
-        One that changes nothing is left out.
+        Commits without changes are left out.
         """
         pairs: list[tuple[Sha, Sha]] = []
         for source, landed in commits:
@@ -75,7 +75,7 @@ class Replay:
         return Replayed(tip, tuple(pairs))
 
     async def merge(self, tip: Sha, commit: Sha) -> Sha | Failure:
-        """A copy of a commit on top of a tip, also where nothing is left of it."""
+        """Copy a commit onto a tip, even if it becomes empty."""
         tree = await self._tree(tip, commit)
         if tree == NOTHING_LEFT:
             tree = await self._tree_of(tip)
@@ -95,7 +95,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class RelandingIntegrator:
-    """Satisfies `Integrator`: a candidate that is a commit of the result is merged with its own parent as the base."""
+    """Implements `Integrator`: a candidate that is a commit of the result is merged with its own parent as the base."""
 
     integrator: StoreIntegrator
     candidates: frozenset[Sha]
@@ -120,7 +120,7 @@ class RelandingIntegrator:
 
 
 async def put_candidate(integrator: StoreIntegrator, commit: Sha, signature: Signature) -> Sha:
-    """A commit of a result as a candidate of another run: the same change by the same author, with its trailers."""
+    """Make a commit of a result a candidate of another run: the same change and author, with that run's trailers."""
     source = await integrator.repository.commit(commit)
     message = compose(signature).encode("utf-8", "replace")
     return await integrator.repository.copy_commit(
@@ -129,7 +129,7 @@ async def put_candidate(integrator: StoreIntegrator, commit: Sha, signature: Sig
 
 
 async def commits_above(integrator: StoreIntegrator, base: Sha, tip: Sha) -> list[Sha] | None:
-    """The commits from a base to a tip, the oldest first; None where their history is not a line."""
+    """Return the commits from a base to a tip, oldest first, or None if their history is not linear."""
     walk = ("rev-list", "--reverse", "--topo-order", "--parents", f"{base}..{tip}")
     lines = [line.split() for line in text(await integrator.store.git(*walk)).splitlines()]
     if any(len(ids) != 2 for ids in lines):  # noqa: PLR2004 - a commit and its only parent

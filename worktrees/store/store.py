@@ -1,7 +1,7 @@
-"""The store: one bare repository per target that all worktrees belong to, so that the user's own is left as it is.
+"""The store: one bare repository per target for all worktrees, so that the user's repository stays unchanged.
 
-A copy by hard links where the file system allows it, with a configuration of its own. The user's refs are not kept:
-only `refs/fleet/*` live here. What two processes must not do at once goes through its lock.
+It is a copy by hard links if the file system allows it, with a separate configuration. The user's refs are not copied:
+it has only `refs/fleet/*`. A lock guards operations that two processes must not run at the same time.
 """
 
 import fcntl
@@ -36,8 +36,8 @@ from worktrees.target.checkout import find_checkout
 from worktrees.target.target import Target, inspect
 
 POLL_S = 0.02
-NEW = "new-"  # begins the name of a folder that is being filled; then comes the process that does
-REPOSITORY = "repository"  # the file in a store's folder that names the repository
+NEW = "new-"  # prefix of a folder that is being filled, followed by the process id
+REPOSITORY = "repository"  # the file in a store's folder with the path of the repository
 EXCLUDED = (
     "__pycache__/ *.py[co] *.egg-info/ .coverage .DS_Store .hypothesis/ .mypy_cache/ .pytest_cache/ .ruff_cache/ .tox/ "
     ".venv/ node_modules/"
@@ -61,19 +61,19 @@ def stores_dir(state_dir: Path) -> Path:
 
 
 def home_of(state_dir: Path, target: Target) -> Path:
-    """The folder of a target's store and worktrees: readable, and never shared by two repositories."""
+    """Return the folder of a target's store and worktrees: readable, and never shared by two repositories."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", target.root.name).strip("-.")[:40] or "repository"
     digest = hashlib.sha256(os.fsencode(target.root.resolve())).hexdigest()[:12]
     return stores_dir(state_dir) / f"{name}-{digest}"
 
 
 def slots_dir(store: "Store", name: str) -> Path:
-    """The folder of worktrees, of both kinds: those of a run have its name."""
+    """Return the folder of worktrees of both kinds. For a run it has the name of the run."""
     return store.home / "slots" / name
 
 
 def lost_repository(home: Path) -> Path | None:
-    """The repository of the store in this folder, if it no longer exists. One that can't be looked at may exist."""
+    """Return the repository of the store in this folder, if it no longer exists. An inaccessible one may exist."""
     try:
         repository = Path(os.fsdecode((home / REPOSITORY).read_bytes()))
     except OSError:
@@ -107,13 +107,13 @@ class Store:
         return Git(self.git_dir)
 
     async def close(self) -> None:
-        """End the git programs that stay open."""
+        """End the long-running git programs."""
         with CancelScope(shield=True):
             await to_thread.run_sync(self.repository.close)
 
     @asynccontextmanager
     async def administration(self) -> AsyncIterator[None]:
-        """One at a time, over all tasks and processes: adding, removing and pruning worktrees race inside git."""
+        """Lock across all tasks and processes: adding, removing and pruning worktrees race inside git."""
         async with self._turn:
             while True:
                 with try_lock(self.home / "lock") as is_ours:
@@ -124,7 +124,7 @@ class Store:
 
 
 async def open_store(state_dir: Path, target: Target, *commits: Sha) -> Store:
-    """The store of `target`, made or brought up to date so that it holds these commits. Raises `FleetError`."""
+    """Create or update the store of `target`, so that it has these commits. Raises `FleetError`."""
     home = home_of(state_dir, target)
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -137,23 +137,25 @@ async def open_store(state_dir: Path, target: Target, *commits: Sha) -> Store:
                 if await store.git.sha(commit) is None:
                     await fetch(store, target, commit)
             (home / REPOSITORY).write_bytes(os.fsencode(target.root.resolve()))
-            (home / "lock").touch()  # `fleet clean` reads from it when the store was used
+            (home / "lock").touch()  # `fleet clean` reads the time of the last use from it
     except OSError as error:
         raise unusable(home, error) from error
     except GitError as failed:
         why = failed.failure.evidence.strip() or str(failed)
-        advice = "free some space there, or set state.dir to another folder" if os.strerror(ENOSPC) in why else ""
-        raise FleetError(f"{target.root} can't be copied to {home}: {why}", hint=advice) from failed
+        advice = "free some space, or set state.dir to another folder" if os.strerror(ENOSPC) in why else ""
+        raise FleetError(f"can't copy {target.root} to {home}: {why}", hint=advice) from failed
     return store
 
 
 def unusable(place: Path, error: OSError) -> FleetError:
-    why = f"{error.filename or place} can't be used for the state: {error.strerror}"
-    return FleetError(f"{why}; make room, correct its permissions, or set state.dir to another folder")
+    return FleetError(
+        f"can't use {error.filename or place} for the state: {error.strerror}",
+        hint="free some space, correct the permissions, or set state.dir to another folder",
+    )
 
 
 async def pinned_change(store: Store, ref: str) -> Change | None:
-    """The commit that a ref pins, with its paths."""
+    """Return the commit that a ref pins, with its paths."""
     commit = await store.repository.commit_at(ref)
     if commit is None:
         return None
@@ -163,7 +165,7 @@ async def pinned_change(store: Store, ref: str) -> Change | None:
 
 
 async def begin_run(store: Store, run: RunId, base: Sha) -> None:
-    """Set the refs of a run that begins; those that exist are left as they are."""
+    """Set the refs of a new run. Existing ones stay unchanged."""
     for ref in (base_ref(run), tip_ref(run)):
         if await store.git.sha(ref) is None:
             await store.git("update-ref", ref, base)
@@ -183,7 +185,7 @@ async def _create(store: Store, target: Target) -> None:
 
 
 async def _fill(target: Target, git_dir: Path) -> None:
-    """Make a bare repository with the target's objects, or with none where they can't be linked."""
+    """Create a bare repository with the target's objects, or with none if they can't be linked."""
     object_format = await target.git.line("rev-parse", "--show-object-format")
     await Git(git_dir)("init", "--quiet", "--bare", "--template=", f"--object-format={object_format}")
     await to_thread.run_sync(link_objects, target.git_dir, git_dir)
@@ -204,14 +206,14 @@ async def make_ours(git: Git) -> None:
 
 
 async def fetch(store: Store, target: Target, commit: Sha) -> None:
-    """Fetch a commit of the user's repository, whether a ref names it there or not. Raises `GitError`."""
+    """Fetch a commit of the user's repository, with or without a ref there. Raises `GitError`."""
     command = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow", f"--upload-pack={UPLOAD}")
     await store.git(*command, "--", str(target.stand_in.path), commit)
 
 
 @contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """Whether the lock is ours. It ends with the block, and with the process however that ends."""
+    """Try to take a lock. It ends with the block, or when the process ends in any way."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:
@@ -225,12 +227,12 @@ def try_lock(path: Path) -> Iterator[bool]:
 
 
 def new_prefix(what: str = "") -> str:
-    """Begins the name of a temporary folder in a store's home."""
+    """Return the prefix for a temporary folder in a store's home."""
     return f"{NEW}{os.getpid()}-{what}"
 
 
 def _remove_unfinished(home: Path) -> None:
-    """Remove what killed processes left. Other runs may be taking in packs meanwhile."""
+    """Remove unfinished work of killed processes. Other runs may be importing packs in the meantime."""
     for folder in home.glob(f"{NEW}*"):
         maker = folder.name.removeprefix(NEW).partition("-")[0]
         if not (maker.isdecimal() and Path(f"/proc/{maker}").exists()):
@@ -244,9 +246,9 @@ def _remove(path: Path) -> None:
 # ---- links -----------------------------------------------------------------------------------------------------------
 # Fills a new store with the objects of the user's repository by hard links: a second, whatever its size.
 #
-# Only what git gave the name of an object or a pack is linked, and only real files: a link in that folder could lead
-# anywhere. Where that is impossible (another drive, files of another owner, a pack that was just replaced), nothing
-# is linked, and the commits that a run needs are fetched.
+# Only files with the name of an object or a pack are linked, and only regular files, because a link in that folder
+# could lead anywhere. If that is impossible (another drive, files of another owner, a pack that was just replaced), no
+# object is linked, and the commits that a run needs are fetched.
 
 
 LOOSE = re.compile(r"[0-9a-f]{38}|[0-9a-f]{62}")
@@ -256,7 +258,7 @@ ALTERNATES = Path("objects", "info", "alternates")
 
 
 def link_objects(theirs: Path, ours: Path) -> None:
-    """Link all objects from one git folder to another or none, and take over where history ends and what it borrows."""
+    """Link all objects from one git folder to another or none, and copy its shallow boundary and alternates."""
     try:
         for source in _files(theirs / "objects"):
             to = ours / "objects" / source.parent.name / source.name
@@ -273,7 +275,7 @@ def link_objects(theirs: Path, ours: Path) -> None:
 
 
 def _files(objects: Path) -> Iterator[Path]:
-    """Loose objects first: a git that packs them meanwhile makes the pack before it removes them."""
+    """Return loose objects first: a concurrent git creates the pack before it removes them."""
     folders = [path for path in objects.iterdir() if FOLDER.fullmatch(path.name) and path.is_dir()]
     for folder in folders:
         yield from (path for path in folder.iterdir() if LOOSE.fullmatch(path.name) and _is_file(path))
@@ -289,16 +291,16 @@ def _as_it_is(lines: bytes, _: Path) -> bytes:
 
 
 def _absolute(lines: bytes, objects: Path) -> bytes:
-    """Folders of borrowed objects: a relative one is meant from the folder that names it."""
+    """Return the folders of alternates. Relative ones are resolved from the folder that lists them."""
     named = (os.fsdecode(line) for line in lines.splitlines() if line and not line.startswith(b"#"))
     return b"".join(os.fsencode(objects / name) + b"\n" for name in named)
 
 
 # ---- branches --------------------------------------------------------------------------------------------------------
-# Result branches in the user's repository that are no longer needed: what they hold is on a branch of the user's.
+# Result branches in the user's repository that are no longer needed, because a branch of the user contains them.
 #
-# Merged means that the branch's commit is below another branch that is not ours, or that its copy is, which `fleet
-# merge` pinned when it had passed there. Nothing else counts: no guess by messages or by similar patches.
+# Merged means that the branch's commit, or its copy, is below a branch other than fleet's. `fleet merge` pins copies
+# that passed there. Similar messages or patches do not count.
 
 
 HEADS = "refs/heads/"
@@ -307,17 +309,17 @@ OURS = result_branch(RunId(""))
 
 @dataclass(frozen=True, slots=True)
 class ResultBranch:
-    """A result branch, and whether it can go."""
+    """A result branch, and whether it can be deleted."""
 
     target: Target
     name: str
     commit: Sha
     kept: str = ""
-    """Why it can't go; empty if it can."""
+    """Why it must stay, or empty."""
 
 
 async def result_branches(repository: Path, state_dir: Path, busy: Collection[RunId]) -> list[ResultBranch]:
-    """The result branches of a repository; none where it is gone. `busy`: the runs that may still move theirs."""
+    """Return the result branches of a repository. Empty if it is gone. `busy`: runs that may still move theirs."""
     try:
         target = await inspect(repository)
     except FleetError:
@@ -354,14 +356,14 @@ async def _is_below(git: Git, commit: Sha, tips: Collection[Sha]) -> bool:
 
 
 async def delete_branch(branch: ResultBranch) -> None:
-    """Delete a branch, unless it has moved since it was looked at."""
+    """Delete a branch, unless it has moved since the check."""
     await branch.target.git.ask("update-ref", "-d", f"{HEADS}{branch.name}", branch.commit)
 
 
 # ---- snapshot --------------------------------------------------------------------------------------------------------
 # One commit for the planner to read: listings, files, a search and the history, from the store alone.
 #
-# Everything it returns is untrusted text from the repository. There is no worktree, so there is no link to follow.
+# All results are untrusted text from the repository. There is no worktree, so there are no links to follow.
 
 
 READ_CAP = 256 * 1024
@@ -375,7 +377,7 @@ CHURN_PATHS = 15
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One commit of the store."""
+    """A commit in the store."""
 
     git: Git
     commit: Sha
@@ -385,7 +387,7 @@ class Snapshot:
         return [name for name in names if _is_wanted(name, pattern)]
 
     async def read_file(self, path: str) -> str:
-        """Raises `WorkspaceError` where there is no such file."""
+        """Raises `WorkspaceError` if the file does not exist."""
         name = path.removeprefix("./")
         problem = path_problem(name)
         if problem:
@@ -398,7 +400,7 @@ class Snapshot:
         return text(content) + (f"\n[... {size - len(content)} bytes left out]\n" if size > len(content) else "")
 
     async def search(self, text: str, pattern: str | None = None) -> str:
-        """Lines that contain `text`, as `path:line: content`."""
+        """Return lines that contain `text`, as `path:line: content`."""
         if not text.strip() or "\0" in text:
             raise WorkspaceError("the text to search for is empty")
         query = ("grep", "-n", "-I", "-z", "--no-color", "--fixed-strings", "-e", text, self.commit)
@@ -416,7 +418,7 @@ class Snapshot:
         return commits if path is not None else f"{commits}\n\n{await self._churn()}"
 
     async def _churn(self) -> str:
-        """The paths that most of the latest commits changed: where tasks are likely to meet."""
+        """Return the paths that most of the latest commits changed: tasks probably overlap there."""
         query = ("log", "-z", "--format=", "--name-only", "--no-renames", f"-{CHURN_COMMITS}", self.commit)
         changed = Counter(name for name in fields(await self.git(*query, cap=CHURN_CAP)) if name.strip())
         lines = [f"{count:5} {name}" for name, count in changed.most_common(CHURN_PATHS)]
@@ -434,22 +436,22 @@ def _is_wanted(path: str, pattern: str | None) -> bool:
 
 
 # ---- locks -----------------------------------------------------------------------------------------------------------
-# Removes lock files and refs that a git of a dead engine left in the store, before the next engine relies on it.
+# Removes lock files and refs that a dead engine's git left in the store, before the next engine uses it.
 #
-# A lock is stale where no process is alive that could hold it. The refs of a run belong to its engine alone, and the
-# caller holds the run's own lock; the rest of the store is shared, and is cleaned only while no git works in it.
-# Nothing in the user's repository is touched.
+# A lock is stale if no live process could hold it. The refs of a run belong to its engine alone, and the caller holds
+# the run's lock. The rest of the store is shared, and is cleaned only while no git runs in it. The user's repository is
+# not touched.
 
 
 LOCK = ".lock"
-PATIENCE_S, LOCK_POLL_S = 2.0, 0.02  # a git whose engine was killed finishes its work
+PATIENCE_S, LOCK_POLL_S = 2.0, 0.02  # seconds that git may run on after its engine was killed
 CONTENT = re.compile(rf"(?:{ID}|ref: refs/[^\n]+)\n?".encode())
 SHARED = ("*.lock", "packed-refs.new", "worktrees/*/*.lock", "objects/info/*.lock", "objects/pack/*.lock")
 _PROC = Path("/proc")
 
 
 async def remove_stale_locks(store: Store, run: RunId, *, patience_s: float = PATIENCE_S) -> None:
-    """Remove the locks and half-written refs that could keep this run from continuing."""
+    """Remove the locks and partial refs that could prevent this run from continuing."""
     if await to_thread.run_sync(_stale, store, run):
         await to_thread.run_sync(_wait_unused, store, patience_s)
         async with store.administration():
@@ -473,7 +475,7 @@ def _stale(store: Store, run: RunId, *, with_shared: bool = True) -> list[Path]:
 
 
 def _useless_files(refs: Path) -> Iterator[Path]:
-    """Locks, and refs that name nothing: what a power cut leaves of one that was just written."""
+    """Return locks and empty refs: a power cut can leave an empty file of a recently written ref."""
     for folder, _, names in os.walk(refs):
         for path in (Path(folder, name) for name in names):
             if path.suffix == LOCK or CONTENT.fullmatch(path.read_bytes()) is None:
@@ -481,7 +483,7 @@ def _useless_files(refs: Path) -> Iterator[Path]:
 
 
 def _is_in_use(store: Store) -> bool:
-    """Whether any git works in this store."""
+    """Whether a git process runs in this store."""
     variable = b"\0GIT_DIR=" + os.fsencode(store.git_dir) + b"\0"
     for name in os.listdir(_PROC):  # noqa: PTH208 - names only; this runs over every process of the machine
         if name.isdigit():

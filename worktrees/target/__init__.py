@@ -1,4 +1,4 @@
-"""The user's repository: what it is before a run, its checkouts, and the few moments at which it changes.
+"""The user's repository: its state before a run, its checkouts, and its changes by fleet.
 
-Imports `base` and `git`. The store is made from it.
+Imports `base` and `git`. The store is created from it.
 """

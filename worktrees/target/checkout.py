@@ -1,8 +1,8 @@
-"""Brings a checkout of the user's to a descendant of its commit, as `git merge --ff-only` does, but runs no program.
+"""Moves a checkout of the user to a descendant of its commit, like `git merge --ff-only`, but without filters or hooks.
 
-Files first, then the index, then (by the caller) the branch. A kill in between leaves the branch as it was and files of
-the new commit in the checkout; they are recognised, so the same call completes what was begun. No filter runs: where a
-changed file needs one, nothing is touched.
+Files come first, then the index, then (by the caller) the branch. A kill in between leaves the branch unchanged and
+files of the new commit in the checkout. The next call recognizes and completes them. If a changed file needs a filter,
+the checkout stays unchanged.
 """
 
 import os
@@ -40,14 +40,14 @@ class Checkout:
 
 
 async def find_checkout(target: Target, branch: str) -> Checkout | None:
-    """The user's worktree that has `branch` checked out."""
+    """Return the user's worktree that has `branch` checked out."""
     target.stand_in.renew_head()
     root = own_dir = Path()
     for number, record in enumerate((await target.git("worktree", "list", "--porcelain", "-z")).split(b"\0\0")):
         lines = fields(record)
         if f"branch refs/heads/{branch}" not in lines:
             continue
-        if number == 0:  # the first one, which git names after the stand-in
+        if number == 0:  # the first one: git prints the path of the stand-in for it
             root, own_dir = target.main_root, target.git_dir
         else:
             root = Path(lines[0].removeprefix("worktree "))
@@ -57,17 +57,17 @@ async def find_checkout(target: Target, branch: str) -> Checkout | None:
 
 
 def _own_dir(git_dir: Path, root: Path) -> Path:
-    """The folder of a linked worktree's HEAD and index."""
+    """Return the folder with a linked worktree's HEAD and index."""
     for folder in (git_dir / "worktrees").iterdir():
         with os_errors(f"{folder} can't be read"):
             named = folder / (folder / "gitdir").read_text(encoding="utf-8").strip()
             if named.parent.resolve() == root.resolve():
                 return folder
-    raise UsageError(f"{root} is not known to {git_dir}", hint="git worktree repair")
+    raise UsageError(f"{root} is not a worktree of {git_dir}", hint="git worktree repair")
 
 
 async def refuse_unfit(checkout: Checkout, *, old: Sha, new: Sha, branch: str) -> tuple[str, ...]:
-    """The paths that are as in `new` already. Raises `UsageError` where a person has to do something first."""
+    """Return the paths that are already as in `new`. Raises `UsageError` if a person has to act first."""
     changed = fields(await checkout.git(*CHANGED, old, new))
     added = fields(await checkout.git(*CHANGED, "--diff-filter=A", old, new))
     dirty = await _uncommitted(checkout)
@@ -80,9 +80,9 @@ async def refuse_unfit(checkout: Checkout, *, old: Sha, new: Sha, branch: str) -
 
 
 async def refuse_early(checkout: Checkout, store: Git, *, at: Sha, since: Sha, until: Sha, branch: str) -> None:
-    """Raise `UsageError` where what changed between two commits can't be brought to a checkout that is at a third.
+    """Raise `UsageError` if the changes between two commits can't be applied to a checkout at a third one.
 
-    The commits may be in the store alone.
+    The commits may be only in the store.
     """
     _refuse(await _uncommitted(checkout), checkout, branch)
     changed, brought = [fields(await store(*CHANGED, *options, since, until)) for options in ((), ("--diff-filter=A",))]
@@ -95,25 +95,25 @@ async def refuse_early(checkout: Checkout, store: Git, *, at: Sha, since: Sha, u
 def _refuse_unknown(paths: Sequence[str], checkout: Checkout) -> None:
     if paths:
         raise UsageError(
-            f"{checkout.root} has files that git does not know and the result brings: {_listed(paths)}",
-            hint="move them away, then repeat it",
+            f"{checkout.root} contains untracked files that the result adds: {_listed(paths)}",
+            hint="move them elsewhere, then try again",
         )
 
 
 async def _refuse_filtered(checkout: Checkout, new: Sha, changed: Sequence[str], branch: str) -> None:
     if filtered := await _filtered(checkout, new, changed):
         raise UsageError(
-            f"a program converts these files when they are checked out, and fleet runs no program of a repository: "
+            "a git filter converts these files on checkout, and fleet does not run filters of a repository: "
             f"{_listed(filtered)}",
-            hint=f"switch {checkout.root} to another branch, repeat it with --into {branch}, and switch back",
+            hint=f"switch {checkout.root} to another branch, try again with --into {branch}, and switch back",
         )
 
 
 def _refuse(paths: Sequence[str], checkout: Checkout, branch: str) -> None:
     if paths:
         raise UsageError(
-            f"{branch} is checked out in {checkout.root}, with changes that are not committed: {_listed(paths)}",
-            hint="commit or stash them, then repeat it; or merge into another branch with --into",
+            f"{branch} is checked out in {checkout.root} with uncommitted changes: {_listed(paths)}",
+            hint="commit or stash them and try again, or merge into another branch with --into",
         )
 
 
@@ -122,7 +122,7 @@ async def _uncommitted(checkout: Checkout) -> list[str]:
 
 
 async def forward(checkout: Checkout, *, old: Sha, new: Sha, done: Sequence[str] = ()) -> None:
-    """Bring files and index from one commit to a descendant. Raises `FleetError`; then they are as they were."""
+    """Move files and index from one commit to a descendant. Raises `FleetError` and restores them on failure."""
     with TemporaryDirectory(prefix="fleet-index-") as folder:
         index = Path(folder, "index")
         before = await to_thread.run_sync(_copy, checkout.index, index)
@@ -135,12 +135,12 @@ async def forward(checkout: Checkout, *, old: Sha, new: Sha, done: Sequence[str]
         reached("a checkout has the files of a result, and its index does not")
         if not await to_thread.run_sync(_replace, checkout.index, index, before):
             await checkout.git("read-tree", "-m", "-u", new, old, env=env)
-            raise FleetError(f"another git works in {checkout.root}; nothing was changed, try again")
+            raise FleetError(f"another git process is running in {checkout.root}. It was not changed", hint="try again")
         reached("a checkout is at a result, and its branch is not")
 
 
 async def _as_in(checkout: Checkout, new: Sha, paths: Collection[str]) -> set[str]:
-    """Those of these paths whose files are as in a commit: a call before this one was killed."""
+    """Return the paths whose files are as in a commit, because an earlier call was killed."""
     if not paths:
         return set()
     with TemporaryDirectory(prefix="fleet-index-") as folder:
@@ -158,7 +158,7 @@ async def _take_as_they_are(checkout: Checkout, env: dict[str, str], paths: Sequ
 
 
 async def _filtered(checkout: Checkout, new: Sha, paths: Sequence[str]) -> list[str]:
-    """Those of these paths for which the attributes of a commit name a filter."""
+    """Return the paths with a filter in the attributes of a commit."""
     with TemporaryDirectory(prefix="fleet-index-") as folder:
         env = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
         await checkout.git("read-tree", new, env=env)
@@ -168,7 +168,7 @@ async def _filtered(checkout: Checkout, new: Sha, paths: Sequence[str]) -> list[
 
 
 def _copy(index: Path, to: Path) -> tuple[int, ...] | None:
-    """Copy an index, and say which one it was; None where a checkout has none."""
+    """Copy an index, and return its identity, or None if the checkout has none."""
     try:
         with index.open("rb") as source:
             to.write_bytes(source.read())
@@ -178,7 +178,7 @@ def _copy(index: Path, to: Path) -> tuple[int, ...] | None:
 
 
 def _replace(index: Path, new: Path, before: tuple[int, ...] | None) -> bool:
-    """Put a new index in place under git's own lock, unless a git has changed or locked the old one meanwhile."""
+    """Replace the index under git's lock, unless a git process has changed or locked the old one."""
     lock = index.with_name("index.lock")
     try:
         fd = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)

@@ -1,7 +1,7 @@
-"""Signatures and sign-offs: what a person adds to the commits that they take.
+"""Signatures and sign-offs of the person who takes the commits.
 
-The key and the program that signs are the operator's, named in their own configuration; git gets both as arguments, and
-reads no configuration of a repository (docs/decisions/0064).
+The operator's configuration names the key and the signing program. Git gets both as arguments, and does not read the
+configuration of a repository (docs/decisions/0064).
 """
 
 import re
@@ -19,15 +19,17 @@ TRAILER = re.compile(r"[A-Za-z][A-Za-z-]*: .*")
 
 
 async def taker_of(own: settings.GitSection) -> Person:
-    """The person who takes the commits. Raises `UsageError` where nothing says who that is."""
+    """Return the person who takes the commits. Raises `UsageError` if that is not configured."""
     match = PERSON.fullmatch(own.taker.strip())
     if match is not None:
         return Person(match[1], match[2])
     name, email = await user_setting("user.name"), await user_setting("user.email")
     if own.taker or not name or not email:
         raise UsageError(
-            f"git.taker is {own.taker!r}, not a name and an address" if own.taker else "who takes the commits?",
-            hint='set git.taker = "NAME <EMAIL>" in your own configuration, or user.name and user.email of git',
+            f"git.taker is {own.taker!r}, not a name and an address"
+            if own.taker
+            else "git.taker is not set, and git has no user.name and user.email",
+            hint='set git.taker = "NAME <EMAIL>" in your configuration, or user.name and user.email in git',
         )
     return Person(name, email)
 
@@ -35,13 +37,13 @@ async def taker_of(own: settings.GitSection) -> Person:
 async def put_taken(
     git: Git, signing: settings.GitSection, commit: Commit, *, tree: Sha, parent: Sha, taker: Person
 ) -> Sha:
-    """A copy of a commit with another parent, signed and signed off as the settings say."""
+    """Copy a commit onto another parent, signed and signed off according to the settings."""
     message = commit.message.decode("utf-8", "surrogateescape")
     if signing.sign_off:
         message = signed_off(message, taker)
     match = SIGNATURE.fullmatch(commit.author)
     if match is None:
-        raise UsageError("a commit names its author in a way that git does not write; it can't be signed")
+        raise UsageError("can't sign a commit: its author line is not in git's format")
     name, email, date = (part.decode("utf-8", "surrogateescape") for part in match.groups())
     env = taker.environment() | {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": f"@{date}"}
     options: tuple[str, ...] = ()
@@ -57,7 +59,7 @@ async def put_taken(
 
 
 def signed_off(message: str, person: Person) -> str:
-    """The message with the person's sign-off among its trailers."""
+    """Add the person's sign-off to the trailers of the message."""
     line = f"Signed-off-by: {person.name} <{person.email}>"
     body = message.rstrip("\n")
     last = body.rsplit("\n\n", 1)[-1].splitlines()
@@ -68,17 +70,17 @@ def signed_off(message: str, person: Person) -> str:
 
 
 # ---- customs ---------------------------------------------------------------------------------------------------------
-# How a repository's own commits are made: whether they are signed, and signed off. A hint at what it demands.
+# Conventions of a repository: whether its commits are signed and signed off. A hint at its requirements.
 
 
-LATEST = 20  # commits that are looked at
-FEWEST = 3  # of fewer, nothing can be said
+LATEST = 20  # commits to inspect
+FEWEST = 3  # with fewer commits there is no answer
 MOSTLY = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class CommitConventions:
-    """What the latest commits of a repository have in common."""
+    """Common properties of a repository's latest commits."""
 
     commits: int = 0
     signed: int = 0
@@ -97,7 +99,7 @@ class CommitConventions:
 
 
 async def customs(git: Git, tip: Sha) -> CommitConventions:
-    """The customs of a branch, from the raw text of its latest commits. No signature is verified, no program runs."""
+    """Return the conventions of a branch, from the raw text of its latest commits, without verifying signatures."""
     shas = text(await git("rev-list", f"--max-count={LATEST}", "--no-merges", tip)).split()
     raw = [text(await git("cat-file", "commit", sha)) for sha in shas]
     parts = [commit.partition("\n\n") for commit in raw]

@@ -458,8 +458,8 @@ def _is_stuck(subtask: SubtaskState) -> bool:
 
 
 def words_about(failure: f.Failure, branch: str) -> str:
-    """Return the summary of a first attempt's failure, with the branch's name in place of "what landed"."""
-    return printable(failure.summary.replace("what landed meanwhile", branch).replace("what landed", branch))
+    """Return the summary of a first attempt's failure, with the branch's name in place of "landed work"."""
+    return printable(failure.summary.replace("landed work", branch))
 
 
 def _on_branch(failure: f.Failure | None) -> str:
@@ -468,7 +468,7 @@ def _on_branch(failure: f.Failure | None) -> str:
         return "does not merge"
     if failure.kind == "integration":
         return "fails its checks on top of it"
-    return printable(failure.summary.replace("what landed", "it"))
+    return printable(failure.summary.replace("landed work", "it"))
 
 
 def _with_check(what: str, check: f.CheckRun | None, folder: RunFolder) -> str:

@@ -62,7 +62,7 @@ async def test_a_commit_that_is_missing_is_not_a_commit_without_a_difference(sto
     assert diff_by_program(store._entries, old, new).paths == ("a",)
     assert await store.diff(first, new) == await store.diff(old, new) == await store.diff(first, second)
     for name in ("HEAD", f"{first}\nend"):
-        with pytest.raises(ValueError, match="neither an id nor a ref"):
+        with pytest.raises(ValueError, match="is not an id or a ref"):
             await store.diff(Sha(name), first)
 
 

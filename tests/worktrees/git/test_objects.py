@@ -99,13 +99,13 @@ def test_many_are_asked_for_together_and_come_in_order(objects: Objects) -> None
 
 @pytest.mark.parametrize("name", ["HEAD", "x" * 40, "0" * 40 + "\n" + "1" * 40, "refs/a b", "refs/a^{tree}", ""])
 def test_a_name_that_could_mean_more_than_one_object_is_not_asked_for(objects: Objects, name: str) -> None:
-    with pytest.raises(ValueError, match="neither an id nor a ref"):
+    with pytest.raises(ValueError, match="is not an id or a ref"):
         objects.find(name)
 
 
 def test_what_is_too_large_or_of_another_kind_is_an_error_and_the_next_question_is_answered(objects: Objects) -> None:
     blob, small = objects.put("blob", b"x" * 5000), objects.put_tree({})
-    with pytest.raises(EffectError, match="has no tree"):
+    with pytest.raises(EffectError, match=r"no tree .* in the store"):
         objects.tree(blob)
     large = objects.put("blob", bytes(LARGEST + 1))
     with pytest.raises(EffectError, match=f"{LARGEST + 1} bytes"):
@@ -134,7 +134,7 @@ def test_an_object_that_can_not_be_written_is_an_error_and_leaves_nothing(object
     (folder / id_[2:]).unlink()
     folder.rmdir()
     folder.write_text("in the way", encoding="utf-8")
-    with pytest.raises(EffectError, match="can't be written"):
+    with pytest.raises(EffectError, match="can't write"):
         objects.put("blob", b"content")
 
 

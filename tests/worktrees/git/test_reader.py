@@ -83,5 +83,5 @@ async def test_a_detached_commit_counts_and_merges_say_what_they_brought(reposit
 
 
 async def test_what_is_not_a_repository_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(EffectError, match="can't be read"):
+    with pytest.raises(EffectError, match="can't read"):
         await read(Git(tmp_path), reader.branches)

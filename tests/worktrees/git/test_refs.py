@@ -85,7 +85,7 @@ async def test_a_lock_that_others_left_is_an_error_and_is_not_removed(
     await refs.pin(TIP, commits[0])
     lock = store / f"{TIP}.lock"
     lock.touch()
-    with pytest.raises(EffectError, match="can't be moved"):
+    with pytest.raises(EffectError, match="can't move"):
         await refs.swap(TIP, new=commits[1], old=commits[0])
     assert lock.exists()
 

@@ -104,7 +104,7 @@ async def test_a_submodules_folder_is_emptied_too(repository: Path, open_bench: 
 async def test_a_workspace_is_closed_when_its_lease_is_given_back(bench: Bench) -> None:
     async with bench.worktrees.lease(bench.base) as lease:
         workspace = lease.workspace
-    with pytest.raises(WorkspaceError, match="given back"):
+    with pytest.raises(WorkspaceError, match="was released"):
         await workspace.run("true", timeout_s=5)
 
 

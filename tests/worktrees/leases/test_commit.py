@@ -116,10 +116,10 @@ async def test_a_nested_repository_is_refused_before_git_can_be_led_astray(bench
         ("mkdir x && echo 1 > x/.GIT", "x/.GIT: only git may use this name"),
         ("mkdir -p x/git~1", "x/git~1: only git may use this name"),
         ("mkfifo pipe", "pipe: is neither a file, a folder nor a link"),
-        ("head -c 3000000 /dev/zero > big", "big: has 3000000 bytes; at most 2097152 are committed"),
-        ("printf x > \"$(printf 'a\\nb')\"", "a\\nb: has control characters in its name, or bytes that are not UTF-8"),
-        ("printf x > \"$(printf '\\377')\"", "\\xff: has control characters in its name, or bytes that are not UTF-8"),
-        ("printf 'k = \"AKIA%s\"' IOSFODNN7EXAMPLE > k.py", "k.py: seems to hold an AWS access key"),
+        ("head -c 3000000 /dev/zero > big", "big: has 3000000 bytes, and the limit is 2097152"),
+        ("printf x > \"$(printf 'a\\nb')\"", "a\\nb: has control characters or invalid UTF-8 in its name"),
+        ("printf x > \"$(printf '\\377')\"", "\\xff: has control characters or invalid UTF-8 in its name"),
+        ("printf 'k = \"AKIA%s\"' IOSFODNN7EXAMPLE > k.py", "k.py: seems to contain an AWS access key"),
     ],
 )
 async def test_what_may_not_be_committed_is_refused(open_bench: OpenBench, mess: str, says: str) -> None:
@@ -199,9 +199,9 @@ async def test_files_of_git_lfs_are_committed_as_pointers_only(tmp_path: Path, o
                 await lease.workspace.write(name, b"\x00bytes\n")
             failure = await bench.commit(lease)
         assert isinstance(failure, Failure)
-        assert (failure.kind, failure.summary) == ("bounds", "writes files that Git LFS has to store")
+        assert (failure.kind, failure.summary) == ("bounds", "changes files stored in Git LFS")
         assert failure.evidence.splitlines()[:2] == ["deep/new.bin", "old.bin"]
-        assert "leave them as they are" in failure.evidence.splitlines()[2]
+        assert "Leave these files unchanged" in failure.evidence.splitlines()[2]
         async with bench.worktrees.lease(bench.base) as lease:
             await lease.workspace.write("other.bin", POINTER.replace("12345", "99").encode())
             assert isinstance(await bench.commit(lease), Change)

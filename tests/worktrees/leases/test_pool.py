@@ -79,4 +79,4 @@ async def test_a_pool_worktree_may_hold_many_files_of_the_repository_itself(open
         await lease.workspace.run("touch $(seq 4 20)", timeout_s=60)
         refused = await bench.commit(lease)
         assert isinstance(refused, Failure)
-        assert "there are more than" in refused.evidence
+        assert "contains more than" in refused.evidence

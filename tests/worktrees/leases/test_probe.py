@@ -31,7 +31,7 @@ async def test_the_configuration_can_ask_for_the_pool(settings: WorktreeSettings
 async def test_without_a_sandbox_there_are_no_overlays(settings: WorktreeSettings, tmp_path: Path) -> None:
     chosen = await choose_kind(with_values(settings, {"sandbox": "none"}), tmp_path)
     assert (chosen.kind, "sandbox" in chosen.why) == ("pool", True)
-    with pytest.raises(FleetError, match="auto or pool"):
+    with pytest.raises(FleetError, match='"auto" or "pool"'):
         await choose_kind(with_values(settings, {"sandbox": "none", "lease": "overlay"}), tmp_path)
 
 
@@ -68,7 +68,7 @@ def test_an_ordinary_user_gets_overlays_too(tmp_path: Path) -> None:
     os.waitpid(child, 0)
     assert (state / "answer").read_text(
         encoding="utf-8"
-    ) == "overlay, tested: changes are found, and the shared files stay as they are"
+    ) == "overlay, tested: fleet finds changes, and the shared files stay unchanged"
 
 
 def choose_as_other_user(state: Path) -> str:

@@ -101,7 +101,7 @@ async def test_closed_worktrees_leave_no_process_behind(open_bench: OpenBench) -
 
 
 async def test_the_worktrees_of_a_run_are_opened_once_at_a_time(bench: Bench) -> None:
-    with pytest.raises(FleetError, match="in use by another process"):
+    with pytest.raises(FleetError, match="another process uses the worktrees"):
         async with open_worktrees(bench.target, bench.settings, RUN, bench.base):
             pass
 
@@ -133,7 +133,7 @@ async def test_cleaning_removes_what_landed_and_keeps_what_did_not(open_bench: O
 async def test_the_sandbox_test_finds_no_problem_in_a_box_and_names_a_missing_one(settings: WorktreeSettings) -> None:
     assert await find_sandbox_problems(settings) == ()
     bare = product_settings(settings.state_dir, sandbox="none")
-    assert "no sandbox" in (await find_sandbox_problems(bare))[0]
+    assert "sandbox is disabled" in (await find_sandbox_problems(bare))[0]
 
 
 async def test_an_unusable_state_folder_is_named_with_what_to_do(
@@ -142,7 +142,7 @@ async def test_an_unusable_state_folder_is_named_with_what_to_do(
     (tmp_path / "file").write_text("", encoding="utf-8")
     blocked = replace(settings, state_dir=tmp_path / "file")
     target = await inspect(repository)
-    with pytest.raises(FleetError, match=r"file.* can't be used for the state: Not a directory"):
+    with pytest.raises(FleetError, match=r"can't use .*file.* for the state: Not a directory"):
         async with open_worktrees(target, blocked, RUN, target.base):
             pass
 

@@ -103,7 +103,7 @@ async def test_what_a_tenant_leaves_beside_it_is_removed_and_odd_names_are_kept(
 async def test_a_set_up_that_fails_says_so(open_bench: OpenBench) -> None:
     async with open_bench(setup="echo no such package; exit 3") as bench:
         for _ in range(2):
-            with pytest.raises(EffectError, match="set-up command failed with exit code 3") as caught:
+            with pytest.raises(EffectError, match="setup command failed with exit code 3") as caught:
                 async with bench.worktrees.lease(bench.base):
                     pass
             assert caught.value.failure.kind == "configuration"

@@ -30,7 +30,7 @@ GREEDY = {
         "for i in $(seq 60); do head -c 1M /dev/zero > /fleet/git/f$i; done; sleep 60",
         "used more than 20 MiB on disk",
     ),
-    "files": ("mkdir many && cd many && seq 3000 | xargs touch; sleep 60", "made more than 2000 files"),
+    "files": ("mkdir many && cd many && seq 3000 | xargs touch; sleep 60", "created more than 2000 files"),
 }
 HELD_BY_THE_KERNEL = {"processes": ["temporarily unavailable"], "threads": ["can't start new thread"]}
 """The messages of the kernel's own limit, which applies to every user but root."""
@@ -66,7 +66,7 @@ async def test_memory_that_forked_processes_share_is_counted_once(open_bench: Op
 
 async def test_a_full_disk_ends_what_writes_to_it(open_bench: OpenBench) -> None:
     result = await run(open_bench, "sleep 60", replace(SMALL, free_bytes=1 << 60))
-    assert "are left on the disk]" in result.output
+    assert "of disk space is free]" in result.output
 
 
 async def test_the_size_of_the_repository_itself_does_not_count(open_bench: OpenBench, tmp_path: Path) -> None:
@@ -82,4 +82,4 @@ async def test_a_box_that_takes_long_to_make_is_monitored_too(tmp_path: Path) ->
         monitor = ResourceMonitor(replace(SMALL, free_bytes=1 << 60), lambda: next(pids), (tmp_path,), False)
         with fail_after(20):
             await monitor.watch()
-    assert "are left on the disk" in monitor.verdict
+    assert "of disk space is free" in monitor.verdict

@@ -15,7 +15,7 @@ from worktrees.sandbox.self_test import DEVICES, find_sandbox_problems
 HOLES = {
     "--unshare-pid": "a command shares a namespace with the machine",
     "--unshare-ipc": "a command shares a namespace with the machine",
-    "--disable-userns": "a command can make namespaces of its own",
+    "--disable-userns": "a command can create namespaces",
 }
 
 
@@ -59,7 +59,7 @@ async def test_a_box_without_a_hole_has_no_problems(settings: WorktreeSettings) 
 async def test_a_hole_in_the_box_is_found(settings: WorktreeSettings, holed: Callable[..., None], option: str) -> None:
     holed(without={option.encode(): 0, b"--seccomp": 1})
     problems = set(await find_sandbox_problems(settings))
-    assert problems == {HOLES[option], "a command runs without the filter of system calls"}
+    assert problems == {HOLES[option], "a command runs without the system call filter"}
 
 
 def test_open_devices_of_the_machine_are_found() -> None:

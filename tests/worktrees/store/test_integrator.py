@@ -156,7 +156,7 @@ async def test_a_result_branch_that_someone_moved_is_left_alone(bench: Bench) ->
     git(bench.repository, "update-ref", "refs/heads/fleet/r1", bench.base)
     reason = await bench.worktrees.publisher.publish(RUN, tip=second.commit)
     assert reason is not None
-    assert f"we left it at {first.commit[:7]}" in reason
+    assert f"fleet left it at {first.commit[:7]}" in reason
     assert git(bench.repository, "rev-parse", "fleet/r1") == bench.base
 
 
@@ -195,7 +195,7 @@ async def test_a_lock_that_a_killed_git_left_is_named_where_it_is(bench: Bench) 
     lock.touch()
     member = await bench.change("first", {"a.txt": "a\n"})
     reason = await bench.worktrees.publisher.publish(RUN, tip=member.commit)
-    assert reason == f"fleet/r1 is locked: a git works there, or was killed; if none does, remove {lock}"
+    assert reason == (f"fleet/r1 is locked by a git process, or by a killed one. If none is running, remove {lock}")
     lock.unlink()
     assert await bench.worktrees.publisher.publish(RUN, tip=member.commit) is None
 

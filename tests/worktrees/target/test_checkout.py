@@ -78,7 +78,7 @@ async def test_a_branch_that_moves_meanwhile_is_left_where_it_went(bench: Bench)
         if reached == POINTS[2]:
             git(bench.repository, "update-ref", "refs/heads/main", theirs)
 
-    with listening(step_in), pytest.raises(FleetError, match="moved meanwhile; nothing was changed"):
+    with listening(step_in), pytest.raises(FleetError, match="moved in the meantime"):
         await move(bench, member.commit)
     assert is_at(bench, theirs)
 
@@ -87,7 +87,7 @@ async def test_a_git_that_works_in_the_checkout_is_not_disturbed(bench: Bench) -
     member = await bench.change("one", FILES)
     lock = bench.repository / ".git" / "index.lock"
     lock.write_bytes(b"")
-    with pytest.raises(FleetError, match="another git works in"):
+    with pytest.raises(FleetError, match="another git process is running in"):
         await move(bench, member.commit)
     assert lock.read_bytes() == b""
     lock.unlink()
@@ -104,7 +104,7 @@ async def test_work_of_the_user_is_refused_and_kept(bench: Bench, how: str) -> N
     if how == "staged":
         git(bench.repository, "add", "-A")
     status = git(bench.repository, "status", "--porcelain")
-    with pytest.raises(UsageError, match=r"not committed: README\.md; commit or stash"):
+    with pytest.raises(UsageError, match=r"uncommitted changes: README\.md; commit or stash"):
         await move(bench, member.commit)
     assert git(bench.repository, "status", "--porcelain") == status
     assert git(bench.repository, "rev-parse", "main") == bench.base
@@ -113,7 +113,7 @@ async def test_work_of_the_user_is_refused_and_kept(bench: Bench, how: str) -> N
 async def test_a_file_that_a_program_would_convert_is_left_to_the_user(bench: Bench) -> None:
     member = await bench.change("one", {"a.flt": "a\n"})
     (bench.repository / ".git/info/attributes").write_text("*.flt filter=lfs\n", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"a program converts these files .*: a\.flt; switch .* --into main"):
+    with pytest.raises(UsageError, match=r"a git filter converts these files .*: a\.flt; switch .* --into main"):
         await move(bench, member.commit)
     assert is_at(bench, bench.base)
     git(bench.repository, "checkout", "--quiet", "-b", "elsewhere")
