@@ -576,7 +576,7 @@ class RelayedCalls:
         raise EffectError(Failure(kind="infrastructure", summary=_CUT_OFF))
 
     async def _read_notes(self, model: str) -> ModelNotes:
-        """Return what the manager currently knows about a model."""
+        """Return the manager's current notes about a model."""
         reader = AnswerReader()
         await self.relay.forward(RelayRequest("GET", MODELS + model, {}, b""), reader)
         try:

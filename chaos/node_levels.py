@@ -119,7 +119,7 @@ LEVELS: dict[str, Level] = {
     "a full disk": Level(fill_disk, "node struck", small_disk=True),
     "another version": Level(nothing, "node struck is unavailable: the node runs fleet 0.0.1", lie="another version"),
     "every check red": Level(
-        nothing, "it passes on this machine, and that result counts", lie="every check red", done_by_it=True
+        nothing, "It passes on this machine, and that result counts", lie="every check red", done_by_it=True
     ),
     "the manager killed": Level(kill_manager, "", done_by_it=True),
 }

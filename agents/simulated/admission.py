@@ -48,7 +48,7 @@ class Admitted:
     effort: str
     diagnostics: dict[str, Any] | None
     transformations: list[dict[str, str]] | None
-    """What was dropped from the request, if the request allows that."""
+    """The parts dropped from the request, if it allows that."""
 
 
 class Rulebook:

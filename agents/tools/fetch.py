@@ -155,7 +155,7 @@ class _PublicResolver(AbstractResolver):
         addresses = await self._resolver.resolve(host, port, family)
         if not (host == _LOCAL and self._local) and not all(is_public(each["host"]) for each in addresses):
             raise OSError(
-                None, f"{host} resolves to a private address; the operator has to list that address to allow it"
+                None, f"{host} resolves to a private address. To allow it, the operator has to list that address"
             )
         return addresses
 

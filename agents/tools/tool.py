@@ -67,7 +67,7 @@ class ToolOptions:
     command_s: float
     output_chars: int
     extras: Extras = NO_EXTRAS
-    """What the sandbox of commands shows and allows in addition to the defaults."""
+    """Additional paths and permissions in the sandbox of commands."""
     secrets: tuple[str, ...] = ()
     """Values in the sandbox that are redacted for models."""
     hosts: tuple[str, ...] = ()
@@ -223,11 +223,11 @@ def read_host(entry: str) -> ToolHost | None:
 def host_problem(hosts: Sequence[str]) -> str | None:
     """Return why a list is invalid, for the operator, or None."""
     if not hosts:
-        return 'hosts is missing; list the allowed hosts, such as ["docs.python.org", "*.example.org", "127.0.0.1:80"]'
+        return 'hosts is missing. List the allowed hosts, such as ["docs.python.org", "*.example.org", "127.0.0.1:80"]'
     wrong = next((entry for entry in hosts if read_host(entry) is None), None)
     if wrong is None:
         return None
-    return f"hosts: {wrong!r} is not a host; use a name, *.name or an address, optionally with a port"
+    return f"hosts: {wrong!r} is not a host. Use a name, *.name or an address, optionally with a port"
 
 
 # ---- servers ---------------------------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ class Session:
             session = schema.NewSessionResponse.model_validate(await rpc.call("session/new", _sent(request)))
         except RpcError as error:
             needs_login = error.code == LOGIN
-            hint = "; pass its key with pass_environment, or set `model`" if needs_login else ""
+            hint = ". Pass its key with pass_environment, or set `model`" if needs_login else ""
             self._fail(f"{error}{hint}", "configuration" if needs_login else "tool")
             return False
         except ValidationError as error:

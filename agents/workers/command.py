@@ -148,7 +148,7 @@ class MissingValueError(Exception):
 def line_problem(words: tuple[str, ...]) -> str | None:
     """Return why a command line is invalid, for the operator, or None."""
     if not words:
-        return 'command is missing; set it to a command line such as "tool --flag {goal}"'
+        return 'command is missing. Set it to a command line such as "tool --flag {goal}"'
     for name in (name for word in words for name in _PLACEHOLDER.findall(word)):
         if name not in OURS | THEIRS and not name.startswith(PARAMETER):
             known = f"; available placeholders: {', '.join(sorted(OURS | THEIRS))} and {PARAMETER}NAME."
@@ -159,7 +159,7 @@ def line_problem(words: tuple[str, ...]) -> str | None:
     script = next(_scripts(words), None)
     if script is not None and any(name not in OURS for name in _PLACEHOLDER.findall(script)):
         return (
-            "command: a placeholder inside a script would be executed; pass it as an argument: "
+            "command: a placeholder inside a script would be executed. Pass it as an argument: "
             "sh -c 'tool \"$1\"' sh {goal}"
         )
     return None

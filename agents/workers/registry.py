@@ -143,7 +143,7 @@ def make_worker(name: str, context: WorkerContext) -> Worker:
 
 
 def describe(workers: Mapping[str, WorkerSettings]) -> dict[str, str]:
-    """Describe the purpose of each worker, and what a plan has to specify for it."""
+    """Describe the purpose of each worker, and its required fields in a plan."""
     return {name: _description(worker) for name, worker in workers.items()}
 
 

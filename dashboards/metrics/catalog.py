@@ -82,7 +82,7 @@ class Metric:
 
 SECTIONS: Mapping[str, tuple[Metric, ...]] = {
     "Runs": (
-        Metric("fleet_build_info", "gauge", "Information about the fleet build; always 1.", ("version",)),
+        Metric("fleet_build_info", "gauge", "Information about the fleet build. Always 1.", ("version",)),
         Metric("fleet_runs", "gauge", f"Number of runs, by state: {', '.join(RUN_STATES)}.", ("state",)),
         Metric("fleet_runs_unreadable", "gauge", "Number of runs whose journal can't be read."),
         Metric("fleet_runs_started", "counter", "Total number of runs started."),
@@ -100,7 +100,7 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = {
         Metric("fleet_rehearsals_ended", "counter", "Total number of rehearsals ended, by ending.", ("ending",)),
         Metric("fleet_engine_starts", "counter", "Total number of engine starts, including resumes."),
         Metric("fleet_questions_open", "gauge", "Number of open questions in unfinished runs."),
-        Metric("fleet_run_info", "gauge", "Information about the run; always 1.", ("run", "repository", "state")),
+        Metric("fleet_run_info", "gauge", "Information about the run. Always 1.", ("run", "repository", "state")),
         *(Metric(f"fleet_run_{each.name}", "gauge", each.help, ("run",)) for each in figures_of("metrics")),
     ),
     "Agents and subtasks": (

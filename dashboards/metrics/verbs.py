@@ -27,7 +27,7 @@ def metrics(
         typer.Option(
             "--listen",
             metavar="HOST:PORT",
-            help="The address to listen on; default: 127.0.0.1:9464. Port 0 chooses a free port.",
+            help="The address to listen on (default: 127.0.0.1:9464). Port 0 selects a free port.",
         ),
     ] = None,
     once: Annotated[

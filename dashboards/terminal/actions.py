@@ -408,7 +408,7 @@ class Actions(App[None]):
             return
         figures = snapshot.figures
         if not figures.is_published:
-            self._note("nothing to merge yet")
+            self._note("no landed work to merge yet")
             return
         command, folder = [*WAITING, *self.fleet_command, "merge", snapshot.run], Path(figures.repository)
         into = f"Merges the landed work into the branch that is checked out in {safe(figures.repository)}."

@@ -33,7 +33,7 @@ ACTIONS: Mapping[str, tuple[str, str]] = {
     "a": ("answer", "answer the selected question, or the first open one"),
     "A": ("approve", "approve everything that is waiting, the marked subtasks, or the selected one"),
     "X": ("reject", "reject with a reason, so that the planner revises the plan"),
-    "E": ("edit", "edit the plan in $EDITOR; fleet validates the result before applying it"),
+    "E": ("edit", "edit the plan in $EDITOR, and apply it if it is valid"),
     "r": ("retry", "retry the marked subtasks, or the selected one, with your guidance"),
     "T": ("tell", "send an instruction to the agents of the marked subtasks, or of the selected one"),
     "x": ("drop", "drop the marked subtasks, or the selected one, with a reason"),
@@ -62,9 +62,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "Space *": "mark or unmark the selected subtask (Space) or all in the list (*) for actions",
         "Backspace": "previous page",
     },
-    "Actions (queued; a stopped run applies them when it resumes)": {
-        key: meaning for key, (_, meaning) in ACTIONS.items()
-    },
+    "Actions (a stopped run applies them when it resumes)": {key: meaning for key, (_, meaning) in ACTIONS.items()},
     "Subtask": {
         "1 … 4": "story, conversation, diff, checks with logs",
         "[ ]": "previous / next attempt",

@@ -149,7 +149,7 @@ def _read(file: Path) -> dict[str, WebSession]:
         return {}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FleetError(
-            f"{file} can't be read: {error}", hint="remove the file; browsers then need a new link"
+            f"{file} can't be read: {error}", hint="remove the file, and open new links in all browsers"
         ) from error
     return {each.digest: each for each in sessions if each.role in get_args(Role)}
 

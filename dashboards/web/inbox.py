@@ -207,7 +207,7 @@ def comment(run: FollowedRun, snapshot: RunSnapshot, subtask: SubtaskId, given: 
         first = error.errors()[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     if sent.attempt > (snapshot.attempts_at(subtask) if snapshot.has_subtask(subtask) else 0):
-        return f"{subtask} has no attempt {sent.attempt}"
+        return f"no attempt {sent.attempt} of {subtask}"
     if not sent.comments and not sent.text.strip():
         return "no comments to send"
     commit = snapshot.attempt(subtask, sent.attempt).commit or ""

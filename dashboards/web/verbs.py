@@ -129,7 +129,9 @@ def web(
     ] = "127.0.0.1:0",
     host: Annotated[
         list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="Also accept requests for this host name; repeatable."),
+        typer.Option(
+            "--allow-host", metavar="NAME", help="Also accept requests for this host name. Can be used multiple times."
+        ),
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the link in a browser.")] = False,
     read_only: Annotated[

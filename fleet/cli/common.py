@@ -115,21 +115,21 @@ def _run(context: typer.Context) -> RunSnapshot | None:
 RunName = Annotated[
     str | None,
     typer.Option(
-        "--run", metavar="RUN", help="The run; default: the latest in this repository.", autocompletion=run_names
+        "--run", metavar="RUN", help="The run (default: the latest in this repository).", autocompletion=run_names
     ),
 ]
 RunArgument = Annotated[
     str | None,
-    typer.Argument(metavar="RUN", help="The run; default: the latest in this repository.", autocompletion=run_names),
+    typer.Argument(metavar="RUN", help="The run (default: the latest in this repository).", autocompletion=run_names),
 ]
 SubtaskArgument = Annotated[
     str, typer.Argument(metavar="SUBTASK", help="The id of a subtask.", autocompletion=subtask_ids)
 ]
 AttemptNumber = Annotated[
-    int | None, typer.Option("--attempt", "-n", metavar="N", help="The attempt; default: the last.")
+    int | None, typer.Option("--attempt", "-n", metavar="N", help="The attempt (default: the last).")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, errors included.")]
-Repo = Annotated[Path, typer.Option("--repo", "-C", metavar="DIR", help="The repository; default: the current one.")]
+Repo = Annotated[Path, typer.Option("--repo", "-C", metavar="DIR", help="The repository (default: the current one).")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip confirmation prompts.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Use this configuration file.")]
@@ -139,7 +139,7 @@ BaseUrl = Annotated[
 ]
 Sandbox = Annotated[
     str | None,
-    typer.Option("--sandbox", metavar="bubblewrap|none", help="Sandbox for commands; none runs them as you."),
+    typer.Option("--sandbox", metavar="bubblewrap|none", help="Sandbox for commands. With none, they run as you."),
 ]
 SetupNetwork = Annotated[
     bool, typer.Option("--setup-network", help="Allow network access for the setup command, on the base commit only.")
@@ -159,7 +159,7 @@ Budget = Annotated[
         "--budget", metavar="USD", help="Maximum cost in USD. fleet does not make calls that would exceed it."
     ),
 ]
-REVIEWERS = "human (default on a terminal), auto (the [review] rules; default elsewhere), none"
+REVIEWERS = "human (default on a terminal), auto (default elsewhere, uses the [review] rules) or none"
 Review = Annotated[str | None, typer.Option(metavar="human|auto|none", help=f"Who approves the plan: {REVIEWERS}.")]
 HERE = Path()
 Pause = Callable[[float], Awaitable[None]]
@@ -214,7 +214,7 @@ def run_to_read(name: str | None, named: str | None, repo: Path) -> RunFolder:
     if here is not None:
         return here.folder
     if latest.state is not None:
-        show_note(f"note: {_no_run_of(repo)}; this is {_whose(latest)}")
+        show_note(f"note: {_no_run_of(repo)}. Using {_whose(latest)}")
     return latest.folder
 
 
@@ -252,7 +252,7 @@ def _latest_runs(repo: Path) -> tuple[FirstFact | None, FirstFact]:
 
 def _no_run_of(repo: Path) -> str:
     where = safe(repo.absolute())
-    return f"{where} has no runs" if git_folder(repo) is not None else f"{where} is not in a git repository"
+    return f"no runs in {where}" if git_folder(repo) is not None else f"{where} is not in a git repository"
 
 
 def _whose(run: FirstFact) -> str:
@@ -277,7 +277,7 @@ def find_subtask(state: HasPlan, id_: str) -> Subtask:
     spec = state.plan.subtask(SubtaskId(id_))
     if spec is None:
         near = suggestion(id_, state.plan.ids)
-        raise UsageError(f"{state.run} has no subtask {id_!r}", hint=near or _subtasks_of(state))
+        raise UsageError(f"no subtask {id_!r} in {state.run}", hint=near or _subtasks_of(state))
     return spec
 
 

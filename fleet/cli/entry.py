@@ -315,4 +315,4 @@ def unknown_verb(path: str, verb: str, verbs: list[str]) -> UsageError:
     near = suggestion(verb, verbs)
     if not near and path != "fleet" and verb in VERBS:
         near = f"did you mean `fleet {verb}`?"
-    return UsageError(f"`{path}` has no verb {safe(verb)!r}", hint=near or known)
+    return UsageError(f"unknown verb {safe(verb)!r} for `{path}`", hint=near or known)

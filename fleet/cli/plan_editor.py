@@ -211,7 +211,8 @@ def _edit_until_valid(command: list[str], path: Path, text: str, check: Callable
 
 
 Sets = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a parameter of the plan; repeatable.")
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Set a parameter of the plan. Can be used multiple times."),
 ]
 RUN_PREFIX = "fleet/"
 """Marks the name of a run if a plan has the same name. It is also the prefix of the run's branch."""

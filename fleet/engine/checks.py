@@ -86,7 +86,7 @@ class NodeTrust:
         if (node, command) in self._named:
             return ""
         self._named.add((node, command))
-        return f"node {node} reported that `{command}` fails on {on}; it passes on this machine, and that result counts"
+        return f"node {node} reported that `{command}` fails on {on}. It passes on this machine, and that result counts"
 
 
 # ---- runner reports --------------------------------------------------------------------------------------------------
@@ -184,8 +184,8 @@ NO_REPORT = (
     "its options suppress the report (in that case, set checks.expected_tests = false)"
 )
 BROKEN_SETUP = (
-    "[fleet] not run: {how} on this commit, which changes inputs of the setup command (worktrees.lock_files); "
-    "without these changes it passes"
+    "[fleet] not run: {how} on this commit, which changes inputs of the setup command (worktrees.lock_files). "
+    "Without these changes it passes"
 )
 IN_A_ROW = 8  # criteria of a merged tree that run in sequence. Such sequences run concurrently
 

@@ -1,1 +1,1 @@
-"""What a run can do without. Each feature is a folder, named in `table.py`; without both, the rest works."""
+"""Optional features. Each is a folder listed in `table.py`. Without both, the rest of fleet works."""

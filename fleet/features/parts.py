@@ -1,4 +1,4 @@
-"""Imports what an entry of the table names, when it is used."""
+"""Imports the parts listed in the table on first use."""
 
 from importlib import import_module
 from typing import Any
@@ -8,7 +8,7 @@ BESIDE = ("agents", "dashboards", "worktrees")
 
 
 def load_part(place: str) -> Any:
-    """What is at `feature.module:name`, or at `dashboards.feature.module:name`."""
+    """Import `feature.module:name` or `dashboards.feature.module:name`."""
     module, _, name = place.partition(":")
     is_whole = module.partition(".")[0] in BESIDE
     return getattr(import_module(module if is_whole else f"fleet.features.{module}"), name)

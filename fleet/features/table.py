@@ -157,7 +157,7 @@ FEATURES: dict[str, Feature] = {
         verbs={
             "Other programs and machines": {
                 "notify": Verb(
-                    "notify.verbs:notify", "machine", "Test notification channels; list or send notifications."
+                    "notify.verbs:notify", "machine", "Test notification channels, and list or send notifications."
                 )
             }
         },

@@ -54,7 +54,7 @@ def test_a_pipe_has_colours_only_if_they_are_wanted(tmp_path: Path, run: RunFold
 
 
 def test_the_hint_of_an_error_is_on_a_line_below_it(tmp_path: Path) -> None:
-    lines = ["error: `fleet` has no verb 'stauts'", "hint: did you mean 'status'?"]
+    lines = ["error: unknown verb 'stauts' for `fleet`", "hint: did you mean 'status'?"]
     assert fleet("stauts", cwd=tmp_path).stderr.splitlines() == lines
 
 

@@ -191,7 +191,7 @@ def _show_incident(run: RunSnapshot, number: int, *, as_json: bool) -> None:
     incidents = run.incidents()
     if all(incident.number != number for incident in incidents):
         numbers = f"use a number from 1 to {len(incidents)}" if incidents else "no incidents are recorded"
-        raise UsageError(f"{run.run} has no incident {number}", hint=numbers)
+        raise UsageError(f"no incident {number} in {run.run}", hint=numbers)
     common.show_view(run.incident(number), story_lines, as_json=as_json)
 
 
@@ -204,7 +204,7 @@ def _show_versions(run: RunSnapshot, versions: str, *, as_json: bool) -> None:
         )
     diffs = run.version_changes(int(bounds[1]), int(bounds[2]))
     if not diffs:
-        raise UsageError(f"{run.run} has no versions {versions}", hint=f"its latest version is {run.plan.version}")
+        raise UsageError(f"no versions {versions} in {run.run}", hint=f"its latest version is {run.plan.version}")
     if as_json:
         common.show_json(diffs)
     else:
@@ -243,7 +243,7 @@ async def change_of(folder: RunFolder, subtask: str, attempt: int | None) -> Dif
         (a.number, a.base, a.commit) for a in run.subtask(spec.id).attempts if a.commit and attempt in {None, a.number}
     ]
     if not commits:
-        raise UsageError(f"{subtask} has no commit yet", hint=f"run `fleet show {subtask}` to see its attempts")
+        raise UsageError(f"no commit of {subtask} yet", hint=f"run `fleet show {subtask}` to see its attempts")
     number, base, commit = commits[-1]
     patch = await stored_diff(common.state_dir(), folder.run, base, commit)
     if patch is None:
@@ -365,13 +365,14 @@ def _transcript(folder: Path, subtask: str, attempt: int | None) -> Path:
         path = folder / f"{subtask}.{attempt}.jsonl"
         if not path.is_file():
             raise UsageError(
-                f"attempt {attempt} of {subtask} has no log", hint=f"run `fleet show {subtask}` to list its attempts"
+                f"no log of attempt {attempt} of {subtask}", hint=f"run `fleet show {subtask}` to list its attempts"
             )
         return path
     numbers = _numbers(folder, subtask)
     if not numbers:
         raise UsageError(
-            f"{subtask} has no log yet: no model was called for it", hint="use --follow to wait for the log"
+            f"{subtask} does not have a log yet: fleet has not called a model for it",
+            hint="use --follow to wait for the log",
         )
     return folder / f"{subtask}.{numbers[-1]}.jsonl"
 

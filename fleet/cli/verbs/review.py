@@ -36,7 +36,9 @@ from fleet.read.run import just_after
 
 Only = Annotated[
     list[str] | None,
-    typer.Option("--only", metavar="SUBTASK", help="Only this subtask; repeatable.", autocompletion=subtask_ids),
+    typer.Option(
+        "--only", metavar="SUBTASK", help="Only this subtask. Can be used multiple times.", autocompletion=subtask_ids
+    ),
 ]
 PlanInstead = Annotated[
     str | None,

@@ -167,7 +167,7 @@ Epic = Annotated[
     typer.Argument(metavar="EPIC", help="The goal: text, a file, - for stdin, or an issue such as gh:OWNER/REPO#12."),
 ]
 Base = Annotated[
-    str | None, typer.Option(metavar="COMMIT", help="The commit, branch or tag to start from; default: HEAD.")
+    str | None, typer.Option(metavar="COMMIT", help="The commit, branch or tag to start from (default: HEAD).")
 ]
 RedBase = Annotated[bool, typer.Option("--allow-red-base", help="Continue even if the gate fails on the base commit.")]
 OnlyEstimate = Annotated[

@@ -107,7 +107,7 @@ _ADVICE: Mapping[CauseKind, str] = {
     "package": "{subject} is missing, and downloads are not possible in the sandbox. Fetch it with worktrees.setup and "
     "worktrees.setup_network",
     "network": "commands in the sandbox have no network. To allow it for the setup command, use --setup-network or "
-    f'worktrees.setup_network = "base" in {_OWN}. Checks and workers still have no network',
+    f'worktrees.setup_network = "base" in {_OWN}. Checks and workers stay offline',
     "service": "services on this machine are not reachable from the sandbox. Let the command start its own services",
     "read_only": "only the worktree, /tmp and the sandbox's home are writable. Move caches there with "
     "[box.environment]",
@@ -115,7 +115,7 @@ _ADVICE: Mapping[CauseKind, str] = {
     "(box.syscall_filter)",
     "space": "the sandbox's /tmp and home are small. Write large files in the worktree, or raise box.disk_mb",
     "memory": "the command needs more memory than the sandbox allows. Raise box.memory_mb, or use fewer processes",
-    "file": "a file is missing. Worktrees contain only committed files; list ignored files in worktrees.include",
+    "file": "a file is missing. Worktrees contain only committed files. List ignored files in worktrees.include",
 }
 
 

@@ -10,7 +10,7 @@ def path_problem(path: str) -> str | None:
     if not path.strip():
         return "is empty"
     if path.startswith(("/", "~")) or re.match(r"^[A-Za-z]:", path):
-        return f"{path!r} is absolute; write it relative to the repository's root"
+        return f"{path!r} is absolute. Write it relative to the repository root"
     if ".." in path.split("/"):
         return f"{path!r} leaves the repository"
     if "\\" in path or "\0" in path or any(ord(character) < ord(" ") for character in path):

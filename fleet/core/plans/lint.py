@@ -201,8 +201,8 @@ def _subtask_warnings(new: list[Subtask], steps: Collection[str]) -> Iterator[st
             lambda subtask: subtask.worker not in steps and _has_only_guards(subtask),
         ),
         ("a guard that always passes", _has_idle_guard),
-        ("too large for one worker; split it", _is_coarse),
-        ("an undeclared placeholder; declare it in [parameters]", _has_placeholder),
+        ("too large for one worker. Split it", _is_coarse),
+        ("an undeclared placeholder. Declare it in [parameters]", _has_placeholder),
         (
             "the goal refers to text that its worker can't see",
             lambda subtask: _REFERS_OUTSIDE.search(subtask.goal),
@@ -212,7 +212,7 @@ def _subtask_warnings(new: list[Subtask], steps: Collection[str]) -> Iterator[st
         if ids := [subtask.id for subtask in work if applies(subtask)]:
             yield f"{_names(ids)}: {warning}"
     if len(work) > 1 and (fine := [subtask.id for subtask in work if _is_fine(subtask)]):
-        yield f"{_names(fine)}: too small; merge it with a related subtask"
+        yield f"{_names(fine)}: too small. Merge it with a related subtask"
     for subtask in work:
         if missing := _unlisted_paths(subtask):
             yield f"{subtask.id}: the goal names {_names(missing)}, which `touches` and `context` don't list"
@@ -286,7 +286,7 @@ def _overlaps(subtasks: list[Subtask], about: Collection[SubtaskId]) -> Iterator
                 if not ordered and (first in about or second in about):
                     pairs.setdefault((first, second) if first < second else (second, first), path)
     for (first, second), path in list(pairs.items())[: 2 * NAMED]:
-        yield f"{first} and {second} may run at the same time and both change {path}; order them, or assign it to one"
+        yield f"{first} and {second} may run at the same time and both change {path}. Order them, or assign it to one"
 
 
 def _meeting_patterns(by_path: Mapping[str, list[SubtaskId]]) -> Iterator[tuple[str, str]]:

@@ -105,7 +105,7 @@ def _read_values(
 ) -> tuple[dict[str, JsonValue], list[Problem]]:
     values: dict[str, JsonValue] = {}
     problems = [
-        Problem(f"--set {name}", f"the plan has no such parameter{did_you_mean(name, parameters)}")
+        Problem(f"--set {name}", f"is not a parameter of the plan{did_you_mean(name, parameters)}")
         for name in settings
         if name not in parameters
     ]
@@ -150,11 +150,11 @@ def _type_problem(parameter: Parameter, value: Value) -> str | None:
         case "choice" if value not in parameter.choices:
             return f"{shown} is not {parameter.kind}"
         case "string" if not isinstance(value, str):
-            return "is not text; put it in quotes"
+            return "is not text. Put it in quotes"
         case "string" if len(str(value)) > LONGEST_VALUE:
-            return f"has {len(str(value))} characters; at most {LONGEST_VALUE}"
+            return f"has {len(str(value))} characters, and the limit is {LONGEST_VALUE}"
         case "string" if not str(value).isprintable():
-            return "contains a control character; a value must be one line of text"
+            return "contains a control character. A value must be one line of text"
         case _:
             return None
 
@@ -275,7 +275,7 @@ def read_plan(data: object, known: PlanContext | None = None) -> Plan | tuple[Pr
     document = dict(data)
     has_steps = "steps" in document
     if has_steps and "subtasks" in document:
-        return (Problem("steps", "is an alias of `subtasks`; keep one of them"),)
+        return (Problem("steps", "is an alias of `subtasks`. Keep one of them"),)
     raw = document.pop("steps" if has_steps else "subtasks", ())
     if not isinstance(raw, list | tuple):
         return (Problem("subtasks", "is not a list of subtasks"),)

@@ -94,7 +94,7 @@ class Planned(Written):
 class Criterion(Planned):
     """One acceptance check: a command, the name of one in the configuration (`[checks.named]`), or a review."""
 
-    criterion: str = Field(description="What is true when this passes, in words.")
+    criterion: str = Field(description="The condition that this proves, in words.")
     run: str | None = Field(default=None, description="The shell command that proves it, run at the repository's root.")
     timeout_s: float = Field(default=300, gt=0, le=7200, description="Seconds until it counts as failed.")
     fails_before: bool = Field(
@@ -134,7 +134,7 @@ class Subtask(Planned):
     """One bounded piece of work for one worker."""
 
     id: SubtaskId = Field(description="A short name: letters, digits, dots, dashes, underscores.")
-    title: str = Field(description="One line; it becomes the subject of the commit.")
+    title: str = Field(description="One line, used as the subject of the commit.")
     goal: str = Field(description="What to build, in words a stranger can act on.")
     acceptance: tuple[Criterion, ...] = Field(description="Checks that fail before the work and pass after it.")
     depends_on: tuple[SubtaskId, ...] = Field(default=(), description="Subtasks whose work must have landed first.")
@@ -150,7 +150,7 @@ class Subtask(Planned):
     """Damage that a mistake could cause. The rules of `[review]` use it."""
     estimate: Estimate = Estimate()
     """Expected size, if known."""
-    failure_action: FailureAction = Field(default="replan", description="What happens when it fails.")
+    failure_action: FailureAction = Field(default="replan", description="The action after a failure.")
     not_before: datetime | None = Field(default=None, description="A time before which it must not start.")
 
     @property

@@ -93,7 +93,7 @@ def plan_problems(
     document. `since` is the valid plan that this one is based on. Unchanged subtasks are not checked again.
     """
     if not plan.subtasks and not also_ids:
-        return (Problem("subtasks", "is empty; a plan needs at least one subtask"),)
+        return (Problem("subtasks", "is empty. A plan needs at least one subtask"),)
     problems = list(_count_problems(plan, known))
     ids = frozenset[str](plan.ids) | frozenset(also_ids)
     places = places or [f"subtasks[{index}]" for index in range(len(plan.subtasks))]
@@ -133,12 +133,10 @@ def _may_have_cycle(plan: Plan, before: Sequence[Subtask]) -> bool:
 def _count_problems(plan: Plan, known: PlanContext) -> Iterator[Problem]:
     areas = sum(subtask.worker == PLANNER for subtask in plan.subtasks)
     if areas > known.max_areas:
-        yield Problem(
-            "subtasks", f"{areas} areas (worker {PLANNER!r}); at most {known.max_areas} are allowed (planner.max_areas)"
-        )
+        yield Problem("subtasks", f"{areas} areas (worker {PLANNER!r}), but planner.max_areas is {known.max_areas}")
     for id_, count in Counter(plan.ids).items():
         if count > 1:
-            yield Problem("subtasks", f"{count} subtasks have the id {id_!r}; ids must be unique")
+            yield Problem("subtasks", f"{count} subtasks have the id {id_!r}. Ids must be unique")
 
 
 def subtask_problems(subtask: Subtask, ids: Collection[str], known: PlanContext, *, at: str) -> Iterator[Problem]:
@@ -155,7 +153,7 @@ def subtask_problems(subtask: Subtask, ids: Collection[str], known: PlanContext,
                 yield Problem(f"{at}.{name}[{path_index}]", problem)
     if not subtask.acceptance:
         yield Problem(
-            f"{at}.acceptance", f"{subtask.id!r} has no acceptance criterion; add a check that proves the work is done"
+            f"{at}.acceptance", f"{subtask.id!r} has no acceptance criterion. Add a check that proves the work is done"
         )
     for index, criterion in enumerate(subtask.acceptance):
         yield from _criterion_problems(criterion, known, at=f"{at}.acceptance[{index}]")
@@ -171,9 +169,9 @@ def _own_problems(subtask: Subtask, at: str) -> Iterator[Problem]:
     if not is_slug(subtask.id):
         yield Problem(f"{at}.id", f"{subtask.id!r} is not 1 to 64 letters, digits, dots, dashes or underscores")
     if subtask.id == PLANNER:
-        yield Problem(f"{at}.id", f"{PLANNER!r} is reserved for the planner; choose another id")
+        yield Problem(f"{at}.id", f"{PLANNER!r} is reserved for the planner. Choose another id")
     if subtask.not_before is not None and subtask.not_before.tzinfo is None:
-        yield Problem(f"{at}.not_before", "has no time zone; write 2026-01-31T02:00:00-05:00, or end it with Z")
+        yield Problem(f"{at}.not_before", "is missing a time zone. Write 2026-01-31T02:00:00-05:00, or end it with Z")
 
 
 def _text_problems(subtask: Subtask, at: str) -> Iterator[Problem]:
@@ -181,7 +179,7 @@ def _text_problems(subtask: Subtask, at: str) -> Iterator[Problem]:
         if not text.strip():
             yield Problem(f"{at}.{name}", f"{subtask.id!r} has an empty {name}")
         elif len(text) > limit:
-            yield Problem(f"{at}.{name}", f"has {len(text)} characters; at most {limit}")
+            yield Problem(f"{at}.{name}", f"has {len(text)} characters, and the limit is {limit}")
 
 
 def _review_problems(subtask: Subtask, at: str) -> Iterator[Problem]:
@@ -192,23 +190,23 @@ def _review_problems(subtask: Subtask, at: str) -> Iterator[Problem]:
         if criterion.review is None:
             for name in ("model", "votes", "threshold"):
                 if getattr(criterion, name) is not None:
-                    yield Problem(f"{place}.{name}", "is only allowed with `review`; describe there what to look for")
+                    yield Problem(f"{place}.{name}", "is only allowed with `review`. Describe there what to look for")
             continue
         if not criterion.review.strip() or len(criterion.review) > LONGEST_REVIEW:
             yield Problem(f"{place}.review", f"must describe what to look for, in at most {LONGEST_REVIEW} characters")
         if not criterion.criterion.strip():
-            yield Problem(f"{place}.criterion", "is empty; state what a review without findings proves")
+            yield Problem(f"{place}.criterion", "is empty. State what a review without findings proves")
         elif criterion.criterion in seen:
             yield Problem(f"{place}.criterion", f"appears twice among the reviews of {subtask.id!r}")
         seen.add(criterion.criterion)
         if criterion.run is not None or criterion.tests is not None:
-            yield Problem(f"{place}.review", "can't be combined with `run` or `tests`; add a separate criterion")
+            yield Problem(f"{place}.review", "can't be combined with `run` or `tests`. Add a separate criterion")
         if criterion.threshold is not None and criterion.threshold > (criterion.votes or criterion.threshold):
             yield Problem(f"{place}.threshold", f"is {criterion.threshold}, but there are only {criterion.votes} votes")
         if subtask.worker == PLANNER:
-            yield Problem(f"{place}.review", "is not allowed for an area; review its subtasks")
+            yield Problem(f"{place}.review", "is not allowed for an area. Review its subtasks")
     if seen and all(each.review is not None for each in subtask.acceptance):
-        why = f"{subtask.id!r} has only reviews; add a criterion with a command, because a review is not a proof"
+        why = f"{subtask.id!r} has only reviews. Add a criterion with a command, because a review is not a proof"
         yield Problem(f"{at}.acceptance", why)
 
 
@@ -465,7 +463,7 @@ def _target_problems(plan: Plan, revision: Revision, statuses: SubtaskStatuses) 
             elif item.id not in statuses.open:
                 yield Problem(at, f"{item.id!r} is closed and can't be changed")
             elif item.id in statuses.busy:
-                yield Problem(at, f"{item.id!r} is in progress; wait for its report")
+                yield Problem(at, f"{item.id!r} is in progress. Wait for its report")
             elif verb == "retry" and item.id not in statuses.failed:
                 yield Problem(at, f"{item.id!r} has not failed and can't be retried")
             elif verb == "split" and statuses.depth.get(item.id, 0) >= statuses.max_depth:
@@ -510,13 +508,13 @@ def _area_problems(plan: Plan, revision: Revision, statuses: SubtaskStatuses) ->
     for place, described in described_subtasks(revision):
         worker = getattr(described, "worker", None)
         if worker == PLANNER and not statuses.may_delegate:
-            problem = f"{described.id!r} can't be an area inside an area; plan its steps yourself"
+            problem = f"{described.id!r} can't be an area inside an area. Plan its steps yourself"
             yield Problem(f"{place}.worker", problem)
         for need in described.depends_on or ():
             if mine is not None and need in plan.ids and need not in mine | new:
-                yield Problem(f"{place}.depends_on", f"{need!r} belongs to another area; depend on the area instead")
+                yield Problem(f"{place}.depends_on", f"{need!r} belongs to another area. Depend on the area instead")
         if statuses.bounds and described.touches == () and worker != PLANNER:
-            yield Problem(f"{place}.touches", f"is empty; list the files of {described.id!r} within {bounds}")
+            yield Problem(f"{place}.touches", f"is empty. List the files of {described.id!r} within {bounds}")
         stray = [path for path in described.touches or () if bounds and not matches(path, statuses.bounds)]
         if stray:
             yield Problem(f"{place}.touches", f"{', '.join(stray)}: outside the area ({bounds})")
@@ -568,7 +566,7 @@ def revision_between(before: Plan, after: Plan, *, why: str, without: Collection
     `without` are subtasks of `before` that were split or dropped already, so leaving them out does not drop them.
     """
     if before.goal != after.goal:
-        return "the goal of a run can't be changed; only its subtasks can be edited"
+        return "can't change the goal of a run. You can edit only its subtasks"
     old = {subtask.id: subtask for subtask in before.subtasks}
     new = {subtask.id: subtask for subtask in after.subtasks}
     changes = []

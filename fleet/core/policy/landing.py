@@ -174,7 +174,7 @@ def integration_failure(state: RunState, id_: SubtaskId, failed: tuple[CheckRun,
     intents = "\n".join(intent(state, other.id) for other in (near or since)[-NAMED:])
     return Failure(
         kind="integration",
-        summary=f"{summary}; it conflicts with {', '.join(other.id for other in near[-NAMED:])}" if near else summary,
+        summary=f"{summary}. It may contradict {', '.join(other.id for other in near[-NAMED:])}" if near else summary,
         evidence=f"{evidence(failed)}\n\nIts own checks passed on its own base. Landed since, {what}:\n{intents}",
     )
 

@@ -36,44 +36,43 @@ LADDER: dict[f.FailureKind, RemedyRung] = {
     rung.kind: rung
     for rung in (
         RemedyRung("transient", False, "retry", "the model service: limits, overload, a broken connection or stream"),
-        RemedyRung("infrastructure", False, "retry", "fleet's or the machine's: worktrees, boxes, disk"),
-        RemedyRung(
-            "internal", False, "aside", "a bug of fleet, twice at the same step; the finished work stays pinned"
-        ),
-        RemedyRung("crash", False, "retry", "a bug of an older fleet; new journals say `internal`"),
-        RemedyRung("configuration", False, "retry", "a wrong key, an unknown model; it concerns the whole run"),
+        RemedyRung("infrastructure", False, "retry", "a problem of the machine: worktrees, sandboxes, disk"),
+        RemedyRung("internal", False, "aside", "a bug in fleet, twice at the same step. Finished work stays pinned"),
+        RemedyRung("crash", False, "retry", "a bug in an older fleet. New journals use `internal`"),
+        RemedyRung("configuration", False, "retry", "a wrong key or an unknown model, which affects the entire run"),
         RemedyRung(
             "protocol", True, "planner", "invalid answers: no tool, malformed input, the same action again and again"
         ),
         RemedyRung("tool", True, "planner", "a tool or command that the worker needs does not work"),
         RemedyRung("check", True, "planner", "an acceptance check failed, or a guard did on the base, before any work"),
         RemedyRung("vacuous", True, "planner", "an acceptance check passed before any work was done"),
-        RemedyRung("empty", True, "planner", "reported done, but nothing changed"),
-        RemedyRung(
-            "bounds", True, "planner", "changed files outside of its bounds, or files that may not be committed"
-        ),
-        RemedyRung("conflict", True, "resolve", "does not merge with what landed meanwhile"),
-        RemedyRung("integration", True, "planner", "merges, but the merged tree is red"),
+        RemedyRung("empty", True, "planner", "reported done, but without changes"),
+        RemedyRung("bounds", True, "planner", "changed files outside `touches`, or files that may not be committed"),
+        RemedyRung("conflict", True, "resolve", "conflicts with work that landed in the meantime"),
+        RemedyRung("integration", True, "planner", "merges, but the merged tree fails"),
         RemedyRung("too_complex", True, "planner", "more than one worker can do, or the conversation no longer fits"),
-        RemedyRung("ambiguous", True, "planner", "information is missing; the worker is blocked"),
+        RemedyRung("ambiguous", True, "planner", "the worker is blocked by missing information"),
         RemedyRung("refusal", True, "planner", "the model refused"),
         RemedyRung("budget", True, "planner", "turns, time, tokens or dollars of the attempt or its subtask are spent"),
         RemedyRung(
-            "spent", False, "retry", "the run's budget does not cover another call; the attempt continues with more"
+            "spent",
+            False,
+            "retry",
+            "the run's budget does not cover another call. The attempt continues after an increase",
         ),
         RemedyRung("other", True, "planner", "none of these"),
     )
 }
 LONGEST_CLIMB = 64  # doublings, far beyond any cap. A float overflows at about a thousand
 _AGAIN = (
-    "Do the subtask again on this base: keep what landed, and bring this subtask's change into it so that both do what "
-    "they were meant to."
+    "Do the subtask again on this base: keep the landed work, and apply this subtask's change to it so that both have "
+    "the intended effect."
 )
 RESOLVE_GUIDANCE: dict[f.FailureKind, str] = {
-    "conflict": "An earlier attempt passed its own checks, but its change does not merge with what landed since its "
-    f"base. The evidence names the paths, what landed there, and what the attempt changed. {_AGAIN}",
-    "integration": "An earlier attempt passed its own checks, and its change merges with what landed since its base, "
-    f"but the merged tree fails. The evidence has the output of the checks, and what the attempt changed. {_AGAIN}",
+    "conflict": "An earlier attempt passed its own checks, but its change conflicts with work that landed since its "
+    f"base. The evidence lists the paths, the landed changes there, and the attempt's change. {_AGAIN}",
+    "integration": "An earlier attempt passed its own checks, and its change merges with work that landed since its "
+    f"base, but the merged tree fails. The evidence has the output of the checks, and the attempt's change. {_AGAIN}",
 }
 """Guidance for the worker that makes the work fit a new base."""
 

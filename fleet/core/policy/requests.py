@@ -98,18 +98,18 @@ def _review_problem(state: RunState, request: f.PlanApproved | f.PlanRejected) -
     """A verdict must be about the current version of the plan, and only about subtasks that wait."""
     verb = "approve" if isinstance(request, f.PlanApproved) else "reject"
     if not state.plan.subtasks:
-        return f"there is no plan yet to {verb}"
+        return f"can't {verb} the plan before it exists"
     if request.version != state.plan.version:
-        return f"the plan is at version {state.plan.version} now, not {request.version}; review it again"
+        return f"the plan is at version {state.plan.version} now, not {request.version}. Review it again"
     pending = waiting_for_approval(state)
     for id_ in request.subtasks or ():
         if id_ not in pending:
             hint = did_you_mean(id_, pending) or f"; pending: {', '.join(pending) or 'none'}"
             return f"{id_} is not waiting for approval{hint}"
     if isinstance(request, f.PlanApproved) and (request.automatic or request.subtasks == ()):
-        return "no subtask named; name at least one subtask to approve"
+        return "the list of subtasks is empty. Name at least one to approve"
     if not pending:
-        return "no subtask is waiting for approval; to drop an approved subtask, edit the plan"
+        return "no subtask is waiting for approval. To drop an approved subtask, edit the plan"
     if isinstance(request, f.PlanRejected) and not request.reason.strip():
         return "a reason is required, because the planner uses it to revise the plan"
     return None
@@ -119,7 +119,7 @@ def _revision_problem(state: RunState, request: f.PlanRevised) -> str | None:
     """A person may change the plan as the planner may, but neither ask questions nor finish."""
     revision = request.revision
     if request.call is not None or revision.finished or revision.ask:
-        return "you can only change subtasks; the planner asks questions and ends the run"
+        return "you can only change subtasks. Only the planner can ask questions and end the run"
     known = PlanContext(max_areas=state.policy.max_areas, machines=known_machines(state))
     after = revise_plan(state.plan, revision, for_revision(state), known, is_valid=True)
     return None if isinstance(after, Plan) else "the change is not valid: " + "; ".join(map(str, after))
@@ -138,13 +138,13 @@ def _retry_problem(state: RunState, request: f.RetryRequested) -> str | None:
     if request.subtask not in state.subtasks:
         return f"unknown subtask {request.subtask!r}{did_you_mean(request.subtask, state.subtasks)}"
     if is_undone(state, request.subtask):
-        return f"{request.subtask} was rolled back; start a new run with a corrected plan"
+        return f"{request.subtask} was rolled back. Start a new run with a corrected plan"
     status = status_of(state, request.subtask, request.at)
     if status in {"failed", "blocked", "escalated"}:
         return None
     if status == "dropped" and state.subtasks[request.subtask].attempts:
         return None
-    return f"{request.subtask} is {status}; only a failed subtask can be retried"
+    return f"{request.subtask} is {status}. Only a failed subtask can be retried"
 
 
 def _instruction_problem(state: RunState, request: f.InstructionGiven) -> str | None:
@@ -155,14 +155,14 @@ def _instruction_problem(state: RunState, request: f.InstructionGiven) -> str | 
     if not request.text.strip():
         return "the instruction is empty"
     if len(request.text) > LONGEST_INSTRUCTION:
-        return f"the instruction has {len(request.text):,} characters; at most {LONGEST_INSTRUCTION:,} are allowed"
+        return f"the instruction has {len(request.text):,} characters, and the limit is {LONGEST_INSTRUCTION:,}"
     if subtask.parts:
-        return f"{subtask.id} was split; send the instruction to one of its parts: {', '.join(subtask.parts)}"
+        return f"{subtask.id} was split. Send the instruction to one of its parts: {', '.join(subtask.parts)}"
     if subtask.closed:
         what = "has landed" if subtask.landed is not None else "was dropped"
-        return f"{subtask.id} {what}; no attempt will read this instruction"
+        return f"{subtask.id} {what}, so no attempt would read this instruction"
     if state.spec(subtask.id).worker == PLANNER:
-        return f"{subtask.id} is an area without a worker; send the instruction to one of its subtasks"
+        return f"{subtask.id} is an area without a worker. Send the instruction to one of its subtasks"
     if state.ended:
         return f"{state.run} has already ended ({state.ending})"
     return None

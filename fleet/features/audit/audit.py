@@ -373,7 +373,7 @@ def _entry(commit: AuditedCommit, chains: Mapping[Sha, Chain], state: RunState, 
 
 def _unknown_commit(commit: AuditedCommit, chains: Mapping[Sha, Chain], state: RunState) -> str:
     if commit.run != state.run:
-        return "does not belong to this run: it is not in the journal, and it has no trailer of the run"
+        return "does not belong to this run: it is not in the journal and lacks a trailer of the run"
     landings = {(chain.member.subtask, chain.member.attempt): chain.member.commit for chain in chains.values()}
     landed = landings.get((commit.subtask or SubtaskId(""), commit.attempt or 0))
     claim = f"claims to be {commit.subtask}, attempt {commit.attempt}"

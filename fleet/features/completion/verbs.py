@@ -32,7 +32,7 @@ def completion(
     shell: Annotated[
         str | None,
         typer.Argument(
-            metavar="SHELL", help="bash, zsh or fish; default: your shell.", autocompletion=lambda: [*PLACES]
+            metavar="SHELL", help="bash, zsh or fish (default: your shell).", autocompletion=lambda: [*PLACES]
         ),
     ] = None,
     install: Annotated[

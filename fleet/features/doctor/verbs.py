@@ -302,7 +302,7 @@ def _signatures(usual: CommitConventions, fleet: Fleet) -> Iterator[Finding]:
         wanted.append(("signed off", "git.sign_off = true"))
     if wanted:
         hows, keys = zip(*wanted, strict=True)
-        says = f"the latest commits here are {' and '.join(hows)}; commits merged by fleet are not"
+        says = f"the latest commits here are {' and '.join(hows)}, but commits merged by fleet are not"
         fix = f"if required: {' and '.join(keys)} in your own configuration (docs/guides/taking.md)"
         yield Finding("signatures", ok=True, says=says, fix=fix, warning=True)
 

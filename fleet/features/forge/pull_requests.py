@@ -404,7 +404,7 @@ class PullRequests:
         stacker = Stacker(run, store, tip)
         pieces = await stacker.pieces() if self.wanted.stack else [stacker.whole()]
         if self.wanted.stack and len(pieces) == 1:
-            self.say(f"{run.run} has no areas that can be separated: opening one pull request")
+            self.say(f"{run.run} does not have separable areas. Opening one pull request")
         return pieces
 
     # ---- remote and base branch

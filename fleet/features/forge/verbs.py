@@ -46,7 +46,7 @@ def tend(
         str | None,
         typer.Argument(
             metavar="PR",
-            help="A pull request opened by fleet: its number, URL or run; default: that of the latest run.",
+            help="A pull request opened by fleet: its number, URL or run (default: that of the latest run).",
         ),
     ] = None,
     repo: Repo = HERE,
@@ -55,12 +55,12 @@ def tend(
     ] = False,
     rounds: Annotated[
         int | None,
-        typer.Option("--rounds", metavar="N", min=1, help="Maximum number of rounds in total; default: tend.rounds."),
+        typer.Option("--rounds", metavar="N", min=1, help="Maximum number of rounds in total (default: tend.rounds)."),
     ] = None,
     budget: Annotated[
         float | None,
         typer.Option(
-            "--budget", metavar="USD", min=0.01, help="Maximum cost of all rounds in USD; default: tend.dollars."
+            "--budget", metavar="USD", min=0.01, help="Maximum cost of all rounds in USD (default: tend.dollars)."
         ),
     ] = None,
     base_url: BaseUrl = None,
@@ -165,11 +165,11 @@ def pr(
         typer.Option(
             "--into",
             metavar="BRANCH",
-            help="The target branch; default: the branch the run started from, or the default branch.",
+            help="The target branch (default: the branch the run started from, or the default branch).",
         ),
     ] = None,
     remote: Annotated[
-        str | None, typer.Option("--remote", metavar="NAME", help="The git remote to push to; default: origin.")
+        str | None, typer.Option("--remote", metavar="NAME", help="The git remote to push to (default: origin).")
     ] = None,
     forge: Annotated[
         str | None,

@@ -24,7 +24,7 @@ def merge(
     repo: Repo = HERE,
     into: Annotated[
         str | None,
-        typer.Option("--into", metavar="BRANCH", help="The branch to merge into; default: the current branch."),
+        typer.Option("--into", metavar="BRANCH", help="The branch to merge into (default: the current branch)."),
     ] = None,
     no_resolve: Annotated[
         bool, typer.Option("--no-resolve", help="Only report conflicts. Don't let a model resolve them.")
@@ -35,7 +35,7 @@ def merge(
             "--budget",
             metavar="USD",
             min=0.01,
-            help="Budget for resolving conflicts, in USD; default: the rest of the run's budget.",
+            help="Budget for resolving conflicts, in USD (default: the rest of the run's budget).",
         ),
     ] = None,
     base_url: BaseUrl = None,

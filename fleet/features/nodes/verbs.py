@@ -36,7 +36,7 @@ ACTIONS = ("list", "check", "drain", "undrain", "add", "clean")
 REQUESTS: dict[str, tuple[Callable[[str], Request], str]] = {
     "drain": (
         lambda node: NodeDrained(at=time.time(), node=node, by=user()),
-        "draining node {}: it gets no new work, and running work finishes",
+        "draining node {}: running work finishes, and new work goes elsewhere",
     ),
     "undrain": (lambda node: NodeUndrained(at=time.time(), node=node, by=user()), "node {} accepts work again"),
     "add": (lambda node: NodeAddRequested(at=time.time(), node=node, by=user()), "adding node {}"),
@@ -45,7 +45,7 @@ REQUESTS: dict[str, tuple[Callable[[str], Request], str]] = {
 
 def nodes(
     action: Annotated[
-        str, typer.Argument(metavar="list|check|drain|undrain|add|clean", help="The action; default: list.")
+        str, typer.Argument(metavar="list|check|drain|undrain|add|clean", help="The action (default: list).")
     ] = "list",
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="The node: the NAME of its table [nodes.NAME].")

@@ -73,7 +73,7 @@ class Outbox:
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         self.path = folder / FILE
         if not (create or self.path.is_file()):
-            raise FleetError(f"{folder.name} has no notifications, because it was started without [notify]")
+            raise FleetError(f"{folder.name} was started without [notify], so it does not have notifications")
         try:
             with ExitStack() as undo:
                 self._db = undo.enter_context(

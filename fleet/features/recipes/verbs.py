@@ -402,11 +402,11 @@ EXIT: dict[Verdict, int] = {"green": 0, "no gate": 0, "red": 1, "setup failed": 
 
 def try_command(
     command: Annotated[
-        str | None, typer.Argument(metavar="COMMAND", help="The shell command to run; default: the gate.")
+        str | None, typer.Argument(metavar="COMMAND", help="The shell command to run (default: the gate).")
     ] = None,
     repo: Repo = HERE,
     base: Annotated[
-        str | None, typer.Option(metavar="COMMIT", help="The commit, branch or tag to test; default: HEAD.")
+        str | None, typer.Option(metavar="COMMIT", help="The commit, branch or tag to test (default: HEAD).")
     ] = None,
     setup_network: SetupNetwork = False,
     sandbox: Sandbox = None,

@@ -331,5 +331,5 @@ class ReplayWorker:
         if commit is None:
             return Failure(kind="other", summary="the subtask does not have a commit to replay")
         result = await workspace.run(f"set -- {shlex.quote(commit)}; {APPLY}", timeout_s=TIME_S)
-        trouble = f"; git reported: {result.output.strip()[-SAID:]}" if result.exit_code != 0 else ""
+        trouble = f". git reported: {result.output.strip()[-SAID:]}" if result.exit_code != 0 else ""
         return Report(status="done", summary=f"as in {commit}{trouble}")

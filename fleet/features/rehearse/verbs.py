@@ -52,7 +52,7 @@ Last = Annotated[
         metavar="N",
         min=1,
         max=MOST,
-        help=f"The number of commits, along first parents; default: {LAST}, or {LAST_FOR_REAL} with --for-real.",
+        help=f"The number of commits, along first parents (default: {LAST}, or {LAST_FOR_REAL} with --for-real).",
     ),
 ]
 ForReal = Annotated[

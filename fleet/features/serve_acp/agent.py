@@ -623,5 +623,5 @@ def _runs_of(root: Path) -> list[FirstFact]:
 def _find(root: Path, session: str) -> RunFolder:
     found = next((run.folder for run in _runs_of(root) if run.folder.run == session), None)
     if found is None:
-        raise UsageError(f"this repository has no run {safe(session, limit=80)!r}")
+        raise UsageError(f"no run {safe(session, limit=80)!r} in this repository")
     return found

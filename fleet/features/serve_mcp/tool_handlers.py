@@ -252,13 +252,13 @@ class ToolHandlers:
         here = git_folder(self.repository)
         runs = [run.folder for run in runs_by_start(common.state_dir()) if run.is_of(here)]
         if not runs:
-            raise UsageError("this repository has no runs yet", hint="call `plan` or `run` to start one")
+            raise UsageError("no runs in this repository yet", hint="call `plan` or `run` to start one")
         if name is None:
             return runs[-1]
         wanted = name.removeprefix("fleet/")
         found = next((folder for folder in runs if folder.run == wanted), None)
         if found is None:
-            raise UsageError(f"this repository has no run {wanted!r}", hint=f"the latest run is {runs[-1].run}")
+            raise UsageError(f"no run {wanted!r} in this repository", hint=f"the latest run is {runs[-1].run}")
         return found
 
 

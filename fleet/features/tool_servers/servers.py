@@ -70,7 +70,7 @@ def read_listing(server: str, listed: Sequence[object], wanted: Sequence[str]) -
     for each in listed[:MOST_TOOLS]:
         name = each.get("name") if isinstance(each, dict) else None
         if not isinstance(each, dict) or not isinstance(name, str) or not name:
-            problems.append("one tool has no name")
+            problems.append("a tool is missing a name")
             continue
         if wanted and not any(fnmatchcase(name, pattern) for pattern in wanted):
             continue

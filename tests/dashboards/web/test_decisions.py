@@ -60,7 +60,7 @@ async def test_a_plan_is_approved_whole_or_in_part(tmp_path: Path, only: object)
         ("/runs/r/requests/plan_approved", {"version": 9}, "the plan is at version 0 now"),
         ("/runs/r/requests/plan_rejected", {"version": 0}, "reason"),
         ("/runs/r/requests/plan_rejected", {"version": 0, "reason": "x", "subtasks": ["nope"]}, "is not waiting"),
-        ("/runs/r/requests/retry_requested", {"subtask": "one"}, "only a failed subtask"),
+        ("/runs/r/requests/retry_requested", {"subtask": "one"}, "Only a failed subtask"),
         ("/runs/r/requests/question_answered", {"question": "q9", "answer": "x"}, "unknown question"),
         ("/runs/r/requests/limits_changed", {"workers": "many"}, "workers"),
         ("/runs/r/requests/limits_changed", {"workers": "0"}, "between 1 and 1000"),
@@ -71,9 +71,9 @@ async def test_a_plan_is_approved_whole_or_in_part(tmp_path: Path, only: object)
         ("/runs/r/requests/resume", {}, "already running"),
         ("/runs/r/requests/plan", {"plan": "[[", "version": 0}, "nowhere"),
         ("/runs/r/requests/plan", {"plan": "", "version": 7}, "has changed since you opened it"),
-        ("/runs/r/subtasks/one/comments", {"attempt": 1, "comments": []}, "has no attempt 1"),
+        ("/runs/r/subtasks/one/comments", {"attempt": 1, "comments": []}, "no attempt 1 of one"),
         ("/runs/r/subtasks/one/comments", {"attempt": 0, "comments": []}, "attempt"),
-        ("/runs/r/subtasks/nope/comments", {"attempt": 1, "comments": []}, "has no attempt"),
+        ("/runs/r/subtasks/nope/comments", {"attempt": 1, "comments": []}, "no attempt 1 of nope"),
     ],
 )
 async def test_a_decision_that_is_not_possible_is_explained(

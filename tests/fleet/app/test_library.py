@@ -229,7 +229,7 @@ def test_a_script_reads_with_which_values_a_plan_was_checked(release: Path) -> N
 def test_a_plan_without_parameters_takes_none(tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
     path.write_text(dump_plan(plan_of("a"), toml=True))
-    assert "the plan has no such parameter" in refuses("show", path, "--set", "a=1")
+    assert "is not a parameter of the plan" in refuses("show", path, "--set", "a=1")
     assert "neither plan declares this parameter" in refuses("diff", path, path, "--set", "a=1")
 
 

@@ -83,7 +83,7 @@ def test_it_is_read_and_said_whose_it_is(
     assert common.run_to_read(None, None, here).run == "theirs"
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err == f"note: {here} has no runs; this is theirs, a run in {elsewhere}\n"
+    assert told.err == f"note: no runs in {here}. Using theirs, a run in {elsewhere}\n"
 
 
 @pytest.mark.parametrize(("answer", "changed"), [("y\n", ["paused"]), ("n\n", []), ("\x04", [])])

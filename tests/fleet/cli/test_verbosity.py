@@ -18,7 +18,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 def test_a_quiet_verb_prints_its_result_and_no_notes(run: RunFolder, tmp_path: Path) -> None:
     said, quiet = fleet("status", cwd=tmp_path), fleet("status", "-q", cwd=tmp_path)
-    assert "is not in a git repository; this is" in said.stderr
+    assert "is not in a git repository. Using" in said.stderr
     assert (quiet.returncode, quiet.stderr) == (0, "")
     assert quiet.stdout.splitlines()[0] == said.stdout.splitlines()[0]
     before = fleet("--quiet", "status", cwd=tmp_path)

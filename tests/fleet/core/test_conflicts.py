@@ -13,7 +13,7 @@ from fleet.core.state.state import RunState
 from tests.fleet.core.pretend import subtask_of
 from tests.fleet.hands import Book, probed, queued
 
-CLASH = f.Failure(kind="conflict", summary="does not merge with what landed: text.py", evidence="text.py")
+CLASH = f.Failure(kind="conflict", summary="conflicts with landed work: text.py", evidence="text.py")
 
 
 async def clashed(book: Book, id_: str) -> Book:
@@ -105,7 +105,7 @@ def test_a_candidate_red_on_the_tip_gets_what_landed_since_and_touches_what_fail
     assert state.landing.suspects == ("b",)
     failure = integration_failure(state, SubtaskId("b"), state.landing.suspicion)
     assert failure.kind == "integration"
-    assert failure.summary == "fails when merged with work that landed since: the gate; it conflicts with a"
+    assert failure.summary == "fails when merged with work that landed since: the gate. It may contradict a"
     assert failure.evidence.startswith(f"$ make test\n(exit code 1)\n{output}")
     assert failure.evidence.endswith(
         "Landed since, changing files named in the failure:\n- a: Build a. built it (changed a)"

@@ -288,7 +288,7 @@ class WithoutSetup(PaperHands):
                 red = f.CheckRun(
                     criterion="the set-up", command="make deps", passed=False, exit_code=7, causes=("no x",)
                 )
-                failure = f.Failure(kind="configuration", summary="the set-up command failed with exit code 7")
+                failure = f.Failure(kind="configuration", summary="the setup command failed with exit code 7")
                 raise SetupFailedError(failure, red)
             yield lease
 
@@ -301,7 +301,7 @@ async def test_a_set_up_that_a_commit_breaks_makes_its_checks_red_and_is_run_twi
         ("test", False, ("no x",)),
         ("other", False, ("no x",)),
     ]
-    assert "the set-up command failed with exit code 7 on this commit" in runs[0].output
+    assert "the setup command failed with exit code 7 on this commit" in runs[0].output
     assert (hands.leases, hands.ran) == (2, [])
     [gate] = await asked.merged(Sha("base broken"), [], sure=False)
     assert (gate.criterion, gate.fine) == ("the gate", False)

@@ -39,5 +39,5 @@ async def test_what_is_worth_a_word_is_noted_and_stops_nothing() -> None:
     state = await fleet.run()
     assert state.ending == "landed"
     assert state.plan_warnings == (
-        "a and b may run at the same time and both change x.py; order them, or assign it to one",
+        "a and b may run at the same time and both change x.py. Order them, or assign it to one",
     )

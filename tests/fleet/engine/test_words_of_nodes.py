@@ -64,7 +64,7 @@ async def test_what_only_a_node_finds_red_counts_as_this_machine_finds_it(reruns
     assert (run.passed, run.flaky, run.node) == (True, False, "")
     assert hands.ran == [("a base", "test")]
     assert book.state.warnings == (
-        "node one reported that `test` fails on base a; it passes on this machine, and that result counts",
+        "node one reported that `test` fails on base a. It passes on this machine, and that result counts",
     )
 
 

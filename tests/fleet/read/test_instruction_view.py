@@ -58,7 +58,7 @@ def test_the_parts_of_a_split_subtask_are_told_instead() -> None:
     story.attempt_fails("api", "too_complex")
     parts = plan_of("one", "two").subtasks
     story.planner_answers(split=[{"id": "api", "why": "wide", "into": [part.model_dump() for part in parts]}])
-    assert request_problem(story.state, given()) == "api was split; send the instruction to one of its parts: one, two"
+    assert request_problem(story.state, given()) == "api was split. Send the instruction to one of its parts: one, two"
 
 
 def test_an_instruction_names_the_attempts_that_read_it() -> None:

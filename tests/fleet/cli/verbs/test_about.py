@@ -26,9 +26,9 @@ def test_the_help_of_a_verb_is_the_same_in_both_ways(path: tuple[str, ...], caps
 
 
 def test_help_for_no_verb_has_a_hint() -> None:
-    with pytest.raises(UsageError, match=r"`fleet` has no verb 'stauts'; did you mean 'status'\?"):
+    with pytest.raises(UsageError, match=r"unknown verb 'stauts' for `fleet`; did you mean 'status'\?"):
         fleet("help", "stauts")
-    with pytest.raises(UsageError, match=r"`fleet plans` has no verb 'chek'; did you mean 'check'\?"):
+    with pytest.raises(UsageError, match=r"unknown verb 'chek' for `fleet plans`; did you mean 'check'\?"):
         fleet("help", "plans", "chek")
 
 

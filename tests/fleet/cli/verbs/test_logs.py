@@ -103,6 +103,6 @@ def test_a_run_that_nothing_runs_is_printed_to_its_end(tmp_path: Path) -> None:
     as_json = fleet("logs", "docs", "--follow", "--json", cwd=tmp_path).stdout.splitlines()
     assert json.loads(as_json[0])["content"] == "written"
     nothing = fleet("logs", "api", "--follow", cwd=tmp_path)
-    assert (nothing.returncode, "api has no log yet" in nothing.stderr) == (2, True)
+    assert (nothing.returncode, "api does not have a log yet" in nothing.stderr) == (2, True)
     refused = fleet("logs", "gate", "--follow", cwd=tmp_path)
     assert (refused.returncode, "--follow can't be used with" in refused.stderr) == (2, True)

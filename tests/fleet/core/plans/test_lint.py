@@ -106,7 +106,7 @@ def test_what_stood_before_is_not_graded_again() -> None:
 def test_two_that_change_one_file_at_the_same_time_are_named_and_an_order_settles_it() -> None:
     one, two = made("a", touches=("src/x.py",)), made("b", touches=("src/**",))
     assert graded(one, two).warnings == (
-        "a and b may run at the same time and both change src/x.py; order them, or assign it to one",
+        "a and b may run at the same time and both change src/x.py. Order them, or assign it to one",
     )
     between = made("m", "a")
     after = made("b", "m", touches=("src/**",))
@@ -144,7 +144,7 @@ def test_what_makes_a_poor_subtask_is_a_warning(fields: dict[str, object], said:
 def test_a_subtask_of_a_line_is_too_fine_unless_it_is_the_only_one() -> None:
     fine = made("a", estimate=Estimate(lines=1))
     assert graded(fine) == Grade()
-    assert graded(fine, made("b")).warnings == ("a: too small; merge it with a related subtask",)
+    assert graded(fine, made("b")).warnings == ("a: too small. Merge it with a related subtask",)
 
 
 def test_the_parts_of_a_split_are_not_held_against_what_they_replace() -> None:

@@ -79,15 +79,15 @@ def test_braces_of_shells_and_json_are_left_alone_beside_parameters() -> None:
     ("given", "said_"),
     [
         ({}, "version: is required: pass --set version=… (string: which version)"),
-        ({"version": "1", "versoin": "1"}, "--set versoin: the plan has no such parameter; did you mean 'version'?"),
+        ({"version": "1", "versoin": "1"}, "--set versoin: is not a parameter of the plan; did you mean 'version'?"),
         ({"version": "1", "replicas": "many"}, "--set replicas: 'many' is not an integer"),
         ({"version": "1", "replicas": "1.5"}, "--set replicas: '1.5' is not an integer"),
         ({"version": "1", "limit": "inf"}, "--set limit: 'inf' is not a number"),
         ({"version": "1", "careful": "yes"}, "--set careful: 'yes' is neither true nor false"),
         ({"version": "1", "strategy": "x"}, "--set strategy: 'x' is not one of blue_green, rolling"),
-        ({"version": "a\nb"}, "--set version: contains a control character; a value must be one line of text"),
-        ({"version": "\x1b[31m"}, "--set version: contains a control character; a value must be one line of text"),
-        ({"version": "x" * 5000}, "--set version: has 5000 characters; at most 4000"),
+        ({"version": "a\nb"}, "--set version: contains a control character. A value must be one line of text"),
+        ({"version": "\x1b[31m"}, "--set version: contains a control character. A value must be one line of text"),
+        ({"version": "x" * 5000}, "--set version: has 5000 characters, and the limit is 4000"),
     ],
 )
 def test_what_is_missing_unknown_or_of_another_type_is_refused(given: dict[str, str], said_: str) -> None:

@@ -94,7 +94,7 @@ def test_a_step_may_say_more_than_a_step_must() -> None:
     [
         ([], "", "a plan is a table"),
         ("text", "", "a plan is a table"),
-        ({"steps": [], "subtasks": []}, "steps", "keep one"),
+        ({"steps": [], "subtasks": []}, "steps", "Keep one"),
         ({"subtasks": "a, b"}, "subtasks", "is not a list"),
         ({"subtasks": []}, "subtasks", "is empty"),
         ({"subtasks": [SUBTASK], "goals": "g"}, "goals", "is not a field here"),
@@ -132,7 +132,7 @@ def test_mistakes_in_the_head_and_in_subtasks_are_reported_together() -> None:
 
 def test_a_problem_is_reported_once() -> None:
     problems = read_plan({"subtasks": [SUBTASK, SUBTASK]})
-    assert problems == (Problem("subtasks", "2 subtasks have the id 'a'; ids must be unique"),)
+    assert problems == (Problem("subtasks", "2 subtasks have the id 'a'. Ids must be unique"),)
 
 
 @pytest.mark.parametrize("said", [{}, {"version": 0}])

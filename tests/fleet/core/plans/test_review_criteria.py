@@ -29,7 +29,7 @@ def test_a_review_beside_a_command_is_valid() -> None:
 
 @pytest.mark.parametrize("acceptance", [[REVIEW], [REVIEW, REVIEW | {"criterion": "It is polite"}]])
 def test_a_review_is_never_all_that_decides(acceptance: list[dict[str, Any]]) -> None:
-    why = "'a' has only reviews; add a criterion with a command, because a review is not a proof"
+    why = "'a' has only reviews. Add a criterion with a command, because a review is not a proof"
     assert problems(*acceptance) == [f"subtasks[0].acceptance: {why}"]
 
 

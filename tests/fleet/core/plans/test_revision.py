@@ -158,7 +158,7 @@ class TestTargets:
     def test_one_that_is_being_worked_on_is_refused(self, verb: str, item: dict[str, Any]) -> None:
         busy = statuses(busy=frozenset({"docs"}))
         problems = refused(revision(**{verb: [{"id": "docs", **item}]}), busy)
-        assert problems == {f"{verb}[0].id": "'docs' is in progress; wait for its report"}
+        assert problems == {f"{verb}[0].id": "'docs' is in progress. Wait for its report"}
 
     def test_the_same_one_twice_is_refused(self, verb: str, item: dict[str, Any]) -> None:
         other = {"into": [subtask("other")]} if verb == "split" else {}

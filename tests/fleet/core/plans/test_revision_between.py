@@ -81,7 +81,7 @@ def test_an_edit_leaves_the_planner_alone_that_is_being_asked() -> None:
     ("edit", "why"),
     [
         (Revision(assessment="x", add=plan_of("c needs zzz").subtasks), "zzz"),
-        (Revision(assessment="x", finished=True, synthesis="done"), "the planner asks questions and ends the run"),
+        (Revision(assessment="x", finished=True, synthesis="done"), "the planner can ask questions and end the run"),
         (Revision(assessment="x", drop=({"id": "a", "why": "no"},)), "depends on 'a'"),
     ],
     ids=["a dependency that is not there", "the end", "what others need"],

@@ -34,13 +34,13 @@ def check(criterion: str = "it works", run: str | None = None) -> tuple[Criterio
         (plan_of("a", "a"), "subtasks", "2 subtasks have the id 'a'"),
         (one(id="a b"), "subtasks[0].id", "1 to 64 letters"),
         (one(id="planner"), "subtasks[0].id", "reserved for the planner"),
-        (one(not_before=datetime(2026, 1, 31, 2)), "subtasks[0].not_before", "no time zone"),  # noqa: DTZ001
+        (one(not_before=datetime(2026, 1, 31, 2)), "subtasks[0].not_before", "missing a time zone"),  # noqa: DTZ001
         (one(id="../a"), "subtasks[0].id", "1 to 64 letters"),
         (one(id="x" * 65), "subtasks[0].id", "1 to 64 letters"),
         (one(title=" "), "subtasks[0].title", "'a' has an empty title"),
-        (one(title="x" * (LONGEST_TITLE + 1)), "subtasks[0].title", f"at most {LONGEST_TITLE}"),
+        (one(title="x" * (LONGEST_TITLE + 1)), "subtasks[0].title", f"limit is {LONGEST_TITLE}"),
         (one(goal="\n"), "subtasks[0].goal", "'a' has an empty goal"),
-        (one(goal="x" * (LONGEST_GOAL + 1)), "subtasks[0].goal", f"at most {LONGEST_GOAL}"),
+        (one(goal="x" * (LONGEST_GOAL + 1)), "subtasks[0].goal", f"limit is {LONGEST_GOAL}"),
         (one(depends_on=("a",)), "subtasks[0].depends_on[0]", "'a' depends on itself"),
         (plan_of("schema", "api needs shema"), "subtasks[1].depends_on[0]", "did you mean 'schema'?"),
         (plan_of("a needs b", "b needs a"), "subtasks", "in a cycle: a → b → a"),

@@ -180,12 +180,12 @@ def test_what_was_said_of_a_plan_is_about_the_version_that_was_seen_and_about_wh
         kind = f.PlanRejected if "reason" in given else f.PlanApproved
         return request_problem(story.state, kind.model_validate({"at": 0, "version": 0, "by": WHO, **given}))
 
-    assert problem(version=7) == "the plan is at version 0 now, not 7; review it again"
+    assert problem(version=7) == "the plan is at version 0 now, not 7. Review it again"
     assert problem(subtasks=("a",)) == "a is not waiting for approval; pending: b"
     assert problem(reason=" ") == "a reason is required, because the planner uses it to revise the plan"
-    assert problem(automatic=True) == "no subtask named; name at least one subtask to approve"
+    assert problem(automatic=True) == "the list of subtasks is empty. Name at least one to approve"
     says(story)
-    nothing = "no subtask is waiting for approval; to drop an approved subtask, edit the plan"
+    nothing = "no subtask is waiting for approval. To drop an approved subtask, edit the plan"
     assert problem(reason="no") == problem() == nothing
 
 

@@ -63,9 +63,9 @@ def test_what_makes_sense_is_accepted(story: Story, request_: Request) -> None:
         (retry("escalatd"), "unknown subtask 'escalatd'; did you mean 'escalated'?"),
         (told("runing"), "unknown subtask 'runing'; did you mean 'running'?"),
         (told("running", "\n"), "the instruction is empty"),
-        (told("running", "x" * 8_001), "the instruction has 8,001 characters; at most 8,000 are allowed"),
-        (told("merged"), "merged has landed; no attempt will read this instruction"),
-        (retry("merged"), "merged is merged; only a failed subtask can be retried"),
+        (told("running", "x" * 8_001), "the instruction has 8,001 characters, and the limit is 8,000"),
+        (told("merged"), "merged has landed, so no attempt would read this instruction"),
+        (retry("merged"), "merged is merged. Only a failed subtask can be retried"),
         (retry("running"), "running is running"),
         (retry("waiting"), "waiting is waiting"),
         (f.PlanApproved(at=0, version=0, by=WHO), "no subtask is waiting for approval"),
@@ -87,7 +87,10 @@ def test_a_question_is_answered_once(story: Story) -> None:
 
 def test_a_plan_that_is_not_there_yet_can_not_be_approved() -> None:
     story = Story(Policy(review=True))
-    assert request_problem(story.state, f.PlanApproved(at=0, version=0, by=WHO)) == "there is no plan yet to approve"
+    assert (
+        request_problem(story.state, f.PlanApproved(at=0, version=0, by=WHO))
+        == "can't approve the plan before it exists"
+    )
 
 
 @pytest.mark.parametrize("kind", [f.Paused, f.DrainRequested, f.CancelRequested])

@@ -149,7 +149,7 @@ def test_what_was_rolled_back_is_not_tried_again_in_the_same_run() -> None:
     begins(story, "backup")
     failing(story, "backup")
     again = f.RetryRequested(at=0, subtask="backup", guidance="", by="ada")
-    assert request_problem(story.state, again) == "backup was rolled back; start a new run with a corrected plan"
+    assert request_problem(story.state, again) == "backup was rolled back. Start a new run with a corrected plan"
 
 
 def test_a_rollback_plan_that_is_named_and_was_not_found_is_warned_about() -> None:

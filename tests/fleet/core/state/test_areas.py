@@ -165,12 +165,12 @@ def test_a_planner_stays_within_its_area() -> None:
     story = began(None, subtask("other"), touches=("src/auth/**",))
     inside = subtask("tokens", "other").model_copy(update={"touches": ("src/auth/a.py", "src/b.py")})
     assert problems(story, Revision(assessment="", add=(inside,)), "auth") == [
-        "add[0].depends_on: 'other' belongs to another area; depend on the area instead",
+        "add[0].depends_on: 'other' belongs to another area. Depend on the area instead",
         "add[0].touches: src/b.py: outside the area (src/auth/**)",
     ]
     [deeper, empty] = problems(story, Revision(assessment="", add=(area("deep"), subtask("free"))), "auth")
     assert "an area inside an area" in deeper
-    assert empty == "add[1].touches: is empty; list the files of 'free' within src/auth/**"
+    assert empty == "add[1].touches: is empty. List the files of 'free' within src/auth/**"
     retry = Revision.model_validate({"assessment": "", "drop": [{"id": "other", "why": "x"}]})
     assert problems(story, retry, "auth") == ["drop[0].id: unknown subtask 'other'"]
     fine = subtask("tokens").model_copy(update={"touches": ("src/auth/**",)})
@@ -182,7 +182,7 @@ def test_the_parent_can_not_reach_into_an_area_that_is_worked_on() -> None:
     plans(story, "auth", "tokens")
     into = Revision.model_validate({"assessment": "", "add": [subtask("x", "tokens")]})
     assert problems(story, into, None) == [
-        "add[0].depends_on: 'tokens' belongs to another area; depend on the area instead"
+        "add[0].depends_on: 'tokens' belongs to another area. Depend on the area instead"
     ]
     finish = Revision(assessment="", finished=True, synthesis="done")
     assert "auth" in problems(story, finish, None)[0]

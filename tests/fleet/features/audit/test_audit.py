@@ -209,7 +209,7 @@ def test_an_attempt_that_landed_as_it_was_made_was_checked_on_that_very_tree(sto
 def test_commits_that_did_not_land_or_are_lost_are_found(story: Story) -> None:
     foreign = AuditedCommit(Sha("d" * 40), Sha("3" * 40), (SHAS["b"],), "Mine", None, None, None, None, None)
     assert problems(audit(story.facts, A, B, foreign)) == [
-        "does not belong to this run: it is not in the journal, and it has no trailer of the run"
+        "does not belong to this run: it is not in the journal and lacks a trailer of the run"
     ]
     rewritten = replace(B, id=Sha("e" * 40))
     assert problems(audit(story.facts, A, rewritten)) == [

@@ -52,7 +52,7 @@ async def test_an_empty_epic_is_refused(desk: ToolHandlers) -> None:
 
 
 async def test_without_runs_there_is_nothing_to_look_at(desk: ToolHandlers) -> None:
-    with pytest.raises(UsageError, match="this repository has no runs yet"):
+    with pytest.raises(UsageError, match="no runs in this repository yet"):
         await desk.status(OfRun())
 
 
