@@ -52,7 +52,7 @@ def _figures(simulated_hours: float) -> list[Figure]:
         Figure(f"landing load, gate of {GATE_S:.0f} s: growth of the queue", where, growth, wanted=GROWTH, note=text),
         Figure("landing load: longest wait to land, minutes", where, steady.longest_wait / 60, wanted=WAIT_MINUTES),
         Figure(
-            "landing load: landed while attempts are at work, share",
+            "landing load: landed while attempts run, share",
             f"{EAGER} workers",
             eager.landed_at_work / (10 * EAGER),
             wanted=AT_WORK,

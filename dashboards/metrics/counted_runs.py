@@ -45,7 +45,7 @@ class CountedRun:
     """None for an ended run, which only keeps its ending."""
     ending: str | None = None
     ended: EndedRun | None = None
-    """Its figures, if it has ended."""
+    """The figures, if it has ended."""
     rehearsal: bool = False
     """Whether it is a rehearsal, which the numbers below exclude."""
     stamps: FileStamps = ()

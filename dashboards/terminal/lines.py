@@ -117,7 +117,7 @@ class Column:
     """The minimum width."""
     spare: int = 0
     grows: int = 0
-    """Its share of the remaining width, relative to other growing columns."""
+    """The share of the remaining width, relative to other growing columns."""
     to_right: bool = False
 
 

@@ -160,7 +160,7 @@ Budget = Annotated[
     ),
 ]
 REVIEWERS = "human (default on a terminal), auto (default elsewhere, uses the [review] rules) or none"
-Review = Annotated[str | None, typer.Option(metavar="human|auto|none", help=f"Who approves the plan: {REVIEWERS}.")]
+Review = Annotated[str | None, typer.Option(metavar="human|auto|none", help=f"Approver of the plan: {REVIEWERS}.")]
 HERE = Path()
 Pause = Callable[[float], Awaitable[None]]
 """Waits for the given number of seconds."""

@@ -156,7 +156,7 @@ def _of_kind(config: Config, kind: str) -> tuple[str, ...]:
 
 
 GATE = "gate"
-"""Its name in `[checks.tests]`."""
+"""The name in `[checks.tests]`."""
 
 
 def gate_of(checks: ChecksSection) -> Criterion:

@@ -32,9 +32,9 @@ class Feature:
     """The extensions that a feature adds. Most values are the `module:name` of a function."""
 
     verbs: Mapping[str, Mapping[str, Verb]] = field(default_factory=dict)
-    """Its verbs, by their group in `fleet --help`."""
+    """The verbs, by their group in `fleet --help`."""
     sections: Mapping[str, str] = field(default_factory=dict)
-    """Its tables of the configuration by name: subclasses of `Section`, or dictionaries of them."""
+    """The tables of the configuration by name: subclasses of `Section`, or dictionaries of them."""
     on: str = ""
     """The configuration key that enables it for a run. The feature is disabled while the key is empty."""
     beside: str = ""
@@ -74,14 +74,14 @@ class Feature:
     shows: str = ""
     """Serves the web UI of a running run for `--web`: a function of the run's folder."""
     pages: Mapping[str, str] = field(default_factory=dict)
-    """Its pages of a run in the web UI, by the last part of their path: a function of the run's facts, the time,
+    """The pages of a run in the web UI, by the last part of their path: a function of the run's facts, the time,
     whether a process runs it (`alive`) and the path of the run (`back`) that returns HTML, or None if the run has not
     started."""
     proposes: str = ""
     """Writes sections of a run's report for a pull request, as Markdown: a function of a `ReportData`, the lines at the
     top (`lead`), the most important points (`first`) and the names of the sections (`parts`)."""
     findings: str = ""
-    """Its checks for `fleet doctor`: a function of the fleet that returns an async iterator of `Finding`s. Parts that
+    """The checks for `fleet doctor`: a function of the fleet that returns an async iterator of `Finding`s. Parts that
     are not configured are skipped."""
 
 

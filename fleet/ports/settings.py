@@ -139,7 +139,7 @@ class WorkerSection(Section):
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Its models, the default first. If empty, the default is `models.worker`."""
+        """The models, the default first. If empty, the default is `models.worker`."""
         if self.rungs:
             return tuple(dict.fromkeys(parse_rung(rung)[0] for rung in self.rungs))
         return self.models or ((self.model,) if self.model else ())

@@ -131,17 +131,17 @@ class NodeUseView:
     losses: int
     """Number of lost connections."""
     labels: tuple[str, ...]
-    """Its labels in the configuration."""
+    """The labels in the configuration."""
     lands: bool
     """Whether it may run checks on merged trees."""
     host: str | None
-    """Its host name."""
+    """The host name."""
     version: str | None
-    """Its fleet version."""
+    """The fleet version."""
     processors: int | None
     """Number of available processors."""
     memory_bytes: int | None
-    """Its memory in bytes."""
+    """The memory in bytes."""
     skew_s: float | None
     """Seconds by which its clock was ahead of this machine's when it connected."""
     commits: int | None

@@ -147,7 +147,7 @@ class LeftoverView:
     """A run, a store or a branch."""
 
     name: str
-    """Its name."""
+    """The name."""
     deleted: bool
     """Whether it is deleted, or would be with `--apply`."""
     bytes: int
@@ -226,7 +226,7 @@ class Redone:
     subtask: SubtaskId
     """The subtask that was redone, or a new one."""
     commit: Sha
-    """Its commit on the branch."""
+    """The commit on the branch."""
     why: str
     """Why the original commit did not apply."""
 

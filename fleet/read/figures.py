@@ -32,7 +32,7 @@ class Figure:
     """A figure of a run's status."""
 
     name: str
-    """Its key in `--json`, and its metric name after `fleet_run_`."""
+    """The key in `--json`, and its metric name after `fleet_run_`."""
     kind: Kind
     help: str
     value: Callable[[RunSnapshot], Value | None]

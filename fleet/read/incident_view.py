@@ -26,7 +26,7 @@ PARTS = 100  # attempts at the parts of a split, at most
 
 IncidentRow = Incident
 """A summary of an incident. Its texts are untrusted."""
-Outcome = Literal["failed", "landed", "done, nothing changed", "stopped", "under way"]
+Outcome = Literal["failed", "landed", "done, nothing changed", "stopped", "running"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class IncidentAttempt:
     model: str | None
     """Model that ran the attempt. Null: the worker's default."""
     outcome: Outcome
-    """`failed`, `landed`, `done, nothing changed`, `stopped` or `under way`."""
+    """`failed`, `landed`, `done, nothing changed`, `stopped` or `running`."""
     class_: FailureKind | None
     """The class of its failure. Null if it did not fail."""
     summary: str
@@ -156,7 +156,7 @@ class IncidentView:
     closing: Closing | None
     """The kind of its end. Null while it is open."""
     end: str
-    """Its end, or its current state, as a sentence."""
+    """The end, or its current state, as a sentence."""
     question: QuestionId | None
     """The question to a human that closed it."""
     dollars: float | None
@@ -296,7 +296,7 @@ def _outcome(attempt: Attempt) -> Outcome:
         return "failed"
     if attempt.landed is not None:
         return "done, nothing changed" if attempt.unchanged else "landed"
-    return "under way" if attempt.ended_at is None else "stopped"
+    return "running" if attempt.ended_at is None else "stopped"
 
 
 def excerpt(evidence: str) -> str:

@@ -53,9 +53,9 @@ class GraphNode:
     """A subtask in the graph of a plan."""
 
     id: str
-    """Its id."""
+    """The id."""
     title: str
-    """Its title."""
+    """The title."""
     depends_on: tuple[str, ...]
     """The subtasks that it depends on."""
 
@@ -75,7 +75,7 @@ class ParameterView:
     """A parameter that a plan declares."""
 
     name: str
-    """Its name."""
+    """The name."""
     required: bool
     """Whether a value must be set."""
     type: str
@@ -99,7 +99,7 @@ class LibraryPlanView:
     where: str
     """The library: `repository` or `user`."""
     file: str
-    """Its file."""
+    """The file."""
     parameters: tuple[ParameterView, ...]
     """The parameters of the plan."""
     problem: str | None
@@ -113,7 +113,7 @@ class SavedPlanView:
     file: str
     """The file that was written."""
     name: str
-    """Its name in the library."""
+    """The name in the library."""
     notes: tuple[str, ...]
     """Notes about omitted or missing subtasks."""
 
@@ -133,7 +133,7 @@ class VersionChangesView:
     """A version of a run's plan, with its differences from the version before."""
 
     version: int
-    """Its number."""
+    """The number."""
     by: str
     """The author: a person or a planner."""
     area: str | None
@@ -232,7 +232,7 @@ class PendingSubtask:
     since: Literal["approved", "rejected"]
     """The last verdict, which `changes` refers to."""
     changes: tuple[str, ...]
-    """Its changes since the last review, one line each."""
+    """The changes since the last review, one line each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ class PlanReview:
     latest: Version | None
     """The latest version of the plan."""
     changes: tuple[str, ...]
-    """Its changes. Empty after the first approval."""
+    """The changes. Empty after the first approval."""
     rollback: Plan | None
     """The plan that undoes it."""
     past_estimates: tuple[SubtaskEstimate, ...]

@@ -27,7 +27,7 @@ class LimitView:
     """A limit, and the effect of reaching it."""
 
     key: str
-    """Its key in the configuration."""
+    """The key in the configuration."""
     limit: float | None
     """Null without a limit."""
     effect: str

@@ -48,7 +48,7 @@ class AttemptView:
     base: Sha
     """Commit that the attempt started from."""
     commit: Sha | None
-    """Its commit. Null without a commit."""
+    """The commit. Null without a commit."""
     verified: bool
     """Whether its checks passed on this commit."""
     landed: Sha | None

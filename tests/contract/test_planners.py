@@ -27,7 +27,7 @@ class Rig:
     plans: Callable[[], None]
     """It will submit `FINISH`."""
     breaks: Callable[[], None]
-    """Its model will not answer."""
+    """The model will not answer."""
     meter: FakeMeter = field(default_factory=FakeMeter)
     taken: list[Revision] = field(default_factory=list)
 

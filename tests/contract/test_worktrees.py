@@ -84,7 +84,7 @@ class FakeRig:
 
 
 class PaperRig(FakeRig):
-    """Its leases are only for checks."""
+    """The leases are only for checks."""
 
     def __post_init__(self) -> None:
         self.worktrees = self.commits = self.integrator = self.paper = PaperHands(passes=self._holds)  # type: ignore[assignment]

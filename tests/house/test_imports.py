@@ -104,7 +104,7 @@ def test_every_folder_has_a_row_and_every_row_a_folder(imports: Mapping[str, fro
 
 
 def test_the_architecture_page_has_the_same_rows(files: Mapping[str, str]) -> None:
-    """Its last column names what a folder may import; names that any folder may need are left out there."""
+    """The last column names what a folder may import; names that any folder may need are left out there."""
     rooms = files["docs/internals/architecture.md"].partition("## The rooms")[2].partition("### Beside the product")[0]
     cells = re.findall(r"^\| `([\w/]+?)/?` \|.*\| ([^|]+) \|$", rooms, re.MULTILINE)
     shown = {folder.replace("/", "."): cell for folder, cell in cells}

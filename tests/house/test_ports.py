@@ -40,7 +40,7 @@ PROTOCOLS = {each.name: each for path in FILES for each in classes_in(path) if i
 
 
 def names_in(cls: ast.ClassDef) -> set[str]:
-    """Its methods, fields and class variables, and what its methods set."""
+    """The methods, fields and class variables, and what its methods set."""
     names = {each.name for each in cls.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
     for each in ast.walk(cls):
         if isinstance(each, ast.Attribute | ast.Name) and isinstance(each.ctx, ast.Store):

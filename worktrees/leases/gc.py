@@ -143,7 +143,7 @@ class StoreUse:
     idle: bool
     """Whether it can be removed: no run needs it and it was not opened recently. fleet can always create it again."""
     lost: Path | None = None
-    """Its repository, if that no longer exists."""
+    """The repository, if that no longer exists."""
 
 
 async def stores(state_dir: Path, known: Collection[RunId], *, idle_s: float = IDLE_S) -> tuple[StoreUse, ...]:

@@ -27,7 +27,7 @@ class Architecture:
 
     audit: int
     column: int
-    """Its index in the table of numbers."""
+    """The index in the table of numbers."""
     clone: int
     unshare: int
     ioctl: int

@@ -143,7 +143,7 @@ class LineCommit:
     id: Sha
     tree: Sha
     parent: Sha
-    """Its first parent."""
+    """The first parent."""
     message: str
     paths: tuple[str, ...] = ()
     """The differences from its first parent, in git's order. Bytes that are not UTF-8 are surrogates."""

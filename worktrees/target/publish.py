@@ -184,7 +184,7 @@ class Remote:
     git: Git
     """The store."""
     name: str
-    """Its name in the user's repository."""
+    """The name in the user's repository."""
     url: str
     environ: Mapping[str, str]
     """The user's environment."""

@@ -135,7 +135,7 @@ class Subtask(Planned):
 
     id: SubtaskId = Field(description="A short name: letters, digits, dots, dashes, underscores.")
     title: str = Field(description="One line, used as the subject of the commit.")
-    goal: str = Field(description="What to build, in words a stranger can act on.")
+    goal: str = Field(description="The change to build, in words a stranger can act on.")
     acceptance: tuple[Criterion, ...] = Field(description="Checks that fail before the work and pass after it.")
     depends_on: tuple[SubtaskId, ...] = Field(default=(), description="Subtasks whose work must have landed first.")
     touches: tuple[str, ...] = Field(default=(), description="Patterns of the files it may change; ** crosses folders.")

@@ -301,7 +301,7 @@ class Ask(Written):
 class Revision(Written):
     """The argument of `submit_revision`."""
 
-    assessment: str = Field(description="What you now believe, and why the plan changes.")
+    assessment: str = Field(description="Your current assessment, and why the plan changes.")
     add: tuple[Subtask, ...] = ()
     """New subtasks."""
     revise: tuple[SubtaskChange, ...] = ()

@@ -44,9 +44,9 @@ class Attributed:
 
     commit: Sha
     at: float
-    """Its commit time."""
+    """The commit time."""
     written_at: float
-    """Its author time, which cherry-picks and rebases keep."""
+    """The author time, which cherry-picks and rebases keep."""
     run: RunId
     subtask: SubtaskId
     attempt: int

@@ -46,7 +46,7 @@ class PullBranch:
     store: Store
     remote: Remote
     name: str
-    """Its name on the remote."""
+    """The name on the remote."""
     run: RunId
     """The run whose result the pull request proposes."""
     number: int
@@ -54,7 +54,7 @@ class PullBranch:
 
     @property
     def local(self) -> str:
-        """Its name in the user's repository during a round."""
+        """The name in the user's repository during a round."""
         return f"fleet/{self.run}-pr{self.number}"
 
     @property

@@ -105,7 +105,7 @@ class Round(_Kept):
     unfit: str | None = None
     """Why its commits could not be applied on top of commits that others pushed during the round."""
     dollars: float = 0.0
-    """Its cost, once it is done."""
+    """The cost, once it is done."""
     is_done: bool = False
 
 

@@ -15,7 +15,7 @@ class GreetingView:
     processors: int
     """The number of processors it can use."""
     memory_bytes: int
-    """Its memory in bytes."""
+    """The memory in bytes."""
     problems: Sequence[str]
     """The problems that must be fixed before the node can be used."""
 
@@ -33,9 +33,9 @@ class NodeView:
     fix: str
     """How to fix the problem."""
     in_run: str | None
-    """Its status in the run: `connected`, `drained`, `unavailable` or `banned`, or null if it is not part of a run."""
+    """The status in the run: `connected`, `drained`, `unavailable` or `banned`, or null if it is not part of a run."""
     labels: Sequence[str]
-    """Its configured labels."""
+    """The configured labels."""
     lands: bool
     """Whether its check results on merged trees are trusted."""
     workers: int | None
@@ -49,15 +49,15 @@ class NodeView:
     reports: int | None = None
     """The number of finished reports on its disk that were not fetched yet."""
     host: str | None = None
-    """Its host name."""
+    """The host name."""
     version: str | None = None
-    """Its version of fleet. It must match the version on this machine."""
+    """The version of fleet. It must match the version on this machine."""
     protocol: int | None = None
-    """Its version of the node protocol."""
+    """The version of the node protocol."""
     processors: int | None = None
     """The number of processors it can use."""
     memory_bytes: int | None = None
-    """Its memory in bytes."""
+    """The memory in bytes."""
     skew_s: float | None = None
     """The offset of its clock from this machine's clock, in seconds."""
     round_trip_s: float | None = None

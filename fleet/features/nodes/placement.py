@@ -40,7 +40,7 @@ class NodeMachine:
     """A machine, with the properties relevant to the choice."""
 
     name: str
-    """Its name, or empty for the manager's machine."""
+    """The name, or empty for the manager's machine."""
     free: float
     """The fraction of its slots that are free; negative if orders wait for a slot."""
     labels: frozenset[str] = frozenset()

@@ -98,7 +98,7 @@ class _ReadCommit:
 
     commit: LineCommit
     message: str
-    """Its message; for a merge, also the messages of the merged commits."""
+    """The message; for a merge, also the messages of the merged commits."""
     diff: Diff
     added: frozenset[str]
     """The paths it adds."""

@@ -308,7 +308,7 @@ class RedoneCommit:
     worker: str | None
     """The worker of the last attempt, or null if it was not attempted."""
     model: str | None
-    """Its model, or null for a program."""
+    """The model, or null for a program."""
     dollars: float | None
     """The cost of its attempts, or null if the price of a model is unknown."""
     seconds: float

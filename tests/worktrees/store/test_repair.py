@@ -128,7 +128,7 @@ async def test_refs_that_were_deleted_or_moved_are_set_as_the_journal_says(bench
 
 
 async def test_what_a_torn_journal_knows_nothing_of_is_put_aside_and_kept(bench: Bench) -> None:
-    """Its attempts are pinned: they land again without another call."""
+    """The attempts are pinned: they land again without another call."""
     named = await landed(bench, "a")
     later = await landed_above(bench, named, "b")
     assert await repaired(bench, named) == RecoveredCommits(named.tip)

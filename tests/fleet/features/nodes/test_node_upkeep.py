@@ -100,7 +100,7 @@ class ScriptedLease:
 
 
 def workshop(folder: Path, needed: int, outcome: Report | Failure, committed: Change | Failure) -> NodeWorkshop:
-    """Its worker is a program that comes out so."""
+    """The worker is a program that comes out so."""
     program = worker_settings(kind="command", command=("true" if outcome == DONE else "false",))
     settings = settings_for(Script(), folder, workers={"step": program})
     leases: Any = ScriptedLease(committed, FolderWorkspace(folder))
