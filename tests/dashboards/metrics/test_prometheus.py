@@ -28,7 +28,7 @@ from tests.fleet.core.story import Story, connected, plan_of
 from tests.tools import ROOT, environment, run_tool, tool
 
 SHIPPED = ROOT / "dashboards" / "prometheus"
-ALERTS = ROOT / "docs" / "guides" / "alerts.md"
+ALERTS = ROOT / "docs" / "reference" / "alerts.md"
 GRAFANA = ROOT / "dashboards" / "grafana" / "fleet.json"
 PATIENCE_S = 300.0
 _NAME = re.compile(r"\b(?:fleet_[a-z0-9_]+|fleet:[a-z0-9_:]+)\b")
@@ -75,7 +75,7 @@ def test_every_alert_has_a_section_that_says_what_to_do() -> None:
     sections = re.findall(r"^## (\S+)$", ALERTS.read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(sections) == sorted(rules("alert")) == sorted(alerts())
     for name, text in alerts().items():
-        assert f"runbook_url: 'docs/guides/alerts.md#{name.lower()}'" in text
+        assert f"runbook_url: 'docs/reference/alerts.md#{name.lower()}'" in text
         assert re.search(r"^        labels: \{severity: (critical|warning|info)\}$", text, re.MULTILINE), name
         assert re.search(r"^          summary: '.+'$", text, re.MULTILINE), name
 
