@@ -135,9 +135,9 @@ def without_folders(page: Path, text: str) -> str:
 
 
 def navigation(pages: Mapping[str, str]) -> list[Any]:
-    """Return the menu: the sections of the index page in its order, then the decisions and the other pages."""
+    """Return the menu: README, the index page, its sections in order, then the decisions and the other pages."""
     placed = {HOME, INDEX}
-    menu: list[Any] = [HOME]
+    menu: list[Any] = [HOME, INDEX]
     for section in pages[INDEX].split("\n## ")[1:]:
         found = [path for path in dict.fromkeys(links_of(INDEX, section)) if path in pages and path not in placed]
         placed.update(found)
@@ -145,7 +145,7 @@ def navigation(pages: Mapping[str, str]) -> list[Any]:
             menu.append({section.partition("\n")[0]: found})
     rest = sorted(set(pages) - placed)
     menu.append({"Decisions": [path for path in rest if path.startswith(DECISIONS)]})
-    menu.append({"More": [INDEX, *(path for path in rest if not path.startswith(DECISIONS))]})
+    menu.append({"More": [path for path in rest if not path.startswith(DECISIONS)]})
     return menu
 
 
