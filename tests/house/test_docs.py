@@ -32,11 +32,14 @@ from tests.docs.verbs import FENCED, INLINE, Shown, commands_in, group, problem_
 from tests.house.conftest import nodes
 
 LONGEST_README = 150
+MOST_WORDS = 30_000
+"""Of README and the pages for users, without the reference."""
 COMMAND_LINE = "docs/reference/command-line.md"
 DECISION_PARTS = ("Context", "Decision", "Consequences", "Considered")
 PRODUCT = ("fleet/", "agents/", "worktrees/", "dashboards/")
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _FILE = re.compile(r"(?:fleet|agents|worktrees|dashboards|tests|docs|examples|scripts)/[\w./-]*(?:\.\w+|/)")
+_RECORD = re.compile(r"decisions/(?:archive/)?\d{4}-")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -164,6 +167,20 @@ def test_every_document_can_be_reached_from_the_readme(documents: Mapping[str, s
             links = (link.partition("#")[0] for link in _LINK.findall(documents[path]) if "://" not in link)
             pending += (str((root / path).parent.joinpath(link).resolve().relative_to(root)) for link in links if link)
     assert {path for path in documents if path.startswith("docs/")} - reached == set()
+
+
+def test_no_page_for_users_links_to_a_decision_record(documents: Mapping[str, str]) -> None:
+    contributors = ("docs/internals/", "docs/decisions/", "CONTRIBUTING.md", "AGENTS.md")
+    pages = {path: text for path, text in documents.items() if not path.startswith(contributors)}
+    linked = [f"{path}: {link}" for path, text in pages.items() for link in _LINK.findall(text) if _RECORD.search(link)]
+    assert len(pages) > 40
+    assert linked == []
+
+
+def test_pages_for_users_stay_short(documents: Mapping[str, str]) -> None:
+    pages = [path for path in documents if re.fullmatch(r"README\.md|docs/(guides/)?[^/]+\.md", path)]
+    assert len(pages) > 30
+    assert sum(len(documents[path].split()) for path in pages) <= MOST_WORDS
 
 
 def _leads(root: Path, path: str, link: str) -> bool:
