@@ -8,7 +8,7 @@ import pytest
 from markdown_it import MarkdownIt
 from mkdocs.exceptions import Abort
 
-from scripts.docs_site import ROOT, build_site, links_of, portable, slug
+from scripts.docs_site import ROOT, build_site, links_of, navigation, portable, slug
 
 PARTS = ("h1", "h2", "h3", "li", "table", "tr", "td", "pre", "img")
 NO_PART = {"skills/fleet/SKILL.md": {"h2"}}
@@ -32,6 +32,18 @@ def test_a_small_repository_becomes_a_site(tmp_path: Path) -> None:
     html = (tmp_path / "site/docs/guide.html").read_text()
     assert ('id="the-first---step"' in html, html.count("<li>one"), html.count("<li>two")) == (True, 1, 1)
     assert 'href="docs/guide.html#the-first---step"' in (tmp_path / "site/index.html").read_text()
+
+
+def test_the_menu_has_every_page_once() -> None:
+    index = "# Documentation\n\n## Start\n\n[a](a.md), [again](a.md#b)\n"
+    pages = ("README.md", "docs/a.md", "docs/decisions/0001-x.md", "AGENTS.md")
+    assert navigation({"docs/README.md": index} | dict.fromkeys(pages, "")) == [
+        "README.md",
+        "docs/README.md",
+        {"Start": ["docs/a.md"]},
+        {"Decisions": ["docs/decisions/0001-x.md"]},
+        {"More": ["AGENTS.md"]},
+    ]
 
 
 @pytest.mark.parametrize(
