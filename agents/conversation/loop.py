@@ -270,7 +270,7 @@ class Conversation(Generic[End]):
     # ---- answers without a usable tool call
 
     def _nudge(self, answer: Answer) -> Failure | None:
-        summary = f"the model did not call a tool twice in a row (it must end with {self.spec.ending})"
+        summary = f"the model answered twice in a row without a tool call (it must end with {self.spec.ending})"
         if failure := self._mistake("no_tool", "protocol", summary):
             return failure
         notice = f"You did not call a tool. Continue with one, or call {self.spec.ending} to end."

@@ -65,7 +65,7 @@ def missing_extra(kind: ServiceKind) -> str:
     """Return the packages to install for a service, or an empty string."""
     if all(map(_is_installed, _NEEDS[kind])):
         return ""
-    return f"the service {kind!r} needs more packages: pip install 'worktree-fleet[{kind}]'"
+    return f"the service {kind!r} requires optional packages: pip install 'worktree-fleet[{kind}]'"
 
 
 def _is_installed(module: str) -> bool:

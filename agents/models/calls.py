@@ -187,7 +187,7 @@ class Caller:
                 return granted
             if permit is None:
                 meter.release()
-                return Failure(kind="spent", summary="the budget allows no further call to a model")
+                return Failure(kind="spent", summary="the budget does not allow another model call")
             try:
                 result = await call.send(partial(self.service.begun, permit), granted)
             except BaseException:  # interrupted: tokens generated so far are billed

@@ -23,7 +23,7 @@ def simulate(
 ) -> None:
     """Serve a simulated model, for tests and demos.
 
-    The model plays a script and implements the Messages API. A run with it does not need a key and is free.
+    The server implements the Messages API and answers from a script. Runs that use it are free and need no key.
 
     \b
     Examples:

@@ -213,14 +213,14 @@ SECTIONS: Mapping[str, tuple[Metric, ...]] = {
         Metric(
             "fleet_review_findings",
             "counter",
-            "Total number of review findings, by outcome. A `reverted` finding was counted as `ignored` before. False "
-            "alarms are `ignored` findings that were never `reverted`.",
+            "Total number of review findings, by outcome. A `reverted` finding was first counted as `ignored`, so "
+            "false alarms are `ignored` minus `reverted`.",
             ("outcome",),
         ),
         Metric(
             "fleet_review_findings_discarded",
             "counter",
-            "Total number of findings discarded because they point to no line of the change.",
+            "Total number of findings discarded because they do not point to a line of the change.",
         ),
     ),
     "Models": (

@@ -73,7 +73,7 @@ REVIEWED: dict[Reviewing | None, str] = {
     "human": "A person reviewed the first plan. The review rules decided about later changes.",
     "auto": "The review rules approved allowed subtasks. All others wait for a person.",
     "none": "No review was requested.",
-    None: "The run started before review rules existed: a person reviewed its first plan, or no one did.",
+    None: "The journal does not record a review: the run was started by a version of fleet without review rules.",
 }
 UNDERWAY: frozenset[RunStatus] = frozenset({"planning", "running", "draining", "waiting for the planner"})
 STUCK = frozenset({"failed", "blocked", "escalated"})

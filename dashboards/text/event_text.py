@@ -316,7 +316,7 @@ TEXTS: Mapping[type[f.Fact], Callable[[RunSnapshot, Any], str | None]] = {
     f.AttemptCommitted: lambda _, it: (
         f"{safe(it.subtask)} reported done: {counted(len(it.paths), 'file')} changed, checking"
     ),
-    f.AttemptUnchanged: lambda _, it: f"{safe(it.subtask)} reported done: no file changed, checking",
+    f.AttemptUnchanged: lambda _, it: f"{safe(it.subtask)} reported done: no files changed, checking",
     f.AttemptVerified: _verified,
     f.AttemptFailed: _failed,
     f.RemedyChosen: _remedy,

@@ -157,7 +157,7 @@ def version_lines(version: VersionChangesView) -> list[str]:
     """A version of a plan with its author, its reason and its changes."""
     author = f"{version.by} of {version.area}" if version.area is not None else version.by
     head = f"version {version.version}, by {safe(author)}: {safe(version.why, limit=400)}"
-    return [head, *(f"  {safe(line, limit=300)}" for line in version.changes or ("(only the worker)",))]
+    return [head, *(f"  {safe(line, limit=300)}" for line in version.changes or ("(only the worker changed)",))]
 
 
 # ---- plan graph ------------------------------------------------------------------------------------------------------

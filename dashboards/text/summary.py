@@ -70,7 +70,7 @@ def _subtask_lines(rows: Sequence[SubtaskLine]) -> Iterator[str]:
         note = f"  {row.attempts} attempts" if row.attempts > 1 else ""
         if row.parts:
             note = f"  into {', '.join(map(safe, row.parts))}"
-        note += "  no file changed" if row.unchanged else ""
+        note += "  no files changed" if row.unchanged else ""
         sha = f"  {safe(row.landed[:7])}" if row.landed and not row.unchanged else ""
         title = f"{safe(row.id):<18} {safe(row.title, limit=TITLE):<{width}}"
         yield f"  {STATUS_SIGNS.get(row.status, '·')} {title} {row.status}{sha}{note}"

@@ -237,7 +237,7 @@ def _attempt_lines(attempt: AttemptView) -> list[str]:
     failure, report = attempt.failure, attempt.report
     end = f"failed: {failure.kind}" if failure else "open"
     if attempt.landed:
-        end = "done, no file changed" if attempt.unchanged else f"landed as {safe(attempt.landed[:7])}"
+        end = "done, no files changed" if attempt.unchanged else f"landed as {safe(attempt.landed[:7])}"
         end += "" if attempt.tested else ", only tested together with the next commit"
     model = " ".join(filter(None, (attempt.model, attempt.effort)))
     worker = safe(attempt.worker) + (f" ({safe(model)})" if model else "")

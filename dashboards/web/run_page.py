@@ -209,7 +209,7 @@ async def replay_page(reader: Reader, name: str) -> Shown:
     then = past.at(at)
     snapshot = then.snapshot
     if snapshot is None:
-        raise ValueError(f"{name} has no state after fact {at}")
+        raise ValueError(f"{name} has no state after event {at}")
     common = {"run": name, "at": at, "last": len(past), "loaded": past.loaded, "stride": max(1, len(past) // 150)}
     parts = {
         "head": reader.part("replay_head", view=snapshot.status, **common),
@@ -244,7 +244,7 @@ async def subtask_page(reader: Reader, name: str, id_: str) -> Shown:
     snapshot = run.snapshot
     if snapshot is None or not snapshot.has_subtask(id_):
         if reader.at is not None:
-            raise NoSuchPageError(f"Run {name} had no subtask {id_} at fact {reader.at}.")
+            raise NoSuchPageError(f"Run {name} had no subtask {id_} at event {reader.at}.")
         raise NoSuchPageError(f"Subtask {id_} not found in run {name}.")
     view, question = snapshot.subtask(SubtaskId(id_)), snapshot.question_about(SubtaskId(id_))
     attempt = _attempt(view.attempts, reader.query.get("attempt", ""))

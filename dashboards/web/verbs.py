@@ -142,8 +142,8 @@ def web(
     """Serve the web UI for all runs.
 
     Shows live and ended runs, their subtasks, conversations and diffs, and lets you approve plans and answer questions.
-    It prints a link that signs in one browser. It listens on localhost. To serve other machines, set --listen and put
-    TLS in front of it.
+    It prints a link that signs in one browser. It listens on localhost. To serve other machines, set --listen and use
+    a proxy with TLS.
 
     \b
     Examples:

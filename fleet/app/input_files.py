@@ -95,10 +95,10 @@ def _refuse_reference(given: str) -> None:
     word = given.strip()
     if re.fullmatch(r"[a-z][a-z+.-]*://\S+|#?\d+|(?:\w+:)?[\w.-]+(?:/[\w.-]+)+[#!]\d+", word):
         short = " or ".join(f"{each.prefix}:{each.form}#12" for each in FORGES)
-        hint = f"name an issue as {short}, or by its URL, or give the text"
+        hint = f"pass an issue as {short} or by its URL, or pass the text"
         raise UsageError(f"{word} is not a GitHub or GitLab issue, and the planner can't fetch web pages", hint=hint)
     if os.path.isdir(word):  # noqa: PTH112 - does not raise for an invalid path
-        hint = "give the epic as text or a file, and use --repo DIR for the repository"
+        hint = "pass the epic as text or a file, and use --repo DIR for the repository"
         raise UsageError(f"{word} is a directory, not an epic", hint=hint)
 
 

@@ -280,6 +280,7 @@ def _prompt(key: str, prompt: str) -> str:
         raise UsageError(f"{key}.prompt: can't read {path}: {why}") from error
     if len(text) > LONGEST_PROMPT:
         raise UsageError(
-            f"{key}.prompt: {path} has {len(text):,} characters", hint=f"shorten it to {LONGEST_PROMPT:,} characters"
+            f"{key}.prompt: {path} is too long ({len(text):,} characters)",
+            hint=f"shorten it to {LONGEST_PROMPT:,} characters",
         )
     return text

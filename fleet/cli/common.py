@@ -606,7 +606,7 @@ def reviewing_of(review: str | None, *, yes: bool, by_human: bool) -> Reviewing:
     """Choose who approves the plan. Without a terminal it is the `[review]` rules."""
     if review is not None and yes:
         raise UsageError(
-            "--yes and --review can't be used together", hint="use --yes, the same as --review none, or --review"
+            "--yes and --review can't be used together", hint="use --yes (the same as --review none) or --review"
         )
     match review:
         case "human" | "auto" | "none":

@@ -24,9 +24,9 @@ from fleet.runs.journal import Journal
 from fleet.runs.run_folder import RunFolder
 
 Plain = Annotated[bool, typer.Option("--plain", help="Print lines of text, for screen readers, pipes and logs.")]
-NoTui = Annotated[bool, typer.Option("--no-tui", help="Show live lines instead of a full screen.")]
+NoTui = Annotated[bool, typer.Option("--no-tui", help="Print live progress instead of opening the terminal UI.")]
 Web = Annotated[
-    bool, typer.Option("--web", help="Serve the web UI for this run and print its link (disables the full screen).")
+    bool, typer.Option("--web", help="Serve the web UI for this run and print its link (disables the terminal UI).")
 ]
 Detach = Annotated[bool, typer.Option("--detach", "-d", help="Run in the background. `fleet watch` shows the run.")]
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

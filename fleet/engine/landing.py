@@ -179,10 +179,10 @@ class Lander:
             if state.landing.open_batch(number) is None:  # a longer one landed, or a shorter one turned out red
                 return
             if state.tip not in {base, *(member.commit for member in landed)}:
-                raise _infrastructure("the tip moved aside while a batch was tested")
+                raise _infrastructure("the integration branch moved while a batch was tested")
             tip = landed[-1].commit
             if not await self.integrator.advance(state.run, new=tip, old=state.tip):
-                raise _infrastructure("something else moved the integration branch")
+                raise _infrastructure("another process moved the integration branch")
             try:
                 await self._record(
                     number,

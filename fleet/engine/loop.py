@@ -142,7 +142,7 @@ class Engine:
         state = self.state
         if not self._bugs or state.ended or state.draining or lanes or self._proposals:
             return False
-        waits = self._bugs.guard("checked whom to wait for", _waits_for_people, state)
+        waits = self._bugs.guard("checked for pending questions and approvals", _waits_for_people, state)
         wake = self._bugs.guard("computed when to continue", next_wake, state, self._clock.now())
         return wake is None and not waits and not lanes.startable(state, self._clock.now())
 
@@ -172,7 +172,7 @@ class Engine:
                 state = new[-1][1] if new else state
         for answer in answers:
             if answer.error is not None:
-                self._bugs.report("answered a request, which is left out", answer.error)
+                self._bugs.report("handled a request, which it ignores", answer.error)
         new += self._bugs.decide(state, now)
         if new or requests:
             taken = [id_ for id_, _ in requests]

@@ -122,7 +122,10 @@ class PlannerCalls:
         self._reported.update(map(str, grade.errors))
         if new:
             return (), new
-        warnings = (*(f"{problem} (the planner insists)" for problem in grade.errors), *grade.warnings)
+        warnings = (
+            *(f"{problem} (the planner kept this despite the warning)" for problem in grade.errors),
+            *grade.warnings,
+        )
         facts: list[f.Fact] = [
             f.PlanRevised(at=now, call=command.call, by="planner", revision=revision, area=command.area)
         ]

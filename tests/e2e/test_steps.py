@@ -30,4 +30,4 @@ def test_a_program_may_leave_nothing_unless_a_check_wants_to_see_a_difference(st
     assert failure is not None
     assert failure.kind == "empty"
     assert (state.tip, state.published) == (state.base, None)
-    assert stage.fleet("show", "notify", "--run", "r").ended(0).says("done, no file changed")
+    assert stage.fleet("show", "notify", "--run", "r").ended(0).says("done, no files changed")

@@ -322,7 +322,7 @@ def logs(
 ) -> None:
     """Print the conversation of an attempt.
 
-    The log contains the model's messages, its tool calls and their results. Instead of a subtask, you can name
+    The log contains the model's messages, its tool calls and their results. Instead of a subtask, you can pass
     `planner` for the planner's calls, or `gate` or `setup` for the full output of the last run of the gate or the setup
     command.
 

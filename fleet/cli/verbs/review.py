@@ -213,7 +213,7 @@ def retry(
 
 def tell(
     subtask: common.SubtaskArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The instruction.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The instruction to send.")],
     interrupt: Annotated[
         bool,
         typer.Option("--interrupt", help="Stop the agent's current command, so that it reads the instruction now."),

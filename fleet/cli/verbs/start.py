@@ -104,7 +104,7 @@ def limits(
 ) -> None:
     """Show or change the limits of a run.
 
-    Without options, it shows the limits. A change applies to a running run immediately, and to a stopped run when you
+    Without options, it shows the limits. A change applies to an active run immediately, and to a stopped run when you
     resume it.
 
     \b
@@ -263,9 +263,9 @@ def run(
 ) -> None:
     """Plan an epic, build it and land it.
 
-    The result is the branch fleet/RUN. fleet does not touch your checkout. On a terminal, a full screen opens. If you
-    leave it with q, the run continues. With --plain, Ctrl-C stops the run after the running agents have finished, and a
-    second Ctrl-C stops it immediately. `fleet resume` continues it.
+    The result is the branch fleet/RUN. fleet does not touch your checkout. On a terminal, the terminal UI opens. If
+    you leave it with q, the run continues. With --plain, Ctrl-C stops the run after the running agents have finished,
+    and a second Ctrl-C stops it immediately. `fleet resume` continues it.
 
     Exit codes: 0 everything landed, 1 not everything landed, 2 usage, 3 environment, 4 budget, 130 interrupted.
 

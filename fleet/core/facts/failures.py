@@ -41,7 +41,7 @@ def red_guard(failed: tuple[CheckRun, ...], base: Sha) -> Failure:
     A worker could not fix them or would be blamed.
     """
     names = ", ".join(check.criterion for check in failed)
-    why = f"On the base {base[:12]}, before any work was done. Fix it first, or leave the guard out."
+    why = f"On the base {base[:12]}, before any work was done. Fix it first, or remove the guard."
     return Failure(
         kind="check",
         summary=f"a guard fails before any work was done: {names}",

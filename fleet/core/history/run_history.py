@@ -115,7 +115,7 @@ def _engine_started(state: RunState, fact: f.EngineStarted) -> RunState:
         service={},
     )
     held_up = [question.id for question in state.open_questions() if question.holds_all]
-    return settle_questions(state, held_up, answer="the run was resumed and tries again", by="fleet")
+    return settle_questions(state, held_up, answer="the run was resumed", by="fleet")
 
 
 def _service_changed(state: RunState, fact: f.ServiceChanged) -> RunState:
@@ -162,7 +162,7 @@ def _rollback_started(state: RunState, fact: f.RollbackStarted) -> RunState:
     if undo is None:
         return state
     state = stop_attempts(state, fact.at)
-    state = drop_open(state, state.subtasks, fact.why, answer="the rollback plan runs", by="fleet")
+    state = drop_open(state, state.subtasks, fact.why, answer="the rollback plan started", by="fleet")
     state = give_up(state, None, "rolled back", fact.at)
     plan = state.plan.model_copy(
         update={"version": state.plan.version + 1, "subtasks": (*state.plan.subtasks, *undo.subtasks)}

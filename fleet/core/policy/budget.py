@@ -105,7 +105,7 @@ class Refusal:
 def refusal(state: RunState, now: float, cost: Cost, held: Cost, subtask: SubtaskId | None) -> Refusal | None:
     """Return why a call of at most `cost` does not fit while calls in flight may cost `held`, or None."""
     if state.cancelled:
-        return Refusal("spent", "the run is cancelled")
+        return Refusal("spent", "the run is canceled")
     policy = state.policy
     in_dollars = policy.budget_dollars is not None or policy.subtask_dollars is not None
     if in_dollars and policy.budget_tokens is None and cost.dollars is None:
@@ -239,8 +239,8 @@ _CONDITIONS: dict[f.ServiceCondition, str] = {
 
 def _advice(outage: Outage) -> str:
     if outage.condition in ENDED_BY_HUMANS:
-        return "Fix the account, then answer anything. To use another key, stop fleet and run `fleet resume` with it."
-    return "fleet retries periodically, and the run continues when the service responds. Answer anything to retry now."
+        return "Fix the account, then send any answer. To use another key, stop fleet and run `fleet resume` with it."
+    return "fleet retries periodically, and the run continues when the service responds. Send any answer to retry now."
 
 
 def _consequence(policy: Policy, outage: Outage) -> str:

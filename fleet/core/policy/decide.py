@@ -82,7 +82,7 @@ def may_start_work(state: RunState, now: float) -> bool:
 
 def _end_cancelled(state: RunState, now: float) -> Iterator[f.Fact]:
     if state.cancelled and not state.landing.open_batches and is_published(state):
-        yield f.RunEnded(at=now, ending="cancelled", why="cancelled by its operator")
+        yield f.RunEnded(at=now, ending="cancelled", why="canceled by the operator")
 
 
 def _approve_by_rules(state: RunState, now: float) -> Iterator[f.Fact]:
@@ -125,7 +125,7 @@ def _ask_about_configuration(state: RunState, now: float) -> Iterator[f.Fact]:
             yield f.QuestionAsked(
                 at=now,
                 about=None,
-                question=f"No new agents start: {failure.summary}. Fix the cause, then answer anything to continue.",
+                question=f"No new agents start: {failure.summary}. Fix the cause, then send any answer to continue.",
                 options=("continue",),
                 evidence=failure.evidence,
             )
@@ -143,7 +143,10 @@ def _ask_about_planner(state: RunState, now: float) -> Iterator[f.Fact]:
     """Ask about a planner that keeps failing. Planned work continues, and so do the calls."""
     planning, last = state.planning, state.planning.last_failure
     if planning.is_aside and last is not None and not planner_is_lost(state):
-        why = f"The planner is set aside: {last.summary}. Planned work continues. Answer anything to call it again."
+        why = (
+            f"fleet stopped calling the planner: {last.summary}. Planned work continues. "
+            "To call it again, send any answer."
+        )
         yield f.QuestionAsked(
             at=now, about=None, question=why, options=("call it",), evidence=last.evidence, planner=True, aside=True
         )
@@ -159,7 +162,7 @@ def _ask_about_planner(state: RunState, now: float) -> Iterator[f.Fact]:
         at=now,
         about=None,
         question=f"The planner failed {planning.failures} times in a row: {last.summary}. Planned work continues, and "
-        "the planner is called again automatically. Answer anything to call it now.",
+        "the planner is called again automatically. Send any answer to call it now.",
         options=("call it now",),
         evidence=last.evidence,
         planner=True,

@@ -162,7 +162,7 @@ def commits(
     since: Annotated[
         str | None,
         typer.Option(
-            "--since", metavar="WHEN", help="Count commits since then: 1w, 3d, 12h, or a day such as 2026-11-02."
+            "--since", metavar="WHEN", help="Count commits since this time: 1w, 3d, 12h, or a day such as 2026-11-02."
         ),
     ] = None,
     repo: Repo = HERE,

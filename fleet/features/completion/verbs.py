@@ -36,7 +36,7 @@ def completion(
         ),
     ] = None,
     install: Annotated[
-        bool, typer.Option("--install", help="Write the script to the folder that the shell loads.")
+        bool, typer.Option("--install", help="Install the script where the shell finds completions.")
     ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file: the script.")

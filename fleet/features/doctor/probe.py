@@ -476,7 +476,7 @@ class ProbeTurns:
         if "cache" in self._lacking:
             return LEFT_OUT
         wrote, read = self._first.usage.cache_write, self._second.usage.cache_read
-        text = f"the first wrote {wrote:,} tokens to the cache, the second read {read:,} from it"
+        text = f"the first call wrote {wrote:,} tokens to the cache, and the second read {read:,}"
         if wrote and read:
             return ProbeResult("works", text)
         self.asking.missing.lacks(self.model, "cache")
@@ -495,7 +495,7 @@ class ProbeTurns:
         result = await self.asking.ask(replace(self._request(self._messages[:1]), max_tokens=0))
         if isinstance(result, Answer) and result.usage.cache_read:
             self.asking.missing.has(self.model, "keep_alive")
-            return ProbeResult("works", f"it read {result.usage.cache_read:,} tokens")
+            return ProbeResult("works", f"read {result.usage.cache_read:,} tokens from the cache")
         self.asking.missing.lacks(self.model, "keep_alive")
         text = result.message if isinstance(result, CallFault) else "no tokens were read from the cache"
         return ProbeResult("fails", text, SETTINGS_BELOW)
@@ -510,9 +510,9 @@ class ProbeTurns:
         if lacking := self._found("cache_hour"):
             return with_or_without("accepted", lacking)
         if result.usage.cache_write_1h:
-            return ProbeResult("works", f"it wrote {result.usage.cache_write_1h:,} tokens for an hour")
+            return ProbeResult("works", f"wrote {result.usage.cache_write_1h:,} tokens that stay cached for an hour")
         self.asking.missing.lacks(self.model, "cache_hour")
-        return ProbeResult("fails", "no tokens were written for an hour", SETTINGS_BELOW)
+        return ProbeResult("fails", "no tokens were cached for an hour", SETTINGS_BELOW)
 
     async def _plan(self) -> ProbeResult:
         request = replace(one_word(self.model), tools=(SubmitRevision.declaration,))

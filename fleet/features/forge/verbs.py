@@ -176,7 +176,7 @@ def pr(
         typer.Option(
             "--forge",
             metavar="|".join(PREFIXES),
-            help="The software of the remote's host, if its name does not show it.",
+            help="The forge of the remote, if its host name does not show it.",
         ),
     ] = None,
     stack: Annotated[
@@ -186,17 +186,16 @@ def pr(
         ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the texts and commands, then exit without any change.")
+        bool, typer.Option("--dry-run", help="Print the descriptions and the commands, then exit.")
     ] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Open a draft pull request with a run's result.
 
-    Pushes fleet/RUN to a remote and opens a draft on GitHub (with gh) or GitLab (with glab). The text lists the landed
-    changes, their checks, points to review, the cost, and how to undo the run. Run it again after more has landed: it
-    pushes the new commits and replaces its text in the same pull request. Text that people added above or below is
-    kept.
+    Pushes fleet/RUN to a remote and opens a draft on GitHub (with gh) or GitLab (with glab). The description lists the
+    landed changes, their checks, points to review, the cost, and how to undo the run. If you run it again after more
+    has landed, it pushes the new commits and updates the generated part of the description.
 
     \b
     Examples:

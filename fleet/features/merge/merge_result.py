@@ -411,7 +411,7 @@ def relanding_error(state: RunState, folder: RunFolder, branch: str, run: RunId)
     name = state.run
     if not state.ended:
         hint = f"run the same command again to continue, or check its progress with `fleet status {name}`"
-        return InterruptedTakingError(f"{branch} is unchanged: interrupted", hint=hint)
+        return InterruptedTakingError(f"{branch} is unchanged: the merge was interrupted", hint=hint)
     if state.base_failure is not None:
         return NotTakenError(f"can't run checks on {branch} at {state.base[:12]}: {state.base_failure.summary}")
     if state.red_base and state.commits == 0 and not state.policy.allow_red_base:

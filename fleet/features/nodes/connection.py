@@ -267,7 +267,7 @@ class NodeConnection:
             case ModelCall(number=number):
                 if len(parts[0]) > LONGEST_REQUEST or len(parts[1]) > LONGEST_TRANSCRIPT:
                     raise FrameError(
-                        f"a call is too long: {len(parts[0])} bytes, and {len(parts[1])} bytes of transcript"
+                        f"model call too large: {len(parts[0])} bytes, and {len(parts[1])} bytes of transcript"
                     )
                 return Asked(number, *parts)
             case DropAttempt(number=number):

@@ -99,7 +99,7 @@ def _parts(header: dict[str, object], body: bytes) -> Iterator[bytes]:
     if not isinstance(sizes, list) or len(sizes) > MOST_PARTS or not all(map(_is_size, sizes)):
         raise FrameError("the part sizes in a header are invalid")
     if sum(sizes) != len(body):
-        raise FrameError(f"parts of {sum(sizes)} bytes in a body of {len(body)} bytes")
+        raise FrameError(f"the parts have {sum(sizes)} bytes, but the body has {len(body)} bytes")
     at = 0
     for size in sizes:
         yield body[at : at + size]
@@ -388,7 +388,7 @@ def _parsed(adapter: TypeAdapter[AnyMessage], frame: Frame) -> AnyMessage:
         where = ".".join(map(str, first["loc"])) or "a header"
         raise FrameError(f"{where}: {first['msg']}"[:500]) from None
     if len(frame.parts) != message.PARTS:
-        raise FrameError(f"{type(message).__name__} with {len(frame.parts)} parts instead of {message.PARTS}")
+        raise FrameError(f"{type(message).__name__} has {len(frame.parts)} parts, expected {message.PARTS}")
     return message
 
 

@@ -47,7 +47,7 @@ class Reports:
         is_report = isinstance(event, OrderReport)
         step = len(STEPS) if is_report else STEPS.index(type(event))
         if number != followed.number or step <= followed.step:
-            raise FrameError(f"event {number} of an order, `{type(event).__name__}`, is out of order")
+            raise FrameError(f"event {number} (`{type(event).__name__}`) of an order is out of order")
         followed.number, followed.step = number + 1, step
         if is_report:
             del self._followed[key]

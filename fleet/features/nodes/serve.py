@@ -471,7 +471,7 @@ class _Session:
         if self._incoming is None:
             self._incoming = TemporaryFile()  # noqa: SIM115 - closed with its last part, or with the process
         if self._incoming.tell() + len(part) > MOST_BYTES:
-            raise FrameError(f"a pack of more than {MOST_BYTES} bytes")
+            raise FrameError(f"the pack is larger than {MOST_BYTES} bytes")
         await to_thread.run_sync(self._incoming.write, part)
         if not last:
             return

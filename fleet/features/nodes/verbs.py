@@ -48,7 +48,7 @@ def nodes(
         str, typer.Argument(metavar="list|check|drain|undrain|add|clean", help="The action (default: list).")
     ] = "list",
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The node: the NAME of its table [nodes.NAME].")
+        str | None, typer.Argument(metavar="NAME", help="The name of the node, from its table [nodes.NAME].")
     ] = None,
     named: RunName = None,
     repo: Repo = HERE,
@@ -60,7 +60,7 @@ def nodes(
 
     `list` connects to each configured node and shows its version, slots, problems, cache and clock.
     `check` also runs a test job in a sandbox on the node.
-    `drain` sends no new work of a run to the node. Running work finishes there. `undrain` reverts it.
+    `drain` stops sending new work of a run to the node. Running work finishes there. `undrain` reverts it.
     `add` adds a node from the configuration to a running run.
     `clean` deletes caches and old reports that no run uses.
 
@@ -232,8 +232,8 @@ def node(
 ) -> None:
     """Serve as a worker node for another machine, over stdin and stdout.
 
-    A manager starts it with the command of [nodes.NAME] in its configuration. It does not open a port. It works as long
-    as the connection lasts, and exits when it loses its manager. Without --stdio, it prints its capabilities.
+    A manager starts it with the command of [nodes.NAME] in its configuration. It does not open a port. It runs as long
+    as the connection is open, and exits when it loses its manager. Without --stdio, it prints its capabilities.
 
     \b
     Examples:

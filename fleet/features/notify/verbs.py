@@ -101,12 +101,14 @@ def _sent(folder: RunFolder) -> Iterator[SentView]:
 
 def notify_watch(
     config: ConfigFile = None,
-    once: Annotated[bool, typer.Option("--once", help="Send due notifications and exit. For cron or timers.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Send due notifications, then exit. For cron or timers.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Send pending notifications of all runs.
 
-    Each run sends its notifications. Use this after both were killed, for example by a power cut.
+    Each run starts a notifier. Use this command if both were killed, for example by a power failure.
 
     \b
     Examples:

@@ -77,7 +77,7 @@ def init(
     """Detect how to test this repository and write fleet.toml.
 
     It looks for the test command, the setup command and the files that tests need, and runs the candidates in the
-    sandbox on HEAD until one passes. It writes that one, with a reason for each line. It asks before it allows network
+    sandbox on HEAD until one passes. It writes this one, with a reason for each line. It asks before it allows network
     access for setup commands, or access to tool chains in your home. Both are saved in your own configuration.
 
     Exit codes: 0 written, 1 no candidate passed, 2 usage error, 3 the sandbox is not available.

@@ -45,7 +45,7 @@ def _approve(run: RunSnapshot, rest: str) -> Request:
         hint = f"run `fleet approve {run.run} --only {high[0]}`"
         raise UsageError(f"{', '.join(high)}: high-risk subtasks can't be approved in an editor", hint=hint)
     if not ids:
-        raise UsageError("no subtask is waiting for an approval that can be given in an editor")
+        raise UsageError("no pending subtask can be approved in an editor")
     return PlanApproved(at=time.time(), version=run.plan.version, by=by(), subtasks=ids)
 
 

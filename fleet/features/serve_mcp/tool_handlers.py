@@ -98,7 +98,8 @@ class Wait(ToolArguments):
     run: Run = None
     seconds: float = Field(default=30, gt=0, le=LONGEST_WAIT_S, description="The maximum time to wait, in seconds.")
     until: Literal["news", "end"] = Field(
-        default="news", description="news: until the run needs a person or ends. end: only until it ends."
+        default="news",
+        description="`news`: return when the run needs a person or ends. `end`: return only when it ends.",
     )
 
 

@@ -30,7 +30,9 @@ def mcp(
     read_only: Annotated[bool, typer.Option("--read-only", help="Offer only read-only tools.")] = False,
     budget: Annotated[
         float | None,
-        typer.Option("--budget", metavar="USD", min=0, help="Maximum cost of all runs that it starts, in USD."),
+        typer.Option(
+            "--budget", metavar="USD", min=0, help="Maximum total cost of the runs that agents start, in USD."
+        ),
     ] = None,
     base_url: BaseUrl = None,
     sandbox: Sandbox = None,
@@ -40,8 +42,8 @@ def mcp(
 ) -> None:
     """Run as an MCP server for other agents.
 
-    An agent starts it. Its tools plan, start and watch runs, answer questions and approve plans, in one repository
-    only. A run started by an agent requires a budget and can't exceed the limits of your configuration.
+    An agent starts this server. Its tools plan, start and watch runs, answer questions and approve plans, in one
+    repository only. A run started by an agent requires a budget and can't exceed the limits of your configuration.
 
     \b
     Examples:

@@ -113,7 +113,7 @@ def _finding(name: str, listing: ToolListing, users: list[str]) -> Finding:
             "mcp",
             ok=False,
             says=f"{name}: no usable tools: {why}",
-            fix=f"run the command of mcp.{name}.command by hand",
+            fix=f"run the command of mcp.{name}.command manually",
         )
     used = f"used by {', '.join(users)}" if users else "not used by any worker (set workers.NAME.mcp to use it)"
     says = f"{name}: {counted(len(listing.tools), 'tool')}, {_cost(listing)}, {used}"

@@ -96,12 +96,12 @@ async def test_a_replay_shows_the_run_as_it_was_by_links_alone(tmp_path: Path) -
     feed = MemoryFeed(story().facts)
     async with site(tmp_path, feed) as server, client(server) as someone:
         last = (await someone.get("/runs/r/replay"))[2]
-        assert f"Fact <b>{len(feed.recorded)}</b>" in last
+        assert f"Event <b>{len(feed.recorded)}</b>" in last
         assert "Which tax rate?" in last
         assert 'class="act' not in last, "what was asked then can't be answered then"
         (start,) = re.findall(r'href="(/runs/r/replay\?at=1)" data-key="Home"', last)
         first = (await someone.get(start))[2]
-        assert "Fact <b>1</b>" in first
+        assert "Event <b>1</b>" in first
         assert "Which tax rate?" not in first
         assert "<b>0 of 6</b>" in first
         seen, text = {1}, first

@@ -85,7 +85,7 @@ async def test_a_replay_is_steered_by_keyboard_and_slider(tmp_path: Path) -> Non
                 )
 
         async def is_at(place: int) -> None:
-            await page.until(f"document.querySelector('#moment').innerText.startsWith('Fact {place} of')")
+            await page.until(f"document.querySelector('#moment').innerText.startsWith('Event {place} of')")
             assert await page.evaluate("location.search") == f"?at={place}"
             assert await page.evaluate("document.querySelector('#at').value") == str(place)
 
@@ -113,7 +113,7 @@ async def test_without_scripts_everything_can_be_read(tmp_path: Path) -> None:
             ("/", "Needs you"),
             ("/inbox", "Which tax rate?"),
             ("/runs/r/subtasks/api", "größer"),
-            ("/runs/r/replay?at=2", "Fact 2 of"),
+            ("/runs/r/replay?at=2", "Event 2 of"),
         ):
             await page.open(base + path)
             assert said in await page.evaluate("document.body.innerText")

@@ -11,7 +11,7 @@ from fleet.errors import UsageError
 @pytest.mark.parametrize("given", ["https://example.org/a/b/issues/12", "#123", "123", "a/b#12", "git+ssh://x/y"])
 def test_a_reference_is_no_epic(given: str) -> None:
     with pytest.raises(
-        UsageError, match="the planner can't fetch web pages; name an issue as gh:OWNER/REPO#12"
+        UsageError, match="the planner can't fetch web pages; pass an issue as gh:OWNER/REPO#12"
     ) as refused:
         read_epic(given)
     assert given in refused.value.message
@@ -20,7 +20,7 @@ def test_a_reference_is_no_epic(given: str) -> None:
 def test_a_folder_is_no_epic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for given in (".", str(tmp_path)):
-        with pytest.raises(UsageError, match="is a directory, not an epic; give the epic as text or a file"):
+        with pytest.raises(UsageError, match="is a directory, not an epic; pass the epic as text or a file"):
             read_epic(given)
 
 

@@ -225,7 +225,7 @@ def test_a_wrong_key_holds_the_whole_run_until_a_human_fixes_it() -> None:
     story = planned("api", "docs", "web needs docs")
     story.model_is_called("api")
     story.attempt_fails("api", "configuration")
-    assert story.questions() == ["No new agents start: red. Fix the cause, then answer anything to continue."]
+    assert story.questions() == ["No new agents start: red. Fix the cause, then send any answer to continue."]
     story.landed("docs")
     story.time_passes(500)
     assert story.statuses() == {"api": "ready", "docs": "merged", "web": "ready"}

@@ -271,7 +271,7 @@ async def test_a_branch_that_someone_else_moved_is_not_moved_again() -> None:
             return ()
 
     moved = Moved(branch=Sha("elsewhere"), passes=hands.passes)
-    with pytest.raises(EffectError, match="something else moved the integration branch"):
+    with pytest.raises(EffectError, match="another process moved the integration branch"):
         await lander(book, moved).test_batch(1)
     assert moved.branch == "elsewhere"
     assert book.results() == []

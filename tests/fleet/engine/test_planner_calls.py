@@ -26,7 +26,7 @@ async def test_a_check_that_proves_nothing_goes_back_once_and_is_then_accepted_w
     assert str(refused[0]).startswith("add[0].acceptance[0].run: `true` always passes")
     assert taken == ()
     [graded] = [fact for fact in fleet.memory.facts if isinstance(fact, f.PlanGraded)]
-    assert (graded.version, graded.warnings[0].endswith("(the planner insists)")) == (1, True)
+    assert (graded.version, graded.warnings[0].endswith("(the planner kept this despite the warning)")) == (1, True)
 
 
 async def test_what_is_worth_a_word_is_noted_and_stops_nothing() -> None:

@@ -65,7 +65,7 @@ class HostActor:
             errors.close()
             return str(error)
         if process.stdin is None or process.stdout is None:
-            raise AssertionError("a process without pipes")
+            raise AssertionError("the process was started without pipes")
         self._streams[id_] = _Stream(process, process.stdin, process.stdout, errors, monotonic())
         return ""
 
