@@ -105,7 +105,7 @@ LINE = 200
 def check_lines(check: CheckRun, *, log: str = "", note: str = "") -> Iterator[str]:
     """A command with its result and, if it failed, the relevant lines of its output."""
     after = f"{how(check)} after {duration(check.seconds)}" if not check.passed else duration(check.seconds)
-    tests = f", {check.tests} tests passed" if check.tests is not None else ""
+    tests = f", {counted(check.tests, 'test')} passed" if check.tests is not None else ""
     yield f"{'ok    ' if check.passed else 'FAILED'}  {safe(check.command, limit=LINE)}  ({after}{tests}{note})"
     if not check.passed:
         yield from cause_lines(check.causes)

@@ -82,7 +82,7 @@ def approve(
     if plan is not None and edit:
         raise UsageError("--plan and --edit can't be used together", hint="use one of them")
     if sets and plan is None:
-        raise UsageError("--set requires --plan", hint="name the plan: fleet approve --plan PLAN --set NAME=VALUE")
+        raise UsageError("--set requires --plan", hint="pass the plan: fleet approve --plan PLAN --set NAME=VALUE")
     folder = common.run_to_change(run, named, repo, yes=yes)
     it = just_after(folder.requested_state())
     revised = edit_plan(it) if edit else None

@@ -199,7 +199,7 @@ def plan(
       git log -1 --format=%B | fleet plan -
     """
     if epic is None:
-        raise UsageError("no epic given", hint='name a goal, a file or -: fleet plan "Add a health endpoint"')
+        raise UsageError("no epic given", hint='pass a goal, a file or -: fleet plan "Add a health endpoint"')
     if output is not None:
         check_plan_output(output, force=force)
     loaded = common.configuration(repo, config, flags(base_url=base_url))
@@ -305,7 +305,7 @@ class _Asked:
             problem = "no epic given" if self.epic is None else "EPIC and --plan can't be used together"
             raise UsageError(problem, hint='use fleet run "Add a health endpoint" or fleet run --plan plan.toml')
         if self.sets and self.plan_file is None:
-            raise UsageError("--set requires --plan", hint="name the plan: fleet run --plan PLAN --set NAME=VALUE")
+            raise UsageError("--set requires --plan", hint="pass the plan: fleet run --plan PLAN --set NAME=VALUE")
         if self.plan_only and self.epic is None:
             raise UsageError("--plan and --plan-only can't be used together", hint="use one of them")
         if self.plan_only and self.only_estimate:

@@ -320,7 +320,7 @@ class Probes:
         self._asking.until = anyio.current_time() + self.limit_s
         for subject in sorted(self.subjects, key=lambda each: (self.spending.rank(each.model), each.name)):
             came = await _tried(self._one_word(subject))
-            yield ProbeOutcome(subject.name, f"one-word answer, for {subject.users}", came, self._asking.take_cost())
+            yield ProbeOutcome(subject.name, f"a one-word answer, for {subject.users}", came, self._asking.take_cost())
         for model in self._answered:
             yield ProbeOutcome("models", f"GET /v1/models/{model}", await _tried(self._limits(model)))
         if self._answered:

@@ -381,7 +381,9 @@ async def live_findings(fleet: Fleet) -> AsyncIterator[Finding]:
         async for outcome in probes.run():
             yield _of_call(outcome)
     if settings := probes.missing.settings():
-        yield Finding("settings", ok=False, says="the service lacks features", fix=f"set in [models]: {settings}")
+        yield Finding(
+            "settings", ok=False, says="the service does not support all features", fix=f"set in [models]: {settings}"
+        )
     spending = probes.spending
     says = f"at most ${spending.spent:.4f} of ${spending.most:.2f} for {spending.calls} calls, by the price table"
     yield Finding("spent", ok=True, says=says, dollars=spending.spent)

@@ -92,7 +92,8 @@ def _merge_lines(view: MergeView) -> Iterator[str]:
         return
     tested = ", each tested on top of your branch" if view.how == "relanded" else ""
     less = untested(view.commits, view.commits - view.untested)
-    yield f"{at} now, with {counted(view.commits, 'commit')} of {view.run}{tested}{less}"
+    landed = f"{counted(view.commits, 'commit')} of {view.run}"
+    yield f"{view.branch} is now at {view.commit[:12]}, with {landed}{tested}{less}"
     for redone in view.redone:
         why = f": {safe(redone.why)}" if redone.why else ""
         yield f"changed by a resolver, please review: git show {redone.commit[:12]} ({redone.subtask}{why})"

@@ -328,7 +328,7 @@ class WorkerScore:
     model: str | None
     """The model, or null for a program."""
     commits: int
-    """The number of commits whose last attempt it made."""
+    """The number of commits that it attempted last."""
     landed: int
     """The number of these commits that landed."""
     with_tests: int
