@@ -133,7 +133,10 @@ def next_commands(it: RunSnapshot) -> list[tuple[str, str]]:
         ]
     if it.relanding is not None:
         result, into = safe(it.relanding.run), safe(it.relanding.branch)
-        commands = [(f"fleet merge {result} --into {into}", "merge what has landed, or continue the merge"), *commands]
+        commands = [
+            (f"fleet merge {result} --into {into}", "merge the landed commits, or continue the merge"),
+            *commands,
+        ]
     if status.state != "landed":
         if pending := status.waiting_for_approval:
             commands.append((f"fleet approve {run}", f"approve {safe(', '.join(pending), limit=60)}"))

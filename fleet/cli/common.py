@@ -139,7 +139,9 @@ BaseUrl = Annotated[
 ]
 Sandbox = Annotated[
     str | None,
-    typer.Option("--sandbox", metavar="bubblewrap|none", help="Sandbox for commands. With none, they run as you."),
+    typer.Option(
+        "--sandbox", metavar="bubblewrap|none", help="Sandbox for commands. With none, they run with your permissions."
+    ),
 ]
 SetupNetwork = Annotated[
     bool, typer.Option("--setup-network", help="Allow network access for the setup command, on the base commit only.")

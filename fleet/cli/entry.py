@@ -187,7 +187,7 @@ def options(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Plan an epic, run many coding agents in parallel git worktrees, land what passes its tests.
+    """Plan an epic, run many coding agents in parallel git worktrees, and land changes that pass their tests.
 
     fleet does not touch your checkout. The result is a new branch, fleet/RUN.
 

@@ -185,7 +185,7 @@ NO_REPORT = (
 )
 BROKEN_SETUP = (
     "[fleet] not run: {how} on this commit, which changes inputs of the setup command (worktrees.lock_files). "
-    "Without these changes it passes"
+    "Without these changes, it passes"
 )
 IN_A_ROW = 8  # criteria of a merged tree that run in sequence. Such sequences run concurrently
 

@@ -147,15 +147,15 @@ class Lanes:
 
     def startable(self, state: RunState, now: float) -> list[Command]:
         """Return the commands that should run, are not running yet, and are not set aside."""
-        changed = self._bugs.guard("chose what to do for subtasks", self._changed, state)
+        changed = self._bugs.guard("chose the next steps of subtasks", self._changed, state)
         for subtask in changed or ():
-            command = self._bugs.guard(f"chose what to do for {subtask.id}", required_effect, subtask)
+            command = self._bugs.guard(f"chose the next step of {subtask.id}", required_effect, subtask)
             self._swap(self._of_subtasks.pop(subtask.id, None), command)
             if command is not None:
                 self._of_subtasks[subtask.id] = command
         if changed is not None:
             self._subtasks = state.subtasks
-        of_run = self._bugs.guard("chose what to do", lambda: dict.fromkeys(run_effects(state, now)))
+        of_run = self._bugs.guard("chose the next step of the run", lambda: dict.fromkeys(run_effects(state, now)))
         if of_run is not None:
             for command in self._of_run.keys() - of_run.keys():
                 self._swap(command, None)

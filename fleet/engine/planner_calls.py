@@ -103,7 +103,7 @@ class PlannerCalls:
     ) -> tuple[Sequence[f.Fact], Sequence[Problem]]:
         """The facts that follow from a revision, or the problems that it goes back with."""
         if not _is_open(state, command):
-            return (), (Problem("", "this call has ended, and a new one has started"),)
+            return (), (Problem("", "this call has ended, and a new one was started"),)
         adapters, now = self._adapters, self._adapters.clock.now()
         if state.policy.flat and not state.plan.subtasks:
             revision = flat_revision(revision, state.goal)

@@ -302,8 +302,8 @@ def _signatures(usual: CommitConventions, fleet: Fleet) -> Iterator[Finding]:
         wanted.append(("signed off", "git.sign_off = true"))
     if wanted:
         hows, keys = zip(*wanted, strict=True)
-        says = f"the latest commits here are {' and '.join(hows)}, but commits merged by fleet are not"
-        fix = f"if required: {' and '.join(keys)} in your own configuration (docs/guides/taking.md)"
+        says = f"the latest commits are {' and '.join(hows)}, but commits merged by fleet are not"
+        fix = f"to do the same, set {' and '.join(keys)} in your own configuration (docs/guides/taking.md)"
         yield Finding("signatures", ok=True, says=says, fix=fix, warning=True)
 
 
@@ -385,7 +385,7 @@ async def live_findings(fleet: Fleet) -> AsyncIterator[Finding]:
             "settings", ok=False, says="the service does not support all features", fix=f"set in [models]: {settings}"
         )
     spending = probes.spending
-    says = f"at most ${spending.spent:.4f} of ${spending.most:.2f} for {spending.calls} calls, by the price table"
+    says = f"at most ${spending.spent:.4f} of ${spending.most:.2f} for {spending.calls} calls, according to the price table"
     yield Finding("spent", ok=True, says=says, dollars=spending.spent)
 
 

@@ -250,7 +250,7 @@ class ResultMerge:
         if not wiring.has_models and not wiring.modelless_workers.issuperset(piece.subtask.worker for piece in pieces):
             return Unresolved("resolvers need an API key", f"set {self.fleet.config.models.api_key_env}")
         if self.resolving.dollars is None and (spent := spent_budget(state)) is not None:
-            why = f"the budget of {state.run}, {spent}, is spent"
+            why = f"the budget of {state.run} ({spent}) is used up"
             return Unresolved(why, "set a budget for resolvers with --budget USD")
         return None
 

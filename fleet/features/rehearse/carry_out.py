@@ -142,7 +142,7 @@ def _require_box(fleet: Fleet) -> None:
     if fleet.config.box.sandbox == "none":
         raise UsageError(
             "--for-real requires the sandbox: without it, workers can read the solution in the repository",
-            hint="set box.sandbox to another value than none",
+            hint="set box.sandbox to a value other than none",
         )
 
 
