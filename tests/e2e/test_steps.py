@@ -21,7 +21,7 @@ def test_a_program_may_leave_nothing_unless_a_check_wants_to_see_a_difference(st
     ]
     plan.write_text(json.dumps({"goal": "steps", "subtasks": steps}), encoding="utf-8")
     asked = ("run", "--plan", str(plan), "--name", "r", "--config", str(config), "--base-url", NO_SERVICE)
-    stage.fleet(*asked, at=repository).ended(1).says("no file changed")
+    stage.fleet(*asked, at=repository).ended(1).says("no files changed")
     state = stage.look("r")
     assert state is not None
     assert subtask_of(state, "notify").unchanged

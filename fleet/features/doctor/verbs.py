@@ -385,7 +385,8 @@ async def live_findings(fleet: Fleet) -> AsyncIterator[Finding]:
             "settings", ok=False, says="the service does not support all features", fix=f"set in [models]: {settings}"
         )
     spending = probes.spending
-    says = f"at most ${spending.spent:.4f} of ${spending.most:.2f} for {spending.calls} calls, according to the price table"
+    spent = f"at most ${spending.spent:.4f} of ${spending.most:.2f}"
+    says = f"{spent} for {spending.calls} calls, according to the price table"
     yield Finding("spent", ok=True, says=says, dollars=spending.spent)
 
 

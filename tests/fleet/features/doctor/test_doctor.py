@@ -132,8 +132,8 @@ def test_the_gate_is_tried_on_request(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "body", "keys", "says"),
     [
-        ("gpgsig -----BEGIN SSH SIGNATURE-----\n -----END SSH SIGNATURE-----\n", "", {}, "here are signed; "),
-        ("", "\nSigned-off-by: A <a@b.c>\n", {}, "here are signed off; "),
+        ("gpgsig -----BEGIN SSH SIGNATURE-----\n -----END SSH SIGNATURE-----\n", "", {}, "are signed, but "),
+        ("", "\nSigned-off-by: A <a@b.c>\n", {}, "are signed off, but "),
         ("", "\nSigned-off-by: A <a@b.c>\n", {"git__sign_off": True}, ""),
         ("", "\nIt was not Signed-off-by: anybody\n", {}, ""),
     ],
