@@ -341,3 +341,14 @@ def _rows(text: str) -> list[list[str]]:
     rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
     rules = {index for index, row in enumerate(rows) if all(re.fullmatch(r":?-+:?", cell) for cell in row)}
     return [row for index, row in enumerate(rows) if index not in rules and index + 1 not in rules]
+
+
+def test_every_section_of_a_guide_has_an_example(documents: Mapping[str, str]) -> None:
+    bare = [
+        f"{path}: {section.partition(chr(10))[0]}"
+        for path, text in documents.items()
+        if path.startswith("docs/guides/")
+        for section in FENCED.sub("FENCED", text).split("\n## ")[1:]
+        if "FENCED" not in section and "or example" not in section
+    ]
+    assert bare == []
