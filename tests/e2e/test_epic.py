@@ -172,7 +172,7 @@ def _every_verb_that_looks_can_read_it(stage: Stage, repository: Path) -> None:
 def _the_result_can_be_taken(stage: Stage, repository: Path) -> None:
     stage.fleet("merge", "sums", "--into", "main").ended(2).says("main is checked out", "uncommitted changes")
     stage.fleet("merge", "sums", "--into", "featrue").ended(2).says("did you mean 'feature'")
-    stage.fleet("merge", "sums", "--into", "feature").ended(0).says("feature is at")
+    stage.fleet("merge", "sums", "--into", "feature").ended(0).says("feature is now at")
     assert git(repository, "rev-parse", "feature") == git(repository, "rev-parse", "fleet/sums")
     stage.fleet("resume", "sums").ended(2).says("sums has landed", "fleet merge sums")
 

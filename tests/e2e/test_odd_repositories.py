@@ -27,7 +27,7 @@ def test_a_bare_repository(stage: Stage, repository: Path, url: str) -> None:
     asked = ("run", "Write", "--name", "r", "--base-url", url, "--yes", "--repo", str(bare))
     stage.fleet(*asked).ended(0).says("LANDED", f"{bare} is a bare repository, so the run starts from main")
     assert landed(bare, "r") == ["one"]
-    stage.fleet("merge", "r", "--into", "main").ended(0).says("main is at")
+    stage.fleet("merge", "r", "--into", "main").ended(0).says("main is now at")
     assert git(bare, "rev-parse", "main") == git(bare, "rev-parse", "fleet/r")
 
 
@@ -102,6 +102,6 @@ def test_a_linked_worktree_and_a_folder_within(stage: Stage, repository: Path, u
     (linked / "deep").mkdir()
     run(stage, linked / "deep", url).says("started on side")
     assert landed(repository, "r", "side") == ["one"]
-    stage.fleet("merge", "r", at=linked / "deep").ended(0).says("side is at")
+    stage.fleet("merge", "r", at=linked / "deep").ended(0).says("side is now at")
     assert (linked / "one.txt").read_text(encoding="utf-8") == "one\n"
     assert git(linked, "status", "--porcelain") == git(repository, "status", "--porcelain") == ""

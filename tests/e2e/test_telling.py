@@ -63,7 +63,7 @@ def test_an_interruption_ends_a_command_that_never_would(stage: Stage, repositor
     report = stage.fleet("report", stage.run_name, "--json").ended(0).json
     assert report["instructions"]["one"][1]["read_by"] == [1]
     stage.fleet("tell", "one", "late", "--run", stage.run_name).ended(2).says(
-        "one has landed; no attempt will read this instruction"
+        "one has landed, so no attempt would read this instruction"
     )
 
 

@@ -151,7 +151,7 @@ def test_a_damaged_run_is_exit_code_3_with_a_word_and_no_traceback(tmp_path: Pat
 
 def test_the_only_run_is_the_one_that_is_meant(tmp_path: Path, run: RunFolder) -> None:
     done = fleet("status", "--json", cwd=tmp_path)
-    assert "is not in a git repository; this is shop-1, a run in" in done.stderr
+    assert "is not in a git repository. Using shop-1, a run in" in done.stderr
     said = json.loads(done.stdout)
     assert said["run"] == run.run
     assert said["state"] == "interrupted"

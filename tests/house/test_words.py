@@ -34,7 +34,7 @@ HABITS = (
     r"\b(?:the )?ones? (?:that|who|which)\b|(?:^|[.]\s+)Who(?:ever)?\s+\w+",
 )
 CEILINGS: dict[str, tuple[float, ...]] = {
-    "documents": (0.3, 1.5, 0.8, 0.9, 0.1, 0.2, 0.2, 0.2),
+    "documents": (0.3, 1.5, 0.8, 0.8, 0.1, 0.2, 0.2, 0.2),
     "comments": (0.3, 1.6, 1.2, 0.6, 0.1, 0.3, 0.2, 0.2),
     "strings": (0.5, 4.0, 1.2, 0.7, 0.1, 0.1, 0.1, 0.2),
 }
