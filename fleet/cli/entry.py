@@ -293,7 +293,7 @@ def usage_error(error: TyperException) -> UsageError:
         return _unknown_option(path, option, options)
     if context is not None and hasattr(context.command, "commands") and "No such command" in error.message:
         return unknown_verb(path, error.message.partition("'")[2].partition("'")[0], list(context.command.commands))
-    message = safe(error.format_message()).rstrip(".")
+    message = safe(error.format_message()).rstrip(".").partition(", unable to parse")[0].replace("Input should", "must")
     return UsageError(f"{message[:1].lower()}{message[1:]}", hint=f"run `{path} --help`")
 
 

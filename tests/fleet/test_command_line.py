@@ -205,6 +205,7 @@ def test_a_request_waits_in_the_inbox_and_says_who_takes_it(tmp_path: Path, run:
         (["retry", "docs"], "docs is merged"),
         (["show", "dcos"], "did you mean 'docs'?"),
         (["status", "shop-2"], "did you mean 'shop-1'?"),
+        (["limits", "--workers", "many"], "invalid value for '--workers': must be a valid integer\n"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
