@@ -68,7 +68,7 @@ def compact(messages: Sequence[Message], characters: int, *, before_last: bool) 
     before, messages = messages, without_thinking(messages)
     shortest: Compacted | None = None
     for recent in _RECENT:
-        for candidate in (_with_short_results(messages, recent), _listed(messages, recent, before_last=before_last)):
+        for candidate in (_with_short_results(messages, recent), _list(messages, recent, before_last=before_last)):
             if candidate is None or size(candidate.messages) >= size(shortest.messages if shortest else before):
                 continue
             shortest = candidate
@@ -80,12 +80,12 @@ def compact(messages: Sequence[Message], characters: int, *, before_last: bool) 
 def _with_short_results(messages: Sequence[Message], recent: int) -> Compacted | None:
     """Cut the middle of results before the last turns."""
     end = _tail_start(messages, recent)
-    made = [_shortened(message) if 0 < index < end else message for index, message in enumerate(messages)]
+    made = [_shorten(message) if 0 < index < end else message for index, message in enumerate(messages)]
     changed = made != list(messages)
     return Compacted(made, f"cut the middle of results before the last {recent} turns") if changed else None
 
 
-def _shortened(message: Message) -> Message:
+def _shorten(message: Message) -> Message:
     if message["role"] != "user":
         return message
     return {**message, "content": [_short_result(block) for block in message["content"]]}
@@ -97,7 +97,7 @@ def _short_result(block: Block) -> Block:
     return {**block, "content": capped(block["content"], _RESULT)}
 
 
-def _listed(messages: Sequence[Message], recent: int, *, before_last: bool) -> Compacted | None:
+def _list(messages: Sequence[Message], recent: int, *, before_last: bool) -> Compacted | None:
     """Replace the turns before the last ones with a list in the first message."""
     first, start = messages[0], _tail_start(messages, max(1, recent))
     left_out = [(message["role"], block) for message in messages[1:start] for block in message["content"]]
@@ -114,7 +114,7 @@ def _listed(messages: Sequence[Message], recent: int, *, before_last: bool) -> C
     content = list(first["content"])
     at = len(content) - 1 if before_last else len(content)
     content[at:at] = [block, *instructions]
-    rest = map(_shortened, messages[start:])
+    rest = map(_shorten, messages[start:])
     return Compacted([{**first, "content": content}, *rest], f"replaced turns before the last {recent} with a list")
 
 

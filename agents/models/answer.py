@@ -267,13 +267,13 @@ def _with_marks(request: Request, messages: list[Message], *, hour: bool) -> lis
     messages = list(messages)
     ours = [index for index, message in enumerate(messages) if message["role"] == "user"]
     for index in ours[-2:] if request.ends_in_cache or len(ours) > 1 else ():
-        messages[index] = _marked(messages[index], -1, _SHORT)
+        messages[index] = _mark(messages[index], -1, _SHORT)
     if request.shared:
-        messages[0] = _marked(messages[0], request.shared - 1, _HOUR if hour else _SHORT)
+        messages[0] = _mark(messages[0], request.shared - 1, _HOUR if hour else _SHORT)
     return messages
 
 
-def _marked(message: Message, at: int, mark: Block) -> Message:
+def _mark(message: Message, at: int, mark: Block) -> Message:
     content = list(message["content"])
     content[at] = {**content[at], "cache_control": mark}
     return {**message, "content": content}

@@ -301,7 +301,7 @@ class BoundedStream(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size, limit = 0, LONGEST_ERROR if self._is_error else LONGEST
-        async for piece in self._unpacked():
+        async for piece in self._unpack():
             size += len(piece)
             if size > limit and self._is_error:
                 return
@@ -309,7 +309,7 @@ class BoundedStream(httpx2.AsyncByteStream):
                 raise httpx2.DecodingError(f"the answer is longer than {limit} bytes")
             yield piece
 
-    async def _unpacked(self) -> AsyncIterator[bytes]:
+    async def _unpack(self) -> AsyncIterator[bytes]:
         if self._encoding in {"", "identity"}:
             async for chunk in self._packed:
                 yield chunk

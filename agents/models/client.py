@@ -103,13 +103,13 @@ class Client:
     async def reported_limits(self, model: str) -> ModelLimits | CallFault:
         """Return the limits of a model as reported by the service, or a fault."""
         try:
-            return self._redacted(await (await self._opened()).limits(model))
+            return self._redact(await (await self._opened()).limits(model))
         except WireError as error:
             return error.fault
 
     async def count(self, request: Request, without: frozenset[Capability]) -> int | CallFault:
         """Count the tokens of a prompt with the service."""
-        return self._redacted(await (await self._opened()).count(request, without))
+        return self._redact(await (await self._opened()).count(request, without))
 
     # ---- batches
 
@@ -167,7 +167,7 @@ class Client:
         except WireError as error:
             return replace(error.fault, message=self.redact(error.fault.message))
 
-    def _redacted(self, reported: Reported) -> Reported | CallFault:
+    def _redact(self, reported: Reported) -> Reported | CallFault:
         if isinstance(reported, CallFault):
             return replace(reported, message=self.redact(reported.message))
         return reported

@@ -124,7 +124,7 @@ class AnswerBuilder:
             return CallFault("outage", "the stream broke off before its end")
         calls: list[ToolCall] = []
         try:
-            blocks = tuple(_joined(partial, calls) for _, partial in sorted(self._partial.items()))
+            blocks = tuple(_join(partial, calls) for _, partial in sorted(self._partial.items()))
             json.dumps(blocks, ensure_ascii=False).encode("utf-8")
         except (KeyError, TypeError, ValueError) as error:
             return CallFault("broken", f"a malformed content block: {error}")
@@ -141,7 +141,7 @@ def _miss(diagnostics: object) -> str | None:
     return kind[:_LONGEST_NAME] if isinstance(kind, str) else None
 
 
-def _joined(partial: _PartialBlock, calls: list[ToolCall]) -> Block:
+def _join(partial: _PartialBlock, calls: list[ToolCall]) -> Block:
     """Return the complete block, and add a tool call to `calls`."""
     block = partial.block
     for name, texts in partial.texts.items():

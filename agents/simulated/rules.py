@@ -98,7 +98,7 @@ def _model(shape: Any) -> type[BaseModel]:
     for name, hint in get_type_hints(shape, include_extras=True).items():
         required = get_origin(hint) is Required or name in getattr(shape, "__required_keys__", ())
         default: Any = ... if required else None
-        fields[f"{name}_"] = (_converted(hint), Field(default, alias=name))  # a name may be one of pydantic's
+        fields[f"{name}_"] = (_convert(hint), Field(default, alias=name))  # a name may be one of pydantic's
     return create_model(shape.__name__, __base__=_Closed, **fields)
 
 
@@ -116,20 +116,20 @@ def _is_answer(hint: Any) -> bool:
     return get_origin(hint) in _UNIONS and all(map(_is_answer, get_args(hint)))
 
 
-def _converted(hint: Any) -> Any:
+def _convert(hint: Any) -> Any:
     origin, args = get_origin(hint), get_args(hint)
     if _is_shape(hint):
         return _model(hint)
     if origin in _UNIONS:
         return _union(args)
     if origin in {Annotated, Required}:
-        return _converted(args[0])
+        return _convert(args[0])
     if origin is Literal or hint in {str, int, float, bool, type(None)}:
         return hint
     if origin is dict:
         return dict[str, Any]
     if origin is not None and isinstance(origin, type) and issubclass(origin, Iterable) and args:
-        return list.__class_getitem__(_converted(args[0]))
+        return list.__class_getitem__(_convert(args[0]))
     return list[str] if getattr(hint, "__name__", "") == "SequenceNotStr" else Any
 
 
@@ -138,10 +138,10 @@ def _union(hints: tuple[Any, ...]) -> Any:
     args = [arg for arg in hints if not _is_answer(arg)]
     shapes = {tag: arg for arg in args if _is_shape(arg) for tag in _tags(arg)}
     if len(shapes) < 2 or len(shapes) < sum(map(_is_shape, args)):  # noqa: PLR2004 - nothing to distinguish, or no tags
-        return Union[tuple(map(_converted, args))]  # noqa: UP007 - built while it runs
+        return Union[tuple(map(_convert, args))]  # noqa: UP007 - built while it runs
     cases = [Annotated[_model(shape), Tag(_MADE + tag)] for tag, shape in shapes.items()]
     tagged: Any = Annotated[Union[tuple(cases)], Discriminated(_tag)]  # noqa: UP007 - built while it runs
-    others = [_converted(arg) for arg in args if not _is_shape(arg)]
+    others = [_convert(arg) for arg in args if not _is_shape(arg)]
     return Union[(tagged, *others)] if others else tagged
 
 

@@ -154,12 +154,12 @@ class SimulatedService:
         headers = received.headers
         try:
             self._refuse_before_reading(headers)
-            batch = self.batches.take(_json(await received.read()), lambda params: self._batched(params, headers))
+            batch = self.batches.take(_json(await received.read()), lambda params: self._answer_item(params, headers))
         except RequestError as error:
             return self._error(error.status, str(error), retry_after=error.retry_after)
         return web.json_response(batch.document(), headers=self._headers())
 
-    def _batched(self, params: object, headers: Mapping[str, str]) -> dict[str, object]:
+    def _answer_item(self, params: object, headers: Mapping[str, str]) -> dict[str, object]:
         """Return the result of a request in a batch."""
         try:
             admitted = self.rules.admit(params, headers)

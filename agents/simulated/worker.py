@@ -109,7 +109,7 @@ def _write_and_check(work: b.WritingBehaviour, request: PromptRequest) -> Behavi
     last = next((turn for turn in reversed(request.turns) if turn.step not in _FIRST), None)
     if last is None:
         return _write(files, through=work.through)
-    if last.step == "write" and (refused := _refused(files, last)):
+    if last.step == "write" and (refused := _refuse(files, last)):
         return BehaviourMessage(
             (Text("The editor failed. I use the shell."), *_bash("rewrite", write_commands(refused)))
         )
@@ -144,7 +144,7 @@ def write_commands(files: Mapping[str, str]) -> list[str]:
     return commands
 
 
-def _refused(files: Mapping[str, str], turn: PastTurn) -> dict[str, str]:
+def _refuse(files: Mapping[str, str], turn: PastTurn) -> dict[str, str]:
     """Return the files that could not be written."""
     pairs = zip(files.items(), turn.results, strict=False)
     return {path: text for (path, text), result in pairs if result.is_error}

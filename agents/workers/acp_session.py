@@ -127,14 +127,14 @@ class Session:
             client_info=schema.Implementation(name="fleet", version=__version__),
         )
         try:
-            agent = schema.InitializeResponse.model_validate(await rpc.call("initialize", _sent(hello)))
+            agent = schema.InitializeResponse.model_validate(await rpc.call("initialize", _dump(hello)))
             if agent.protocol_version != PROTOCOL_VERSION:
                 why = f"the agent uses version {agent.protocol_version} of the protocol, not {PROTOCOL_VERSION}"
                 self._fail(why, "configuration")
                 return False
             self._name = agent.agent_info.name[:100] if agent.agent_info else ""
             request = schema.NewSessionRequest(cwd=self.root, mcp_servers=[])
-            session = schema.NewSessionResponse.model_validate(await rpc.call("session/new", _sent(request)))
+            session = schema.NewSessionResponse.model_validate(await rpc.call("session/new", _dump(request)))
         except RpcError as error:
             needs_login = error.code == LOGIN
             hint = ". Pass its key with pass_environment, or set `model`" if needs_login else ""
@@ -157,7 +157,7 @@ class Session:
             tasks.start_soon(self._watch_interrupt, rpc, session, sent, tasks.cancel_scope)
             try:
                 reply = schema.PromptResponse.model_validate(
-                    await rpc.call("session/prompt", _sent(request), sent=sent)
+                    await rpc.call("session/prompt", _dump(request), sent=sent)
                 )
             except ValidationError as error:
                 self._fail(
@@ -175,7 +175,7 @@ class Session:
         """Cancel the current turn, once it has started, for an interrupting instruction."""
         await sent.wait()
         await self.operator.wait_interrupt()
-        await rpc.notify("session/cancel", _sent(schema.CancelNotification(session_id=session)))
+        await rpc.notify("session/cancel", _dump(schema.CancelNotification(session_id=session)))
         await anyio.sleep(CANCEL_S)
         self._fail(f"the agent did not end its turn within {CANCEL_S:g} s after a cancel request")
         scope.cancel()
@@ -216,7 +216,7 @@ class Session:
             raise EndError(failure.summary)
 
 
-def _sent(message: Any) -> Json:
+def _dump(message: Any) -> Json:
     document: Json = message.model_dump(mode="json", by_alias=True, exclude_none=True)
     return document
 

@@ -345,7 +345,7 @@ VERSION = 1
 
 def keep_metrics(folder: RunFolder, state_dir: Path) -> None:
     """Count a run before it is deleted. Safe to repeat after a crash."""
-    with _locked(state_dir):
+    with _lock(state_dir):
         tally, counted = _read(state_dir)
         mark = _mark(folder)
         if mark in counted:
@@ -363,7 +363,7 @@ def kept_metrics(state_dir: Path) -> tuple[Tally, frozenset[str]]:
     """The counts of deleted runs, and the marks of runs whose folder may still exist."""
     if not (state_dir / FILE).exists():
         return Tally(), frozenset()
-    with _locked(state_dir):
+    with _lock(state_dir):
         return _read(state_dir)
 
 
@@ -404,7 +404,7 @@ def _write(state_dir: Path, tally: Tally, counted: list[str]) -> None:
 
 
 @contextmanager
-def _locked(state_dir: Path) -> Iterator[None]:
+def _lock(state_dir: Path) -> Iterator[None]:
     with (state_dir / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

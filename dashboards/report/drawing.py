@@ -83,7 +83,7 @@ def page(data: ReportData, *, back: str = "") -> str:
     """Render the report as a single HTML file. `back` is the address of the run on a server."""
     style = (SHARED / "style.css").read_text(encoding="utf-8")
     parts = {"style": Markup(style), "policy": POLICY, "back": back}  # noqa: S704 - ours
-    return _drawn(_templates(), "report.html", data, SECTIONS, title=f"Run {data.run}", lead=_lead(data), **parts)
+    return _draw(_templates(), "report.html", data, SECTIONS, title=f"Run {data.run}", lead=_lead(data), **parts)
 
 
 def run_page(facts: Iterable[Fact], now: float, *, alive: bool, back: str) -> str | None:
@@ -94,16 +94,16 @@ def run_page(facts: Iterable[Fact], now: float, *, alive: bool, back: str) -> st
 
 def markdown(data: ReportData) -> str:
     lead = _lead(data)
-    return _drawn(_markdown(), "report.md", data, SECTIONS, title=f"Run {data.run}", lead=lead, first=()).strip() + "\n"
+    return _draw(_markdown(), "report.md", data, SECTIONS, title=f"Run {data.run}", lead=lead, first=()).strip() + "\n"
 
 
 def proposal(data: ReportData, *, lead: Sequence[str], first: Sequence[str], parts: Sequence[str]) -> str:
     """Render sections of the report as the description of a pull request, below the notes for its reviewer."""
     chosen = {part: SECTIONS[part] for part in parts}
-    return _drawn(_markdown(), "report.md", data, chosen, title=f"fleet: {data.run}", lead=lead, first=first).strip()
+    return _draw(_markdown(), "report.md", data, chosen, title=f"fleet: {data.run}", lead=lead, first=first).strip()
 
 
-def _drawn(
+def _draw(
     made: Environment, name: str, data: ReportData, sections: Mapping[str, str], *, title: str, **values: object
 ) -> str:
     bodies = {anchor: made.get_template(f"parts/{anchor}.html").render(data=data) for anchor in sections}

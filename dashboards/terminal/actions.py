@@ -508,9 +508,9 @@ class SubtaskActions(Actions):
         if snapshot is not None:
             for id_ in self._possible(snapshot, ids, make):
                 self.watched.feed.ask(make(id_))
-            self._sent(done)
+            self._confirm_sent(done)
 
-    def _sent(self, done: str) -> None:
+    def _confirm_sent(self, done: str) -> None:
         self.mark(frozenset())
         self._note(done if self.watched.alive else f"{done} (not running: press R to resume)")
 
@@ -526,7 +526,7 @@ class SubtaskActions(Actions):
         if not ids:
             return
         failure = snapshot.failure_of(ids[0]) if len(ids) == 1 else None
-        text = f"{failure.kind}: {failure.summary}\n{failure.evidence}" if failure else _listed(ids)
+        text = f"{failure.kind}: {failure.summary}\n{failure.evidence}" if failure else _list(ids)
         title = f"Retry {subtasks_named(ids)}: guidance for the next attempt"
         dialog = InputDialog(title, safe_block(text, lines=EVIDENCE), may_be_empty=True)
         done = f"retry of {subtasks_named(ids)} requested"
@@ -544,7 +544,7 @@ class SubtaskActions(Actions):
         ids = self._possible(snapshot, self._about(snapshot), instruct)
         if not ids:
             return
-        when = snapshot.when_read(ids[0]) if len(ids) == 1 else _listed(ids)
+        when = snapshot.when_read(ids[0]) if len(ids) == 1 else _list(ids)
 
         def tell(entered: str) -> None:
             is_interrupt = entered.startswith(INTERRUPT)
@@ -576,12 +576,12 @@ class SubtaskActions(Actions):
                 self._warn(problem)
             elif now is not None:
                 self.watched.feed.ask(request)
-                self._sent(f"{subtasks_named(ids)} dropped")
+                self._confirm_sent(f"{subtasks_named(ids)} dropped")
 
-        text = f"{_listed(ids)}.\nSubtasks that depend on it can't start then. The reason is recorded in the plan."
+        text = f"{_list(ids)}.\nSubtasks that depend on it can't start then. The reason is recorded in the plan."
         self._open(InputDialog(f"Drop {subtasks_named(ids)}: why?", safe_block(text)), send)
 
 
-def _listed(ids: Sequence[SubtaskId]) -> str:
+def _list(ids: Sequence[SubtaskId]) -> str:
     more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
     return ", ".join(safe(id_, limit=60) for id_ in ids[:NAMED]) + more

@@ -366,7 +366,7 @@ LIGHT = _look(
 )
 
 
-def _named(name: str, *, dark: bool, tones: Mapping[Tone, str]) -> Look:
+def _name(name: str, *, dark: bool, tones: Mapping[Tone, str]) -> Look:
     """A theme in the colors of the terminal. The selected row is reversed, in one color."""
     # yellow, green and cyan are not legible on light terminals, which use bold instead
     theme = Theme(
@@ -389,7 +389,7 @@ def _named(name: str, *, dark: bool, tones: Mapping[Tone, str]) -> Look:
     return Look(theme, {**tones, **common}, "reverse", keeps_tones=False)
 
 
-DARK_16 = _named(
+DARK_16 = _name(
     "fleet-dark-16",
     dark=True,
     tones={
@@ -409,7 +409,7 @@ DARK_16 = _named(
         "name": "cyan",
     },
 )
-LIGHT_16 = _named(
+LIGHT_16 = _name(
     "fleet-light-16",
     dark=False,
     tones={

@@ -59,7 +59,7 @@ class SubtaskScreen(BaseScreen):
         """The shown commit, and its patch once it was read."""
         self._diff: tuple[tuple[str, bool], Page] | None = None
         """The drawn page: the commit, and whether it is side by side."""
-        self._folded = self._side_by_side = False
+        self._fold = self._side_by_side = False
 
     def current_key(self) -> str:
         return f"s:{self.subtask}"
@@ -102,7 +102,7 @@ class SubtaskScreen(BaseScreen):
         if self._conversation is None or self._conversation[0] != number:
             self._conversation = number, ConversationPane(run.feed.transcript(self.subtask, number))
             self._conversation[1].catch_up()
-        return self._conversation[1].page(folded=self._folded)
+        return self._conversation[1].page(folded=self._fold)
 
     def has_news(self) -> bool:
         return self.number == CONVERSATION and self._conversation is not None and self._conversation[1].catch_up()
@@ -151,7 +151,7 @@ class SubtaskScreen(BaseScreen):
             buttons.append(Button("r", "retry", "attention"))
         buttons += [Button("[", "previous attempt"), Button("]", "next"), Button("/", "find")]
         if self.number == CONVERSATION:
-            buttons.append(Button("f", "unfold" if self._folded else "fold"))
+            buttons.append(Button("f", "unfold" if self._fold else "fold"))
         if self.number == DIFF and self.size.width >= TWO_COLUMNS:
             buttons.append(Button("d", "unified" if self._side_by_side else "side by side"))
         if not self.is_planner:
@@ -174,7 +174,7 @@ class SubtaskScreen(BaseScreen):
 
     def action_fold(self) -> None:
         if self.number == CONVERSATION:
-            self._folded = not self._folded
+            self._fold = not self._fold
             self.refresh_view(cursor=END)
 
     def action_side_by_side(self) -> None:
@@ -292,11 +292,11 @@ class ConversationPane:
 
     def page(self, *, folded: bool = False) -> Page:
         """All lines or, if folded, one line for each message, call and result."""
-        lines = list(_folded(self._lines)) if folded else list(self._lines)
+        lines = list(_fold(self._lines)) if folded else list(self._lines)
         return text_page(lines, empty="No messages yet.", tail=True)
 
 
-def _folded(lines: Iterable[Line]) -> Iterator[Line]:
+def _fold(lines: Iterable[Line]) -> Iterator[Line]:
     """One line for each part of a conversation, with its first words."""
     begun: Line = ()
     for line in lines:

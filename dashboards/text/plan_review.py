@@ -180,13 +180,13 @@ def graph_lines(plan: Plan) -> list[str]:
 
 
 def mermaid(plan: Plan) -> str:
-    nodes = [f'  {name}["{_escaped(label, "#{};")}"]' for name, label in _nodes(plan)]
+    nodes = [f'  {name}["{_escape(label, "#{};")}"]' for name, label in _nodes(plan)]
     edges = [f"  {need} --> {name}" for need, name in _edges(plan)]
     return "\n".join(["graph LR", *nodes, *edges]) + "\n"
 
 
 def dot(plan: Plan) -> str:
-    nodes = [f'  {name} [label="{_escaped(label, "&#{};")}"];' for name, label in _nodes(plan)]
+    nodes = [f'  {name} [label="{_escape(label, "&#{};")}"];' for name, label in _nodes(plan)]
     edges = [f"  {need} -> {name};" for need, name in _edges(plan)]
     return "\n".join(["digraph plan {", "  rankdir=LR;", "  node [shape=box];", *nodes, *edges, "}"]) + "\n"
 
@@ -206,7 +206,7 @@ def _edges(plan: Plan) -> list[tuple[str, str]]:
     return [(names[need], names[spec.id]) for spec in plan.subtasks for need in spec.depends_on]
 
 
-def _escaped(label: str, code: str) -> str:
+def _escape(label: str, code: str) -> str:
     """Replace characters that could be markup with character codes."""
     return "".join(char if char.isalnum() or char in " .,:-_/" else code.format(ord(char)) for char in label)
 

@@ -139,7 +139,7 @@ def graph_part(reader: Reader, run: FollowedRun, snapshot: RunSnapshot) -> Marku
 
 
 def _map(reader: Reader, run: FollowedRun, snapshot: RunSnapshot) -> Markup:
-    counts, name, total = _ordered(snapshot.status.subtasks), run.feed.run, snapshot.figures.subtasks
+    counts, name, total = _order(snapshot.status.subtasks), run.feed.run, snapshot.figures.subtasks
     if total > MOST_CELLS:
         small = snapshot.subtask_map(MOST_SIGNS)
         stretches = [(sign, sum(1 for _ in group)) for sign, group in groupby(small.cells)]
@@ -148,7 +148,7 @@ def _map(reader: Reader, run: FollowedRun, snapshot: RunSnapshot) -> Markup:
     return reader.part("map", cells=cells, stretches=[], each=1, counts=counts, total=total, run=name)
 
 
-def _ordered(counts: Mapping[SubtaskStatus, int]) -> dict[SubtaskStatus, int]:
+def _order(counts: Mapping[SubtaskStatus, int]) -> dict[SubtaskStatus, int]:
     return {status: counts[status] for status in get_args(SubtaskStatus) if counts.get(status)}
 
 
@@ -175,7 +175,7 @@ async def subtasks_page(reader: Reader, name: str) -> Shown:
         pages=-(-len(rows) // ROWS),
         wanted=wanted,
         needle=needle,
-        counts=_ordered(Counter(snapshot.statuses.values())),
+        counts=_order(Counter(snapshot.statuses.values())),
         run=name,
         at=reader.at,
     )

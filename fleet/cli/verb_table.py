@@ -53,7 +53,7 @@ ORDER = (
 """The order of the verbs in a group. Others come last."""
 
 
-def _listed(title: str) -> dict[str, Verb]:
+def _list(title: str) -> dict[str, Verb]:
     """The verbs of a group, including those of features."""
     verbs = dict(KERNEL[title])
     for feature in FEATURES.values():
@@ -63,6 +63,6 @@ def _listed(title: str) -> dict[str, Verb]:
     }
 
 
-GROUPS: dict[str, dict[str, Verb]] = {title: verbs for title in KERNEL if (verbs := _listed(title))}
+GROUPS: dict[str, dict[str, Verb]] = {title: verbs for title in KERNEL if (verbs := _list(title))}
 
 VERBS: dict[str, Verb] = {name: verb for verbs in GROUPS.values() for name, verb in verbs.items()}

@@ -154,7 +154,7 @@ def nested(values: Iterable[tuple[Key, object]]) -> dict[str, Any]:
 def layer_problems(layer: Layer) -> tuple[ConfigProblem, ...]:
     """The wrong keys and values of one layer. Missing keys may be set by another layer."""
     errors = _errors(nested(layer.values.items()))
-    return tuple(layer.problem(*_explained(error)) for error in errors if error["type"] != "missing")
+    return tuple(layer.problem(*_explain(error)) for error in errors if error["type"] != "missing")
 
 
 def missing_keys(tree: Mapping[str, Any]) -> tuple[Key, ...]:
@@ -170,7 +170,7 @@ def _errors(tree: Mapping[str, Any]) -> list[Any]:
     return []
 
 
-def _explained(error: Mapping[str, Any]) -> tuple[Key, str, str]:
+def _explain(error: Mapping[str, Any]) -> tuple[Key, str, str]:
     """Return the key, the message and the hint for an error of pydantic."""
     location = tuple(error["loc"])
     key = tuple(str(part) for part in location if part != "[key]" and not isinstance(part, int))

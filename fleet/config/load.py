@@ -220,7 +220,7 @@ class _Reader:
         self._problems += self._unknown_checks(values)
         self._stop_on_problems()
         for key in filter(_is_path_list, values):
-            values[key] = [self._resolved(key, path) for path in values[key]]
+            values[key] = [self._resolve(key, path) for path in values[key]]
         values[_STATE_DIR] = self._state_dir(values[_STATE_DIR])
         self._stop_on_problems()
         config = WHOLE.model_validate(nested(values.items()))
@@ -255,14 +255,14 @@ class _Reader:
     def _strongest_with(self, key: Key) -> Layer:
         return next(layer for layer in reversed(self._layers) if any(at[: len(key)] == key for at in layer.values))
 
-    def _resolved(self, key: Key, path: str) -> str:
-        resolved = self._expanded(path)
+    def _resolve(self, key: Key, path: str) -> str:
+        resolved = self._expand(path)
         if not resolved.startswith(("/", "{repo}")):
             message = f"must be absolute or start with ~/ or {{repo}}, not {shown_value(path)}"
             self._problems.append(self._strongest_with(key).problem(key, message))
         return resolved
 
-    def _expanded(self, path: str) -> str:
+    def _expand(self, path: str) -> str:
         """The path with `~` and `{repo}` expanded."""
         for mark, place in self._places.items():
             if path == mark or path.startswith(f"{mark}/"):
@@ -275,7 +275,7 @@ class _Reader:
         layer = self._strongest_with(_STATE_DIR)
         if layer.origins.get(_STATE_DIR) == FLAG and not path.startswith(("~", "{repo}")):
             path = str(Path(path).absolute())  # a path on the command line is relative to the current folder
-        resolved = self._resolved(_STATE_DIR, path)
+        resolved = self._resolve(_STATE_DIR, path)
         if resolved.startswith("{repo}"):
             message = "starts with {repo}, but the current folder is not in a repository"
             self._problems.append(layer.problem(_STATE_DIR, message))

@@ -321,12 +321,12 @@ class Checks:
                     text = f"flaky: {second.criterion} ({run}) failed on {commit[:12]}, then passed on the same commit"
                     await self.engine.record(f.WarningNoted(at=self.clock.now(), text=text))
                     answers[run] = answers[run].model_copy(update={"flaky": True})
-            answers |= await self._confirmed(commit, [asked[run] for run in words], answers, run_once)
+            answers |= await self._confirm(commit, [asked[run] for run in words], answers, run_once)
         for run, answer in answers.items():
             answers[run] = self._remember(answer.model_copy(update={"tree": tree}), sure=reds == "sure")
         return tuple(answers[c.run or ""].model_copy(update={"criterion": c.criterion}) for c in criteria)
 
-    async def _confirmed(
+    async def _confirm(
         self,
         commit: Sha,
         criteria: Sequence[Criterion],
@@ -352,14 +352,14 @@ class Checks:
             ran.update(criterion.run or "" for criterion in criteria)
         tree = await self.tree(commit)
         try:
-            runs = await self._ordered(self._orders(commit, criteria, lands=lands))
+            runs = await self._order(self._orders(commit, criteria, lands=lands))
         except SetupFailedError as first:
             is_word = not lands and self.trust.is_word(first.check)
             if not (judges_setup or is_word):
                 raise
             lands = lands or is_word
             try:
-                runs = await self._ordered(self._orders(commit, criteria, lands=lands))
+                runs = await self._order(self._orders(commit, criteria, lands=lands))
             except SetupFailedError as error:  # also the second time
                 if not judges_setup:
                     raise
@@ -374,10 +374,10 @@ class Checks:
         judged = list[f.CheckRun]()
         for run in runs:
             trusted = lands or not self.trust.is_word(run)
-            judged.append(await self._judged(commit, tree, run, asked[run.command], trusted=trusted))
+            judged.append(await self._judge(commit, tree, run, asked[run.command], trusted=trusted))
         return {run.command: run for run in judged}
 
-    async def _ordered(self, orders: Sequence[ChecksOrder]) -> tuple[f.CheckRun, ...]:
+    async def _order(self, orders: Sequence[ChecksOrder]) -> tuple[f.CheckRun, ...]:
         runs = list[f.CheckRun]()
         for order in orders:
             runs += await self.node.check(order)
@@ -409,7 +409,7 @@ class Checks:
             self._labels_of = state.plan, found
         return self._labels_of[1]
 
-    async def _judged(
+    async def _judge(
         self, commit: Sha, tree: Sha, run: f.CheckRun, criterion: Criterion, *, trusted: bool
     ) -> f.CheckRun:
         """A success without a report counts as a failure if the runner owes one: something ended it early."""
@@ -425,7 +425,7 @@ class Checks:
         owes = self._runners.reports(run.command) or starts_pytest(run.command) or criterion.tests is not None
         if not (self.rules.expected_tests and run.passed and owes):
             return run
-        return _refused(run, NO_RESULTS.format(tests=criterion.tests) if criterion.tests else NO_REPORT)
+        return _refuse(run, NO_RESULTS.format(tests=criterion.tests) if criterion.tests else NO_REPORT)
 
     async def _compared(self, tree: Sha, run: f.CheckRun, criterion: Criterion, *, trusted: bool) -> f.CheckRun:
         """Return the result of an analyser. It passes if it reported and found nothing new compared to the base.
@@ -440,11 +440,11 @@ class Checks:
         if now is not None and trusted and tree == await self.tree(base):
             self._found_on_base[key] = now
         elif now is not None and key not in self._found_on_base:
-            [before] = await self._ordered(self._orders(base, [criterion], lands=True))
+            [before] = await self._order(self._orders(base, [criterion], lands=True))
             self._found_on_base[key] = _findings(before)
         problem = findings_problem(criterion, self._found_on_base.get(key), now)
         if problem is not None:
-            return _refused(run, problem)
+            return _refuse(run, problem)
         return run.model_copy(update={"passed": not run.timed_out})
 
     async def doubt(self, commit: Sha, reported: Sequence[f.CheckRun], criteria: Sequence[Criterion]) -> None:
@@ -523,7 +523,7 @@ def _findings(run: f.CheckRun) -> frozenset[str] | None:
     return run.ran_tests.findings if run.ran_tests is not None else None
 
 
-def _refused(run: f.CheckRun, why: str) -> f.CheckRun:
+def _refuse(run: f.CheckRun, why: str) -> f.CheckRun:
     return run.model_copy(update={"passed": False, "output": f"{run.output}\n{why}".strip()})
 
 

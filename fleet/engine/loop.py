@@ -112,7 +112,7 @@ class Engine:
                     await checkpoint_if_cancelled()  # a commit is shielded: lanes may have been stopped during it
                     lanes.reconcile(self.state, self._clock.now(), tasks)
                     await self._wait_changed()
-                    await self._commit(self._taken())
+                    await self._commit(self._take())
                     if self._is_stuck(lanes):
                         await self._end()
                 tasks.cancel_scope.cancel()
@@ -120,7 +120,7 @@ class Engine:
             if not self.state.ended:
                 with move_on_after(LAST_FACTS_S, shield=True):
                     stopped = EngineStopped(at=self._clock.now(), why="drained" if self.state.draining else "stopped")
-                    await self._commit([*self._taken(), _Proposal(lambda _: [stopped])])
+                    await self._commit([*self._take(), _Proposal(lambda _: [stopped])])
         return self.state
 
     def _finished(self, lanes: Lanes) -> bool:
@@ -146,7 +146,7 @@ class Engine:
         wake = self._bugs.guard("computed when to continue", next_wake, state, self._clock.now())
         return wake is None and not waits and not lanes.startable(state, self._clock.now())
 
-    def _taken(self) -> list[_Proposal]:
+    def _take(self) -> list[_Proposal]:
         taken, self._proposals = self._proposals, []
         return taken
 

@@ -187,7 +187,7 @@ def test_in_the_middle_of_a_run_a_small_revision_flows_and_a_risky_one_waits(
     assert (risky["automatic"], risky["broken_rules"], risky["version"]) == (False, ["its risk is high"], 2)
     assert (one["automatic"], one["version"], risky["by"]) == (False, 1, one["by"])
     stage.fleet("audit", RUN).says(
-        "a person approves the first plan", "(max_risk medium)", "the rules stop it: its risk is high"
+        "a person approves the first plan", "(max_risk medium)", "not approved by the rules: its risk is high"
     )
 
 

@@ -83,7 +83,7 @@ def test_whatever_is_changed_afterwards_is_reported_as_a_problem(
     with moved(repository, below):
         refused(f"landed and published as {tip[:12]}")
     with moved(repository, None):
-        refused("there is no branch fleet/r", "Write two", "published")
+        refused("no branch fleet/r exists", "Write two", "published")
 
     with edited(journal, "update facts set body = replace(body, 'claude-haiku-5-5', 'claude-opus-5-5')"):
         refused("its trailer Assisted-by says claude-haiku-5-5, the journal claude-opus-5-5")

@@ -210,7 +210,7 @@ def test_a_disk_that_is_too_small_for_the_store_leaves_a_run_that_can_be_resumed
     asked = f"{fleet} run Write --name r --base-url {NOWHERE} --repo {large}"
     with untouched(large):
         done = on_a_small_disk(stage, "5m", f"{asked}; test $? = {ENVIRONMENT} && {fleet} status r").ended(0)
-        done.says("No space left on device", "free some space there, or set state.dir", "r  interrupted")
+        done.says("No space left on device", "free some space, or set state.dir", "r  interrupted")
 
 
 @pytest.mark.thorough

@@ -69,7 +69,7 @@ async def test_a_session_survives_its_editor_and_is_answered_without_forms(
         async with edited(second, "--base-url", url, **options) as agent:
             await agent.load_session(cwd=str(repository), session_id=session)
             assert second.plans == [[("vague: Write vague", "pending")]]
-            with pytest.raises(RequestError, match="there is no command /aprove"):
+            with pytest.raises(RequestError, match="unknown command /aprove"):
                 await agent.prompt(session_id=session, prompt=words("/aprove"))
             await agent.prompt(session_id=session, prompt=words("/approve"))
             assert "Your next message is the answer." in second.said[-1]

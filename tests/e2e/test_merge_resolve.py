@@ -94,7 +94,7 @@ def test_a_conflict_is_resolved_by_a_worker_and_the_branch_gets_what_is_green(st
 def test_what_is_red_on_the_branch_goes_to_a_worker_too(stage: Stage, begin: Begin) -> None:
     repository = begin(WITHOUT)
     moved = commit(repository, "forbidden.txt", "x\n")
-    merged = stage.fleet("merge", "--json", at=repository).ended(0).says("one is red there: retrying on the new base")
+    merged = stage.fleet("merge", "--json", at=repository).ended(0).says("one fails after the merge: retrying on the new base")
     done = merged.json
     assert (done["how"], done["commits"], done["relanding"]) == ("relanded", 2, "r-on-main")
     assert [(each["subtask"], "fails" in each["why"]) for each in done["redone"]] == [("one", True)]
@@ -112,7 +112,7 @@ def test_a_resolver_that_fails_leaves_everything_and_a_person_can_help(stage: St
         failed = stage.fleet("merge", at=repository).ended(1)
         failed.says("main is unchanged: commit 1 of 2, Write one (one), conflicts with it: one.txt")
         failed.says(
-            "1 more attempt failed, the last with: Write one: not done;",
+            "1 more attempt failed, the last with: Write one: not done",
             "fleet retry one --run r-on-main -g GUIDANCE",
             "git merge fleet/r",
         )
@@ -129,7 +129,7 @@ def test_what_may_not_be_spent_is_not_spent(stage: Stage, begin: Begin) -> None:
     repository = begin(MERGED, limits=("--attempts", "2"), code=4)
     commit(repository, "one.txt", "something else\n")
     with untouched(repository):
-        stage.fleet("merge", at=repository).ended(1).says("the budget of r, 2 attempts, is used up", "--budget USD")
+        stage.fleet("merge", at=repository).ended(1).says("the budget of r (2 attempts) is used up", "--budget USD")
         elsewhere = ("--base-url", "https://api.anthropic.com")
         stage.without(KEY_NAME).fleet("merge", *elsewhere, at=repository).ended(1).says("resolvers need an API key")
     assert stage.runs == ["r"]

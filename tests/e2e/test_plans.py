@@ -124,7 +124,7 @@ def test_every_problem_of_a_plan_is_listed_with_its_path(stage: Stage, repositor
         ("plan.json", "[]", "expected a table, got list"),
         ("plan.toml", "goal = ", "plan.toml:1"),
         ("plan.toml", 'goal = "x"', "subtasks: is empty"),
-        ("plan.json", '{"subtasks": [], "steps": []}', "keep one"),
+        ("plan.json", '{"subtasks": [], "steps": []}', "Keep one of them"),
         ("plan.json", '{"subtasks": 7}', "is not a list"),
         ("plan.json", "[" * 100_000, "invalid JSON"),
     ],

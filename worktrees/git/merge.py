@@ -183,13 +183,13 @@ def _marked_hunks(lines: list[str]) -> Iterator[list[str]]:
         if line.startswith(OURS):
             hunk = [f"{OURS}landed"]
         elif hunk is not None and line.startswith(THEIRS):
-            yield [*_shortened(hunk), f"{THEIRS}this attempt"]
+            yield [*_shorten(hunk), f"{THEIRS}this attempt"]
             hunk = None
         elif hunk is not None:
             hunk.append(line)
 
 
-def _shortened(hunk: list[str]) -> list[str]:
+def _shorten(hunk: list[str]) -> list[str]:
     """Return both sides, each without its tail if it is long."""
     middle = hunk.index(BETWEEN) if BETWEEN in hunk else len(hunk)
     lines: list[str] = []

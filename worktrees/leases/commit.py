@@ -239,15 +239,15 @@ def _check_bounds(
     if not diff.entries:
         return Failure(kind="empty", summary="no changes")
     if diff.gitlinks:
-        return _refused("adds or moves a submodule", map(printable, sorted(diff.gitlinks)))
+        return _refuse("adds or moves a submodule", map(printable, sorted(diff.gitlinks)))
     beyond = outside(diff.paths, touches) if touches else ()
     if beyond:
         allowed = f"allowed: {', '.join(touches)}"
-        return _refused("changes files outside the subtask's `touches`", (*map(printable, beyond), allowed))
+        return _refuse("changes files outside the subtask's `touches`", (*map(printable, beyond), allowed))
     held = [path for path in diff.paths if matches(path, protected) and path not in touches and path not in own]
     if held:
         why = "these files are protected. Only a subtask that names the file in `touches` may change it"
-        return _refused("changes protected files", (*map(printable, held), why))
+        return _refuse("changes protected files", (*map(printable, held), why))
     return None
 
 
@@ -256,22 +256,22 @@ async def _check_names(repository: Repository, base: Sha, tree: Sha, diff: Diff)
     if not pairs:
         return None
     lines = (f"{printable(path)} collides with {printable(other)}" for path, other in pairs)
-    return _refused("adds paths that collide on some file systems", lines)
+    return _refuse("adds paths that collide on some file systems", lines)
 
 
 async def _check_large_files(repository: Repository, base: Sha, tree: Sha, diff: Diff) -> Failure | None:
     raw = await raw_large_files(repository, base, tree, diff)
     why = "fleet can commit only LFS pointers, and can't store the contents of such files. Leave these files unchanged"
-    return _refused("changes files stored in Git LFS", (*map(printable, raw), why)) if raw else None
+    return _refuse("changes files stored in Git LFS", (*map(printable, raw), why)) if raw else None
 
 
 async def _check_secrets(repository: Repository, base: Sha, tree: Sha) -> Failure | None:
     patch = await repository.added_lines(base, tree, cap=PATCH_CAP)
     if patch is None:
         limit = f"more than {PATCH_CAP} bytes of changed lines"
-        return _refused("the change is too large to search for secrets", (limit,))
+        return _refuse("the change is too large to search for secrets", (limit,))
     findings = await to_thread.run_sync(secrets_in, patch)
-    return _refused("the change seems to contain a secret", map(str, findings)) if findings else None
+    return _refuse("the change seems to contain a secret", map(str, findings)) if findings else None
 
 
 def _may_hold_secrets(changes: Sequence[PathChange]) -> bool:
@@ -282,14 +282,14 @@ def _may_hold_secrets(changes: Sequence[PathChange]) -> bool:
 
 
 def _unfit_tree(findings: Iterable[ViewFinding]) -> Failure:
-    return _refused("the worktree contains files that are not safe for git", map(str, findings))
+    return _refuse("the worktree contains files that are not safe for git", map(str, findings))
 
 
 def _unfit_change(findings: Iterable[ViewFinding]) -> Failure:
-    return _refused("the change contains files that may not be committed", map(str, findings))
+    return _refuse("the change contains files that may not be committed", map(str, findings))
 
 
-def _refused(summary: str, lines: Iterable[str]) -> Failure:
+def _refuse(summary: str, lines: Iterable[str]) -> Failure:
     listed = list(lines)
     more = [f"... and {len(listed) - LISTED} more"] if len(listed) > LISTED else []
     return Failure(kind="bounds", summary=summary, evidence="\n".join((*listed[:LISTED], *more)))
@@ -332,14 +332,14 @@ async def take_in(
     limits: PackLimits | None = None,
 ) -> Change | Failure:
     """Commit and pin the work of a node, unless it breaks a rule. Raises `IntakeError` if it can't be honest work."""
-    tree = await _unpacked(store, arrival, limits or PackLimits())
+    tree = await _unpack(store, arrival, limits or PackLimits())
     diff = await store.repository.diff(arrival.base, tree)
     suspicious = await _check_files(store, diff, settings)
     commit = partial(commit_tree, store, arrival.base, tree, signature=signature, touches=touches, settings=settings)
     return await commit(suspicious=suspicious)
 
 
-async def _unpacked(store: Store, arrival: Arrival, limits: PackLimits) -> Sha:
+async def _unpack(store: Store, arrival: Arrival, limits: PackLimits) -> Sha:
     """Return the tree of the commit in a pack, with all its objects in the store."""
     if len(arrival.commit) != len(arrival.base) or HEX.fullmatch(arrival.commit) is None:
         raise IntakeError("its commit id is not valid")

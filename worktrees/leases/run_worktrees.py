@@ -91,7 +91,7 @@ async def open_worktrees(
     """
     store = await open_store(settings.state_dir, target, base)
     try:
-        with _locked(store, run):
+        with _lock(store, run):
             await to_thread.run_sync(end_orphans)  # processes of a killed manager could still write
             await _prepare_store(store, run, base if refs else None)
             included = await gather_included(target, settings.worktrees.include, slots_dir(store, run) / "included")
@@ -109,7 +109,7 @@ async def open_worktrees(
 
 
 @contextmanager
-def _locked(store: Store, run: RunId) -> Iterator[None]:
+def _lock(store: Store, run: RunId) -> Iterator[None]:
     """Hold the lock of a run's worktrees. Raises `FleetError` if another process holds it."""
     lock = slots_dir(store, run).with_name(f"{run}.lock")
     try:

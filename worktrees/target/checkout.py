@@ -95,7 +95,7 @@ async def refuse_early(checkout: Checkout, store: Git, *, at: Sha, since: Sha, u
 def _refuse_unknown(paths: Sequence[str], checkout: Checkout) -> None:
     if paths:
         raise UsageError(
-            f"{checkout.root} contains untracked files that the result adds: {_listed(paths)}",
+            f"{checkout.root} contains untracked files that the result adds: {_list(paths)}",
             hint="move them elsewhere, then try again",
         )
 
@@ -104,7 +104,7 @@ async def _refuse_filtered(checkout: Checkout, new: Sha, changed: Sequence[str],
     if filtered := await _filtered(checkout, new, changed):
         raise UsageError(
             "a git filter converts these files on checkout, and fleet does not run filters of a repository: "
-            f"{_listed(filtered)}",
+            f"{_list(filtered)}",
             hint=f"switch {checkout.root} to another branch, try again with --into {branch}, and switch back",
         )
 
@@ -112,7 +112,7 @@ async def _refuse_filtered(checkout: Checkout, new: Sha, changed: Sequence[str],
 def _refuse(paths: Sequence[str], checkout: Checkout, branch: str) -> None:
     if paths:
         raise UsageError(
-            f"{branch} is checked out in {checkout.root} with uncommitted changes: {_listed(paths)}",
+            f"{branch} is checked out in {checkout.root} with uncommitted changes: {_list(paths)}",
             hint="commit or stash them and try again, or merge into another branch with --into",
         )
 
@@ -197,6 +197,6 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _listed(paths: Sequence[str]) -> str:
+def _list(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
     return ", ".join(map(printable, paths[:SHOWN])) + more

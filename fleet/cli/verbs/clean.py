@@ -182,7 +182,7 @@ async def _of_run(folder: RunFolder, state_dir: Path, options: CleanOptions) -> 
         parts += await _folder_parts(folder)
     kept = ""
     if leftovers.kept:
-        refs = _counted(StorePart("refs of work that has not landed", len(leftovers.kept), 0))
+        refs = _count(StorePart("refs of work that has not landed", len(leftovers.kept), 0))
         kept = f"{refs}, in {', '.join(str(home / 'fleet.git') for home in leftovers.homes)}"
     return replace(leftover, parts=tuple(parts), kept=kept)
 
@@ -295,14 +295,14 @@ def text_lines(cleaned: Cleaned, options: CleanOptions) -> Sequence[str]:
 
 def _line(leftover: Leftover, options: CleanOptions) -> str:
     kept = f"; kept: {leftover.kept}" if leftover.kept else ""
-    parts = ", ".join(map(_counted, leftover.parts))
+    parts = ", ".join(map(_count, leftover.parts))
     if not parts:
         return f"{leftover.name}: nothing to delete{kept}"
     verb = "kept, within the limit" if leftover.fits else "deleted" if options.apply else "would be deleted"
     return f"{leftover.name}: {parts} {verb}{kept}"
 
 
-def _counted(part: StorePart) -> str:
+def _count(part: StorePart) -> str:
     """`1 journal`, `2 logs of checks`: the names of kinds are plurals."""
     noun, of, rest = part.kind.partition(" of ")
     return f"{part.number} {noun.removesuffix('s') if part.number == 1 else noun}{of}{rest}"

@@ -105,7 +105,7 @@ def approve(
         common.show_json(review_view(it.state, approved, done=not dry_run, alive=folder.alive))
     elif not dry_run:
         common.confirm_request(
-            folder, approved.kind, f"plan version {approved.version} approved{_named(subtasks)}", as_json=False
+            folder, approved.kind, f"plan version {approved.version} approved{_name(subtasks)}", as_json=False
         )
 
 
@@ -113,11 +113,11 @@ def _says_yes(approval: PlanApproved) -> bool:
     """Ask for confirmation. Without a terminal the answer is yes. The end of the input means no."""
     if not common.has_terminal():
         return True
-    typer.echo(f"Approve this{_named(approval.subtasks)}? [y/N] ", nl=False)
+    typer.echo(f"Approve this{_name(approval.subtasks)}? [y/N] ", nl=False)
     return common.read_answer().strip().lower() in {"y", "yes"}
 
 
-def _named(ids: Sequence[str] | None) -> str:
+def _name(ids: Sequence[str] | None) -> str:
     return f": {', '.join(ids)}" if ids else ""
 
 
@@ -148,7 +148,7 @@ def reject(
     if as_json:
         common.show_json(review_view(state, rejected, done=True, alive=folder.alive))
     else:
-        message = f"plan version {rejected.version} rejected{_named(subtasks)}. The planner will revise it."
+        message = f"plan version {rejected.version} rejected{_name(subtasks)}. The planner will revise it."
         common.confirm_request(folder, rejected.kind, message, as_json=False)
 
 

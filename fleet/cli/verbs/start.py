@@ -285,7 +285,7 @@ def run(
     given = flags(limits, base_url=base_url, metrics=metrics, otlp=otlp, allow_red_base=allow_red_base, **how)
     fleet = Fleet(common.configuration(repo, config, given), current())
     display = Display(plain=plain, no_tui=no_tui, detach=detach, as_json=as_json, web=web)
-    raise typer.Exit(exit_code(work_and_show(fleet, _created(fleet, asked, display, repo, base, name), display)))
+    raise typer.Exit(exit_code(work_and_show(fleet, _create(fleet, asked, display, repo, base, name), display)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +312,7 @@ class _Asked:
             raise UsageError("--plan-only and --estimate can't be used together", hint="use one of them")
 
 
-def _created(
+def _create(
     fleet: Fleet, asked: _Asked, display: Display, repository: Path, base: str | None, name: str | None
 ) -> RunFolder:
     """Create the run. With --estimate or --plan-only, print the result and exit instead."""

@@ -543,13 +543,13 @@ def with_reviews(plan: Plan, revision: Revision) -> Revision:
         for change in revision.revise
     )
     split = tuple(
-        each.model_copy(update={"into": tuple(_reviewed(part, reviews.get(each.id, ())) for part in each.into)})
+        each.model_copy(update={"into": tuple(_review(part, reviews.get(each.id, ())) for part in each.into)})
         for each in revision.split
     )
     return revision.model_copy(update={"revise": revise, "split": split})
 
 
-def _reviewed(part: Subtask, reviews: tuple[Criterion, ...]) -> Subtask:
+def _review(part: Subtask, reviews: tuple[Criterion, ...]) -> Subtask:
     if not reviews or part.worker == PLANNER:
         return part
     return part.model_copy(update={"acceptance": (*part.acceptance, *reviews)})

@@ -68,7 +68,7 @@ def closed_work(state: RunState, ids: Sequence[SubtaskId], *, reported: int = 0)
 def _area(state: RunState, area: SubtaskId) -> ClosedGroup:
     """All of an area's subtasks, those of areas in it included, and its planner's synthesis."""
     last = state.subtasks[area].last
-    return _counted(
+    return _count(
         state,
         area,
         [area, *state.subtasks.first(inside(state, area))],
@@ -79,10 +79,10 @@ def _area(state: RunState, area: SubtaskId) -> ClosedGroup:
 def _folder(state: RunState, name: str, ids: Sequence[SubtaskId]) -> ClosedGroup:
     landed = sorted((_landed_at(state, id_), id_) for id_ in ids if state.subtasks[id_].landed is not None)
     latest = (f"{id_} ({state.spec(id_).title[:TITLE]})" for _, id_ in reversed(landed[-LATEST:]))
-    return _counted(state, name, ids, f"latest: {', '.join(latest)}" if landed else "")
+    return _count(state, name, ids, f"latest: {', '.join(latest)}" if landed else "")
 
 
-def _counted(state: RunState, name: str, ids: Sequence[SubtaskId], result: str) -> ClosedGroup:
+def _count(state: RunState, name: str, ids: Sequence[SubtaskId], result: str) -> ClosedGroup:
     merged = sum(state.subtasks[id_].landed is not None for id_ in ids)
     closed = sum(state.subtasks[id_].closed for id_ in ids)
     group = ClosedGroup(area=name, merged=merged, result=result[:RESULT])
@@ -242,7 +242,7 @@ def _size(view: PlannerState) -> int:
 
 def _state(state: RunState, now: float, area: Area, lengths: Lengths) -> PlannerState:
     reading, subtasks, visible = planning_of(state, area).reading, state.subtasks, seen(state, area)
-    listed = visible if visible.bit_count() <= ALL else _listed(state, reading, visible, lengths.news)
+    listed = visible if visible.bit_count() <= ALL else _list(state, reading, visible, lengths.news)
     listed_ids = subtasks.in_plan_order(listed)
     news = frozenset(reading.reports)
     view = PlannerState(
@@ -273,7 +273,7 @@ def _with_closed(state: RunState, view: PlannerState, area: Area) -> PlannerStat
     return {**view, "closed": work}
 
 
-def _listed(state: RunState, reading: Reading, visible: Set, room: int) -> Set:
+def _list(state: RunState, reading: Reading, visible: Set, room: int) -> Set:
     """Return the open subtasks and the newest of those reported since the last call."""
     subtasks = state.subtasks
     listed = visible & subtasks.open

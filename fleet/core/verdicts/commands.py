@@ -132,7 +132,7 @@ def resolved(folder: str, word: str) -> str:
 
 def _commands(text: str, nested: int = 0, *, decides: bool = True) -> Iterator[_Command]:
     """Return the simple commands of a shell text. Constructs that require a shell become plain words."""
-    text = _unrolled(text.replace("\\\n", " "))
+    text = _unroll(text.replace("\\\n", " "))
     for _ in range(NESTED):
         for inner in SUBSTITUTION.findall(text):
             if nested < NESTED:
@@ -142,7 +142,7 @@ def _commands(text: str, nested: int = 0, *, decides: bool = True) -> Iterator[_
         yield from _commands_in(line, decides=decides)
 
 
-def _unrolled(text: str) -> str:
+def _unroll(text: str) -> str:
     """The text once for each turn of its loops, with a value in the place of the loop's variable."""
     for variable, values in LOOP.findall(text)[:MOST_LOOPS]:
         name = rf"\$(?:{variable}\b|\{{{variable}\}})"

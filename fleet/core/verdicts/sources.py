@@ -85,7 +85,7 @@ def _make(text: str, folder: str, names: Sequence[str]) -> CommandReading:
         done.add(target)
         wanted += needs.get(target, [])
         found |= CommandReading(targets=frozenset({resolved(folder, target)}))
-        lines = (_expanded(line, variables).lstrip().lstrip("@-+") for line in recipes.get(target, []))
+        lines = (_expand(line, variables).lstrip().lstrip("@-+") for line in recipes.get(target, []))
         found |= reading("\n".join(lines), folder)
     return found
 
@@ -98,12 +98,12 @@ def _parsed_makefile(text: str) -> tuple[dict[str, list[str]], dict[str, list[st
             for target in current:
                 recipes.setdefault(target, []).append(line)
         elif match := INCLUDE.match(line):
-            included += _expanded(match[1], variables).split()
+            included += _expand(match[1], variables).split()
         elif match := VARIABLE.match(line):
             variables[match[1]] = match[2]
         elif match := RULE.match(line):
-            current = _expanded(match[1], variables).split()
-            before, _, recipe = _expanded(match[2], variables).partition(";")
+            current = _expand(match[1], variables).split()
+            before, _, recipe = _expand(match[2], variables).partition(";")
             first = first or next((target for target in current if not target.startswith(".")), "")
             for target in current:
                 needs.setdefault(target, []).extend(before.replace("|", " ").split())
@@ -112,14 +112,14 @@ def _parsed_makefile(text: str) -> tuple[dict[str, list[str]], dict[str, list[st
     return recipes, needs, variables, included, first
 
 
-def _expanded(text: str, variables: dict[str, str]) -> str:
+def _expand(text: str, variables: dict[str, str]) -> str:
     for _ in range(5):  # depth of variables that refer to other variables; stops at cycles
-        text = FUNCTION.sub(r"\1", FOREACH.sub(_unrolled, text, count=MOST_LOOPS)[:LONGEST])
+        text = FUNCTION.sub(r"\1", FOREACH.sub(_unroll, text, count=MOST_LOOPS)[:LONGEST])
         text = REFERENCE.sub(lambda match: variables.get(match[1], ""), text)[:LONGEST]
     return text.replace("$$", "$")
 
 
-def _unrolled(match: re.Match[str]) -> str:
+def _unroll(match: re.Match[str]) -> str:
     """Return the text of a `foreach` of make with its variable replaced by each value."""
     variable, words, body = match.groups()
     return re.sub(rf"\$[({{]{variable}[)}}]", lambda _: words[:LONGEST_LOOP], body, count=MOST_TURNS)

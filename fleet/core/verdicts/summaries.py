@@ -61,7 +61,7 @@ def _node(text: str) -> Iterable[Counts]:
     return [(int(match[1]), int(match[2])) for match in lines]
 
 
-def _listed(text: str) -> Iterable[Counts]:
+def _list(text: str) -> Iterable[Counts]:
     """Jest, vitest, pytest: `Tests: 1 failed, 2 passed, 3 total`, `Tests  2 passed (2)`, `== 2 passed in 1s ==`."""
     pattern = r"^(?: *Tests:? +|=+ )([^\n]*\b(?:passed|failed|skipped|todo)\b[^\n]*)$"
     for match in re.finditer(pattern, text, re.MULTILINE):
@@ -96,7 +96,7 @@ def _others(text: str) -> Iterable[Counts]:
         yield int(match[1]), 0
 
 
-RUNNERS = (_unittest, _node, _listed, _go, _cargo, _others)
+RUNNERS = (_unittest, _node, _list, _go, _cargo, _others)
 
 
 # ---- tests -----------------------------------------------------------------------------------------------------------

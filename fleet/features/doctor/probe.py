@@ -102,13 +102,13 @@ class Missing:
         nowhere = {name for name in found if not any(name in had for had in self.had.values())}
         usual = frozenset.intersection(*self.configured.values()) | nowhere
         single = {model: sorted(self.of(model) - usual) for model in self.configured}
-        lines = [f"without = {_listed(sorted(usual))}"] if usual else []
-        if tables := [f'"{model}" = {_listed(names)}' for model, names in single.items() if names]:
+        lines = [f"without = {_list(sorted(usual))}"] if usual else []
+        if tables := [f'"{model}" = {_list(names)}' for model, names in single.items() if names]:
             lines.append(f"model_without = {{ {', '.join(tables)} }}")
         return "; ".join(lines)
 
 
-def _listed(names: Collection[str]) -> str:
+def _list(names: Collection[str]) -> str:
     quoted = (f'"{name}"' for name in names)
     return f"[{', '.join(quoted)}]"
 
@@ -319,14 +319,14 @@ class Probes:
         """Yield each outcome as soon as it is known."""
         self._asking.until = anyio.current_time() + self.limit_s
         for subject in sorted(self.subjects, key=lambda each: (self.spending.rank(each.model), each.name)):
-            came = await _tried(self._one_word(subject))
+            came = await _try(self._one_word(subject))
             yield ProbeOutcome(subject.name, f"a one-word answer, for {subject.users}", came, self._asking.take_cost())
         for model in self._answered:
-            yield ProbeOutcome("models", f"GET /v1/models/{model}", await _tried(self._limits(model)))
+            yield ProbeOutcome("models", f"GET /v1/models/{model}", await _try(self._limits(model)))
         if self._answered:
             cheapest = self._answered[0]
-            yield ProbeOutcome("count_tokens", "length of a prompt", await _tried(self._count(cheapest)))
-            yield ProbeOutcome("batches", "GET /v1/messages/batches", await _tried(self._batches(cheapest)))
+            yield ProbeOutcome("count_tokens", "length of a prompt", await _try(self._count(cheapest)))
+            yield ProbeOutcome("batches", "GET /v1/messages/batches", await _try(self._batches(cheapest)))
             async for outcome in ProbeTurns(cheapest, self._asking).run():
                 yield outcome
 
@@ -380,7 +380,7 @@ class Probes:
         return ProbeResult("works", "batched requests cost half")
 
 
-async def _tried(probe: Awaitable[ProbeResult]) -> ProbeResult:
+async def _try(probe: Awaitable[ProbeResult]) -> ProbeResult:
     """The result of a probe, or the reason why it was skipped."""
     try:
         return await probe

@@ -207,7 +207,7 @@ class Stacker:
             tips = await self._tips(integrator, groups)
             if tips is not None:
                 break
-            groups = [*groups[:-2], _joined(groups[-2], groups[-1], commits)]
+            groups = [*groups[:-2], _join(groups[-2], groups[-1], commits)]
         return self._cut(groups, tips, commits, subtask_of)
 
     def _area_of(self, subtask: SubtaskId | None) -> SubtaskId | None:
@@ -293,7 +293,7 @@ def _word(area: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", area).strip("-")[:40] or "area"
 
 
-def _joined(one: Group, other: Group, order: Sequence[Sha]) -> Group:
+def _join(one: Group, other: Group, order: Sequence[Sha]) -> Group:
     both = {*one.commits, *other.commits}
     area = one.area if one.area == other.area else None
     return Group(area, tuple(commit for commit in order if commit in both))

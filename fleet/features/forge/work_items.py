@@ -262,12 +262,12 @@ def _gave_up(why: str, remaining: Sequence[str], rounds: int, dollars: float, co
     yield f"fleet stopped working on this pull request: {why}. {cost}"
     yield ""
     yield "Still open:"
-    yield from (f"- {each}" for each in _shortened(remaining))
+    yield from (f"- {each}" for each in _shorten(remaining))
     yield ""
     yield f"A human needs to look at this. To let fleet continue, run `{command}`."
 
 
-def _shortened(remaining: Sequence[str], most: int = 20) -> Iterable[str]:
+def _shorten(remaining: Sequence[str], most: int = 20) -> Iterable[str]:
     yield from (quoted(each).removeprefix("> ") for each in remaining[:most])
     if len(remaining) > most:
         yield f"and {len(remaining) - most} more"

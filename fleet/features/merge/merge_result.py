@@ -130,7 +130,7 @@ class ResultMerge:
         try:
             way = await self._way(state, target, store, branch, ours=ours, theirs=theirs)
             pin = taken_ref(state.run, theirs, ours)
-            taken = await self._prepared(state, way, pin)
+            taken = await self._prepare(state, way, pin)
             if taken.commit not in {ours, theirs}:
                 await store.git("update-ref", pin, taken.commit)
                 reached("a tested copy of a result is pinned")
@@ -141,7 +141,7 @@ class ResultMerge:
             await store.close()
         return taken
 
-    async def _prepared(self, state: RunState, way: BranchRoute, pin: str) -> MergeView:
+    async def _prepare(self, state: RunState, way: BranchRoute, pin: str) -> MergeView:
         """Prepare the new commit of the branch. Raises `NotTakenError` before anything has changed."""
         signing = self.fleet.config.git
         if not way.commits:
@@ -392,14 +392,14 @@ async def conflict_error(
 ) -> NotTakenError:
     """Return the error for a conflicting commit that can't be resolved."""
     stuck, failure = replayed.stuck or Sha(""), replayed.failure
-    place = f"commit {commits.index(stuck) + 1} of {len(commits)}, {await _named(store, stuck)}"
+    place = f"commit {commits.index(stuck) + 1} of {len(commits)}, {await _name(store, stuck)}"
     why = f". No worker resolved the conflict, because {why_not.why}" if why_not.why else ""
     return NotTakenError(
-        f"{branch} is unchanged: {place}, {_on_branch(failure)}{why}", hint=_joined(why_not.fix, _by_hand(branch, run))
+        f"{branch} is unchanged: {place}, {_on_branch(failure)}{why}", hint=_join(why_not.fix, _by_hand(branch, run))
     )
 
 
-async def _named(store: Store, commit: Sha) -> str:
+async def _name(store: Store, commit: Sha) -> str:
     message = (await store.repository.commit(commit)).message.decode("utf-8", "replace")
     member = member_of(commit, message, RunId(parse_trailers(message).get(RUN, "")))
     subject = printable(one_line(message.partition("\n")[0]))
@@ -420,7 +420,7 @@ def relanding_error(state: RunState, folder: RunFolder, branch: str, run: RunId)
         )
     stuck = [state.subtasks[id_] for id_ in state.plan.ids if _is_stuck(state.subtasks[id_])]
     if not stuck:
-        hint = _joined(f"see `fleet status {name}`", _by_hand(branch, run))
+        hint = _join(f"see `fleet status {name}`", _by_hand(branch, run))
         return NotTakenError(f"{branch} is unchanged: {state.ending_why}", hint=hint)
     return _stuck_error(state, stuck, folder, branch, run)
 
@@ -449,7 +449,7 @@ def _stuck_error(
     elif state.relanding is not None and not state.relanding.resolves:
         again = ""
     look = f"see all attempts with `fleet show {first.id} --run {name}`"
-    return NotTakenError(_with_check(what, red, folder), hint=_joined(look, again, _by_hand(branch, run)))
+    return NotTakenError(_with_check(what, red, folder), hint=_join(look, again, _by_hand(branch, run)))
 
 
 def _is_stuck(subtask: SubtaskState) -> bool:
@@ -483,5 +483,5 @@ def _by_hand(branch: str, run: RunId) -> str:
     return f"merge manually with `git checkout {branch} && git merge {result_branch(run)}`"
 
 
-def _joined(*parts: str) -> str:
+def _join(*parts: str) -> str:
     return ", or ".join(part for part in parts if part)

@@ -224,7 +224,7 @@ class OrderHost:
 
         try:
             if isinstance(order, ChecksOrder):
-                return await self._checked(await self.node.check(order))
+                return await self._check(await self.node.check(order))
             line = running.line
             order = replace(order, brief=replace(order.brief, operator=line))
             result = await self.node.attempt(order, line, tell)
@@ -234,7 +234,7 @@ class OrderHost:
             logs = await to_thread.run_sync(self.records.logs, [setup] if setup is not None else [])
             return OrderFailed(failure_of(error, "carried out an order"), setup, logs)
 
-    async def _checked(self, runs: tuple[CheckRun, ...]) -> ChecksDone:
+    async def _check(self, runs: tuple[CheckRun, ...]) -> ChecksDone:
         setups = self.records.finished_setups()[-MOST_SETUPS:]
         logs = await to_thread.run_sync(self.records.logs, [*runs, *(setup.check for setup in setups)])
         return ChecksDone(runs, setups, logs)

@@ -102,15 +102,15 @@ class RunNodes:
 
     def distrust(self, name: str, why: str) -> None:
         """Ban a node because it sent a false report."""
-        for node in self._named(name):
+        for node in self._find(name):
             node.ban(f"banned for the rest of the run: {why}")
 
     def rest(self, name: str, why: str) -> None:
         """Pause a node because it is broken."""
-        for node in self._named(name):
+        for node in self._find(name):
             node.rest(why)
 
-    def _named(self, name: str) -> list[RemoteNode]:
+    def _find(self, name: str) -> list[RemoteNode]:
         return [node for node in self.remote if node.name == name]
 
     def notice(self, fact: Fact) -> None:

@@ -250,13 +250,13 @@ async def probe_finding(wiring: Wiring, machine: JoinedMachine) -> Finding:
         error = first_error(group)
     if error is not None:
         return Finding(what, ok=False, says=str(error) or f"timed out after {PROBE_S:g} s", fix=ON_IT)
-    finding = _judged(what, report, current_time() - began)
+    finding = _judge(what, report, current_time() - began)
     if finding.ok and wiring.config.worktrees.include:
         return replace(finding, says=f"{finding.says} (files of worktrees.include are not sent to nodes)")
     return finding
 
 
-def _judged(what: str, report: object, seconds: float) -> Finding:
+def _judge(what: str, report: object, seconds: float) -> Finding:
     match report:
         case ChecksDone(runs=(run,)) if run.passed:
             return Finding(what, ok=True, says=f"ran a check in a sandbox in {seconds:.1f} s, including the transfer")

@@ -157,7 +157,7 @@ class Placement:
             machines = [_machine(node, key, order.base, _free(node.at_work, node.workers)) for node in able]
             chosen = choose_for_attempt(here, machines, order.labels)
             if chosen is not None:
-                return self._named(chosen.name)
+                return self._name(chosen.name)
             self._require_program(order)
             await self._freed.wait()
 
@@ -182,13 +182,13 @@ class Placement:
             machines = [_machine(node, key, order.commit, _free(node.checking, node.checks)) for node in well]
             chosen = choose_for_checks(NodeMachine(HERE, free, self.labels), machines, order.labels)
             if chosen is not None:
-                return self._named(chosen.name)
+                return self._name(chosen.name)
             await self._freed.wait()
 
     def _well(self) -> list[RemoteNode]:
         return [node for node in self.nodes if not node.out]
 
-    def _named(self, name: str) -> RemoteNode | None:
+    def _name(self, name: str) -> RemoteNode | None:
         return next((node for node in self.nodes if node.name == name), None)
 
 

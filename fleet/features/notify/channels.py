@@ -112,7 +112,7 @@ class Webhook:
             ):
                 if 200 <= answer.status < 300:  # noqa: PLR2004 - success in HTTP
                     return None
-                return self._refused(answer, (await answer.content.read(_ANSWER)).decode("utf-8", "replace"))
+                return self._refuse(answer, (await answer.content.read(_ANSWER)).decode("utf-8", "replace"))
         except TimeoutError:
             return DeliveryFailed(f"no response within {self.send_s:g} s")
         except aiohttp.InvalidURL:
@@ -120,7 +120,7 @@ class Webhook:
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
             return DeliveryFailed(f"can't connect: {self._without_secret(str(error)) or type(error).__name__}")
 
-    def _refused(self, answer: aiohttp.ClientResponse, said: str) -> DeliveryFailed:
+    def _refuse(self, answer: aiohttp.ClientResponse, said: str) -> DeliveryFailed:
         status = answer.status
         if 300 <= status < 400:  # noqa: PLR2004 - redirects
             return DeliveryFailed(f"HTTP {status}: fleet does not follow redirects (use the final URL)", for_good=True)

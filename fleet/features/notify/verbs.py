@@ -82,7 +82,7 @@ def notify_list(
       fleet notify list --json | jq '.[] | select(.state == "given up")'
     """
     views = sorted(
-        (view for folder in all_runs(common.state_dir()) for view in _sent(folder)), key=lambda view: view.at
+        (view for folder in all_runs(common.state_dir()) for view in _list_messages(folder)), key=lambda view: view.at
     )[-last:]
     if as_json:
         common.show_json(views)
@@ -91,7 +91,7 @@ def notify_list(
     common.show(columns([("AT", "RUN", "CHANNEL", "STATE", "TITLE", "WHY"), *rows]) if rows else ["none"])
 
 
-def _sent(folder: RunFolder) -> Iterator[SentView]:
+def _list_messages(folder: RunFolder) -> Iterator[SentView]:
     if has_outbox(folder.path):
         with Outbox(folder.path) as outbox:
             for each in outbox.messages():

@@ -68,8 +68,8 @@ def find_recipes(tree: Tree) -> FoundCommands:
     needs = [part.recipes[0].within(part.folder) for part in parts]
     tasks = [variant for recipe in runners.detect(tree) for variant in _variants(recipe, needs)]
     if len(parts) > 1:
-        ranked = tuple(replace(part, recipes=_ranked(part.recipes, lines)) for part in parts)
-        return FoundCommands(_ranked(tasks, lines), ranked)
+        ranked = tuple(replace(part, recipes=_rank(part.recipes, lines)) for part in parts)
+        return FoundCommands(_rank(tasks, lines), ranked)
     own = [recipe.within(part.folder) for part in parts for recipe in part.recipes]
     said = {runners.words(recipe.gate) for recipe in (*own, *tasks)}
     others = [
@@ -78,7 +78,7 @@ def find_recipes(tree: Tree) -> FoundCommands:
         if runners.words(recipe.gate) not in said
         for each in _variants(recipe, needs)
     ]
-    recipes = (*_ranked((*own, *tasks), lines), *others)
+    recipes = (*_rank((*own, *tasks), lines), *others)
     return FoundCommands(parts=(ProjectPart("", recipes[:MOST_CANDIDATES]),) if recipes else ())
 
 
@@ -90,7 +90,7 @@ def _variants(recipe: Recipe, needs: list[Recipe]) -> Iterator[Recipe]:
     yield prepared
 
 
-def _ranked(recipes: Iterable[Recipe], lines: tuple[tuple[str, str], ...]) -> tuple[Recipe, ...]:
+def _rank(recipes: Iterable[Recipe], lines: tuple[tuple[str, str], ...]) -> tuple[Recipe, ...]:
     """Deduplicate recipes, and put those that CI runs first."""
     once = dict[object, Recipe]()
     for recipe in recipes:

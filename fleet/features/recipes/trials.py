@@ -141,14 +141,14 @@ def _require_test_report(check: CheckRun, criterion: Criterion, settings: Worktr
     if is_analysis(criterion):
         if reported:
             return check.model_copy(update={"passed": not check.timed_out})
-        return _refused(check, NO_RESULTS.format(tests=criterion.tests))
+        return _refuse(check, NO_RESULTS.format(tests=criterion.tests))
     owes = criterion.tests is not None or starts_pytest(check.command)
     if not (settings.checks.expected_tests and check.passed and not reported and owes):
         return check
-    return _refused(check, NO_RESULTS.format(tests=criterion.tests) if criterion.tests else NO_REPORT)
+    return _refuse(check, NO_RESULTS.format(tests=criterion.tests) if criterion.tests else NO_REPORT)
 
 
-def _refused(check: CheckRun, why: str) -> CheckRun:
+def _refuse(check: CheckRun, why: str) -> CheckRun:
     return check.model_copy(update={"passed": False, "output": f"{check.output}\n{why}".strip(), "causes": (why,)})
 
 

@@ -106,7 +106,7 @@ def init(
     if dry_run or no_try or not order.found.parts:
         view = _untried(order, write=not dry_run)
     else:
-        view = _tried(order, _Person(yes=yes, quiet=as_json, clock=RunClock(quiet=as_json)))
+        view = _try(order, _Person(yes=yes, quiet=as_json, clock=RunClock(quiet=as_json)))
     common.show_view(view, result_lines, as_json=as_json)
     raise typer.Exit(0 if view.text else 1)
 
@@ -187,7 +187,7 @@ class _Person:
 # ---- trials ---------------------------------------------------------------------------------------------------------
 
 
-def _tried(order: _Order, person: _Person) -> InitView:
+def _try(order: _Order, person: _Person) -> InitView:
     home = Wiring(order.config, current()).home
     settings = TrialSettings(
         order.config,

@@ -290,7 +290,7 @@ class Reviewing:
             if refused is not None:
                 return refused
             try:
-                pending = self._batched(asked, cost)
+                pending = self._batch(asked, cost)
                 await self.run.engine.record(pending)  # from now on it counts as pending in the budget
             finally:
                 self.run.budget.free(cost)
@@ -305,10 +305,10 @@ class Reviewing:
             await self._unbatch(name)
             return None
         if name != pending.batch:
-            await self.run.engine.record(self._batched(pending.asked, pending.cost, name))
+            await self.run.engine.record(self._batch(pending.asked, pending.cost, name))
         return await self._collect(name, self._by_id(pending))
 
-    def _batched(self, asked: tuple[f.AskedVote, ...], cost: Cost, batch: str = "") -> f.ReviewBatched:
+    def _batch(self, asked: tuple[f.AskedVote, ...], cost: Cost, batch: str = "") -> f.ReviewBatched:
         at = self.run.clock.now()
         return f.ReviewBatched(at=at, subtask=self.spec.id, number=self.number, asked=asked, cost=cost, batch=batch)
 

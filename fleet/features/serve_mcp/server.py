@@ -78,9 +78,9 @@ async def _call(tool: FleetTool, desk: ToolHandlers, given: Mapping[str, Any]) -
     try:
         return _result(await tool.do(desk, _parsed(tool, given)))
     except FleetError as error:
-        return _refused(error)
+        return _refuse(error)
     except EffectError as error:
-        return _refused(FleetError(error.failure.summary))
+        return _refuse(FleetError(error.failure.summary))
 
 
 def _parsed(tool: FleetTool, given: Mapping[str, Any]) -> Any:
@@ -92,7 +92,7 @@ def _parsed(tool: FleetTool, given: Mapping[str, Any]) -> Any:
         raise UsageError(f"invalid arguments for {tool.name}: {'; '.join(lines)}") from None
 
 
-def _refused(error: FleetError) -> types.CallToolResult:
+def _refuse(error: FleetError) -> types.CallToolResult:
     view = FailedView(ErrorView(error.code, error.message, error.hint, error.exit_code))
     return _result(dump_view(view), is_error=True)
 
@@ -130,7 +130,7 @@ def bounded(data: Mapping[str, Any], *, longest: int = LONGEST) -> dict[str, Any
     shortened: dict[str, Any] = {}
     for items, characters in _ROUNDS:
         cut = _Cut(items, characters)
-        shortened = {name: _shortened(value, cut, 1) for name, value in data.items()}
+        shortened = {name: _shorten(value, cut, 1) for name, value in data.items()}
         if cut.happened:
             shortened[LEFT_OUT] = f"lists are cut to {items} items, texts to {characters} characters"
         if length(shortened) <= longest:
@@ -143,7 +143,7 @@ def length(data: object) -> int:
     return len(json.dumps(data, ensure_ascii=False))
 
 
-def _shortened(value: Any, cut: _Cut, depth: int) -> Any:
+def _shorten(value: Any, cut: _Cut, depth: int) -> Any:
     if isinstance(value, str):
         return _text(value, cut)
     if depth > _DEEPEST and isinstance(value, dict | list | tuple):
@@ -151,10 +151,10 @@ def _shortened(value: Any, cut: _Cut, depth: int) -> Any:
         return None
     if isinstance(value, Mapping):
         cut.happened |= len(value) > cut.items
-        return {_text(str(key), cut): _shortened(item, cut, depth + 1) for key, item in _first(value.items(), cut)}
+        return {_text(str(key), cut): _shorten(item, cut, depth + 1) for key, item in _first(value.items(), cut)}
     if isinstance(value, list | tuple):
         cut.happened |= len(value) > cut.items
-        return [_shortened(item, cut, depth + 1) for item in _first(value, cut)]
+        return [_shorten(item, cut, depth + 1) for item in _first(value, cut)]
     return value
 
 

@@ -204,7 +204,7 @@ async def connected(settings: ServerSettings) -> AsyncIterator[McpConnection]:
                     tasks.start_soon(_end_with, line, life)
                     with anyio.fail_after(START_S) as clock:
                         async with Client(_transport(line), cache=None) as client:
-                            listing = read_listing(settings.name, await _listed(client, line), settings.tools)
+                            listing = read_listing(settings.name, await _list(client, line), settings.tools)
                             clock.deadline = float("inf")  # it has started and may run as long as the run
                             yield McpConnection(client, line, listing)
                     tasks.cancel_scope.cancel()
@@ -224,7 +224,7 @@ async def _transport(line: ServerLine) -> AsyncIterator[Any]:
     yield line.received, line.to_send
 
 
-async def _listed(client: Client, line: ServerLine) -> list[object]:
+async def _list(client: Client, line: ServerLine) -> list[object]:
     """Return the tools of all pages, unparsed."""
     listed: list[object] = []
     cursor: str | None = None

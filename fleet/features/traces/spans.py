@@ -60,9 +60,9 @@ class Spans:
 
     def take(self, seq: int, fact: f.Fact) -> Sequence[Span]:
         """Return the spans that end with this fact."""
-        return tuple(self._taken(seq, fact))
+        return tuple(self._take(seq, fact))
 
-    def _taken(self, seq: int, fact: f.Fact) -> Iterator[Span]:
+    def _take(self, seq: int, fact: f.Fact) -> Iterator[Span]:
         match fact:
             case f.RunStarted() | f.RunReopened() | f.RunEnded():
                 yield from self._of_run(fact)
