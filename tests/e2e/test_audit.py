@@ -86,13 +86,13 @@ def test_whatever_is_changed_afterwards_is_reported_as_a_problem(
         refused("no branch fleet/r exists", "Write two", "published")
 
     with edited(journal, "update facts set body = replace(body, 'claude-haiku-5-5', 'claude-opus-5-5')"):
-        refused("its trailer Assisted-by says claude-haiku-5-5, the journal claude-opus-5-5")
+        refused("its trailer Assisted-by is claude-haiku-5-5, but claude-opus-5-5 in the journal")
     with edited(journal, "update facts set body = replace(body, ?, ?)", tree, "0" * 40):
         refused(f"its tree is {tree[:12]}, but the tested and landed tree is 000000000000")
     with edited(journal, "delete from facts where kind = 'attempt_verified'"):
         refused("are missing from the journal", "does not record that its checks passed")
     with edited(journal, "update facts set body = replace(body, '\"passed\":true', '\"passed\":false')"):
-        refused("a check of attempt 2 that landed is red", "a check of the landed tree failed")
+        refused("attempt 2 landed, but one of its checks failed", "a check of the landed tree failed")
     with edited(journal, "delete from facts where kind = 'plan_revised'"):
         refused("contradicts earlier facts")
     with edited(journal, "update facts set body = 'nonsense' where kind = 'attempt_verified'"):

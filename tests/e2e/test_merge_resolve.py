@@ -94,10 +94,14 @@ def test_a_conflict_is_resolved_by_a_worker_and_the_branch_gets_what_is_green(st
 def test_what_is_red_on_the_branch_goes_to_a_worker_too(stage: Stage, begin: Begin) -> None:
     repository = begin(WITHOUT)
     moved = commit(repository, "forbidden.txt", "x\n")
-    merged = stage.fleet("merge", "--json", at=repository).ended(0).says("one fails after the merge: retrying on the new base")
+    merged = (
+        stage.fleet("merge", "--json", at=repository)
+        .ended(0)
+        .says("one fails after the merge: retrying on the new base")
+    )
     done = merged.json
     assert (done["how"], done["commits"], done["relanding"]) == ("relanded", 2, "r-on-main")
-    assert [(each["subtask"], "fails" in each["why"]) for each in done["redone"]] == [("one", True)]
+    assert [(each["subtask"], "breaks" in each["why"]) for each in done["redone"]] == [("one", True)]
     assert done["redone"][0]["commit"] == git(repository, "rev-parse", "main~1")
     assert subjects(repository, f"{moved}..main") == ["Write one", "Write two"]
     assert git(repository, "ls-tree", "--name-only", "main~1") == "README.md\nfleet.toml\none.txt"
