@@ -28,7 +28,7 @@ from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.policy.effects import Command
 from fleet.engine.loop import Engine, SystemClock
-from fleet.runs.journal import Journal, held
+from fleet.runs.journal import Journal, engine_lock
 from fleet.runs.run_folder import RunFolder
 from scripts.frame import Figure, temporary_folder
 from tests.fleet.core.story import Story, plan_of
@@ -123,7 +123,7 @@ def busy_run() -> Story:
 def running(folder: Path, story: Story) -> Iterator[Journal]:
     """The journal of a run, locked as by an engine."""
     run = RunFolder(folder / "runs" / "r")
-    with Journal.create(run.journal) as journal, held(run.journal):
+    with Journal.create(run.journal) as journal, engine_lock(run.journal):
         journal.append(story.facts)
         yield journal
 
@@ -180,7 +180,7 @@ def _copy(journal: Path, folder: Path) -> Path:
 
 
 async def _resume_to_first_command(path: Path) -> None:
-    with held(path), Journal(path) as journal, anyio.CancelScope() as scope:
+    with engine_lock(path), Journal(path) as journal, anyio.CancelScope() as scope:
         state = RunFolder(path.parent).state()
         clock = SystemClock()
 

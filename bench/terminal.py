@@ -29,7 +29,7 @@ from fleet.core.base.usage import Usage
 from fleet.core.facts import facts as f
 from fleet.core.plans.limits import Policy
 from fleet.core.plans.plan import Criterion, Plan, Subtask
-from fleet.runs.journal import Journal, held
+from fleet.runs.journal import Journal, engine_lock
 from fleet.runs.run_folder import RunFolder
 from scripts.frame import Figure, progress, temporary_folder
 
@@ -110,7 +110,7 @@ def model_call(number: int, names: Sequence[str], *, at: float) -> f.Fact:
 def journal_at(state_dir: Path) -> Iterator[Journal]:
     """The journal of a run, locked as by an engine while the block lasts."""
     path = state_dir / "runs" / RUN / "journal.db"
-    with Journal.create(path) as journal, held(path):
+    with Journal.create(path) as journal, engine_lock(path):
         yield journal
 
 

@@ -33,7 +33,7 @@ from fleet.core.state.state import RunState
 from fleet.engine.loop import Engine
 from fleet.engine.perform import Performer
 from fleet.ports.worktrees import Merged
-from fleet.runs.journal import Journal, held
+from fleet.runs.journal import Journal, engine_lock
 from fleet.runs.run_folder import RunFolder, without_collections
 from scripts.frame import Figure, progress, temporary_folder
 from tests.fleet.core.story import plan_of
@@ -111,7 +111,7 @@ async def _landing_ms(folder: Path, count: int) -> float:
     fleet = FakeFleet(plan=plan, policy=QUICK.model_copy(update={"workers": AT_ONCE}))
     fleet.integrator = ShortMemory(fleet.git)
     path = folder / "journal.db"
-    with Journal.create(path) as journal, held(path):
+    with Journal.create(path) as journal, engine_lock(path):
         journal.append([fleet.first])
         engine = Engine(evolve(None, fleet.first), journal, fleet.clock)
         started = f.EngineStarted(at=fleet.clock.now(), epoch=1, pid=1, host="here", version="1")
@@ -269,7 +269,7 @@ async def _scrapes(state_dir: Path, run: _Scraped, rounds: int) -> Cost:
     folder, numbers = RunFolder(_journal(state_dir).parent), run.at_work
     with (
         Journal(folder.journal) as journal,
-        held(folder.journal),
+        engine_lock(folder.journal),
         exporting(lambda: [folder], state_dir, Address("127.0.0.1", 0)) as exporter,
     ):
 

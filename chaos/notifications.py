@@ -29,7 +29,7 @@ from fleet.core.plans.limits import Policy
 from fleet.features.notify import notifier
 from fleet.features.notify.outbox import Outbox
 from fleet.features.notify.settings import Notify
-from fleet.runs.journal import Journal, held
+from fleet.runs.journal import Journal, engine_lock
 from fleet.runs.run_folder import RunFolder
 from scripts.frame import MET, MISSED, command_line, exit_with, say
 from tests.fleet.core.pretend import started
@@ -78,7 +78,7 @@ def receive(log: Path, port: int) -> None:
 
 def write(folder: RunFolder, most: int) -> None:
     """Ask questions, one after the other, as the engine of the run."""
-    with held(folder.journal), Journal(folder.journal) as journal:
+    with engine_lock(folder.journal), Journal(folder.journal) as journal:
         asked = len(folder.state().questions)
         while asked < most:
             asked += 1

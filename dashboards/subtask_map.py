@@ -115,7 +115,7 @@ def _need(run: FollowedRun, snapshot: RunSnapshot, need: Needed) -> Need:
     if need.approval is not None:
         return Need(need.key, _approval(need.approval), "press A to approve, X to reject, E to edit, C to cancel")
     if need.what == "resume":
-        why = safe(run.feed.last_words(), limit=200) or "no process is running it"
+        why = safe(run.feed.last_stderr_line(), limit=200) or "no process is running it"
         return Need(need.key, f"interrupted: {why}", "press R to resume")
     if need.what == "budget":
         return Need(need.key, safe(need.why), "press B to raise it")

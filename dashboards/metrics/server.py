@@ -213,7 +213,7 @@ class Exporter:
         self._calls: CallGauges | None = None  # written by the event loop, read by scrapes
         self.exposition = Exposition(self._tally, self._runs.refresh, self._snapshot)
 
-    def commanded(self, seconds: float) -> None:
+    def record_command(self, seconds: float) -> None:
         """A worker's command took so long."""
         self._tally.observe("fleet_sandbox_command_seconds", seconds)
 
@@ -287,7 +287,7 @@ async def exporting_beside(fleet: Fleet, folder: RunFolder) -> AsyncIterator[Mea
         show_note(f"{folder.run}: metrics at http://{exporter.address}/metrics")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(exporter.watch_loop)
-            yield exporter.commanded, exporter.watch_calls
+            yield exporter.record_command, exporter.watch_calls
             tasks.cancel_scope.cancel()
 
 

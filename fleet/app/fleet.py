@@ -48,7 +48,7 @@ from fleet.features.parts import load_part
 from fleet.features.table import FEATURES, Feature
 from fleet.ports.agents import CallGauges, PlannerBrief
 from fleet.ports.orders import OpenCalls
-from fleet.runs.journal import Journal, held
+from fleet.runs.journal import Journal, engine_lock
 from fleet.runs.run_folder import RunFolder, all_runs, disk_full_advice, make_state_dir, new_run
 from worktrees.git.program import text
 from worktrees.leases.gc import clean_run
@@ -252,7 +252,7 @@ class Fleet:
 
         Calls `on_fact` for each fact of the run, starting with the first in the journal.
         """
-        with held(folder.journal), Journal(folder.journal) as journal:
+        with engine_lock(folder.journal), Journal(folder.journal) as journal:
             clock = SystemClock()
             engine = Engine(folder.state(on_fact=on_fact), journal, clock, on_fact)
             with stop:
@@ -480,7 +480,7 @@ def withdraw_cancel(folder: RunFolder) -> None:
     """Remove cancels from the inbox of a stopped run, and reopen the run if one is recorded."""
     if not _cancels(folder) and not folder.state().cancelled:
         return
-    with held(folder.journal), Journal(folder.journal) as journal:
+    with engine_lock(folder.journal), Journal(folder.journal) as journal:
         state, pending = folder.state(), _cancels(folder)
         if not state.ended and (pending or state.cancelled):
             journal.append([RunReopened(at=time.time(), by=user())], taken=pending)

@@ -99,7 +99,7 @@ def _on_full_screen(fleet: Fleet, folder: RunFolder) -> f.Ending | int | None:
             watch, cancel = f"fleet watch {folder.run}", f"fleet cancel {folder.run}"
             typer.echo(f"{folder.run} continues in the background. `{watch}` shows it, `{cancel}` stops it.")
             return CONTINUES
-        if error := background.last_words():
+        if error := background.last_stderr_line():
             raise read_error(error)
     return _conclude(fleet, folder, just_after(folder.state()), as_json=False)
 

@@ -52,7 +52,7 @@ from fleet.errors import FleetError, read_error
 from fleet.features.parts import load_part
 from fleet.features.table import FEATURES
 from fleet.read.run import RunSnapshot, at_moment, just_after
-from fleet.runs.journal import Journal, held
+from fleet.runs.journal import Journal, engine_lock
 from fleet.runs.run_folder import RunFolder
 
 LOG = "engine.log"
@@ -109,7 +109,7 @@ async def beside(fleet: Fleet, folder: RunFolder) -> AsyncIterator[Measures | No
 
 def refuse_unstarted(folder: RunFolder, error: FleetError) -> bool:
     """Record why a run ended before an engine worked on it, so that it is kept as refused. Return whether it was."""
-    with suppress(FleetError), held(folder.journal), Journal(folder.journal) as journal:  # the disk may be full
+    with suppress(FleetError), engine_lock(folder.journal), Journal(folder.journal) as journal:  # the disk may be full
         state = folder.state()
         if state.epoch == 0 and not state.ended:
             journal.append([RunEnded(at=time.time(), ending="failed", why=str(error))])
@@ -164,13 +164,13 @@ class BackgroundRun:
         with Journal(self._folder.journal) as journal:
             while time.monotonic() < until and self.at_work and not self._has_started(journal):
                 time.sleep(POLL_S)
-        if not self.at_work and (error := self.last_words()):
+        if not self.at_work and (error := self.last_stderr_line()):
             raise read_error(error)
 
     def _has_started(self, journal: Journal) -> bool:
         return any(isinstance(fact, EngineStarted) for _, fact in journal.facts(self._recorded))
 
-    def last_words(self) -> str:
+    def last_stderr_line(self) -> str:
         """Return the error that ended the process, or an empty string if it is running or succeeded."""
         if self._process is None or self._process.poll() in {None, 0}:
             return ""

@@ -49,8 +49,8 @@ class FolderFeed(JournalFeed):
     def ask(self, request: Request) -> None:
         send_requests(self._folder, request)  # through another connection: `changed` ignores changes by this one
 
-    def last_words(self) -> str:
-        return self._background.last_words()
+    def last_stderr_line(self) -> str:
+        return self._background.last_stderr_line()
 
     def transcript(self, name: str, number: int) -> Path:
         return self._folder.transcripts / (f"{name}.{number}.jsonl" if is_slug(name) else "none")

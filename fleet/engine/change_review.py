@@ -98,7 +98,7 @@ class ChangeReview:
         if red:
             return refusal(red, self.influence)
         for paths, asked in second.rounds(criteria):
-            commit = await self.checks.worktrees.restored(self.commit, self.attempt.base, paths)
+            commit = await self.checks.worktrees.put_back(self.commit, self.attempt.base, paths)
             others = [path for path in self.attempt.paths if path not in paths]
             if failure := await self._passes_with_fewer_tests(commit, asked, others):
                 return failure
@@ -186,7 +186,7 @@ class SecondVerdict:
         """
         red, notes = list[f.CheckRun](), list[str]()
         for paths, asked in self.rounds(criteria):
-            commit = await self.checks.worktrees.restored(self.commit, self.base, paths)
+            commit = await self.checks.worktrees.put_back(self.commit, self.base, paths)
             before = {check.command for check in self.checks.engine.state.red_base}
             for run in await self.checks.on(commit, asked):
                 if run.fine or run.command in before:

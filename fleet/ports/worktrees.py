@@ -85,7 +85,7 @@ class Worktrees(Protocol):
         """The runs of the setup command since the last call."""
         ...
 
-    async def restored(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
+    async def put_back(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
         """A copy of a commit with some paths restored from `base`, for checks. It never lands."""
         ...
 

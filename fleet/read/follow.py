@@ -49,7 +49,7 @@ class Feed(FactFeed, Protocol):
         """Put a request into the inbox. The caller checks that it is valid."""
         ...
 
-    def last_words(self) -> str:
+    def last_stderr_line(self) -> str:
         """The last output of an engine in the background. Empty if there is none."""
         ...
 

@@ -212,7 +212,7 @@ class Journal:
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
+def engine_lock(path: Path) -> Iterator[None]:
     """Hold the engine's lock of the journal at `path`. Raises `JournalLockedError` with the process that holds it."""
     with _lock(path):  # the lock does not explain errors inside the block
         yield

@@ -41,7 +41,7 @@ class MemoryFeed:
     def ask(self, request: Request) -> None:
         self.requests.append(request)
 
-    def last_words(self) -> str:
+    def last_stderr_line(self) -> str:
         return self.output
 
     def transcript(self, name: str, number: int) -> Path:

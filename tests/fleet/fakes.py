@@ -146,7 +146,7 @@ class FakeWorktrees:
         finished, self.setups = tuple(self.setups), []
         return finished
 
-    async def restored(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
+    async def put_back(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
         raise AssertionError(commit, base, paths)
 
     def at(self, commit: Sha) -> PlannerRepository:

@@ -63,7 +63,7 @@ class RunWorktrees:
     async def tree(self, commit: Sha) -> Sha:
         return (await self.store.repository.commit(commit)).tree
 
-    async def restored(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
+    async def put_back(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
         person = self.integrator.committer
         return await self.store.repository.restore_files(commit, base, paths, person=person)
 
@@ -179,7 +179,7 @@ def is_taken(store: Store, prefix: str) -> bool:
 
 
 @contextmanager
-def taken_name(store: Store, name: str) -> Iterator[None]:
+def reserve_name(store: Store, name: str) -> Iterator[None]:
     """Hold a new name for worktrees, so that other processes do not remove them. Raises `FleetError`."""
     lock = _lock_of(store, name)
     try:
@@ -212,7 +212,7 @@ async def open_node_worktrees(store: Store, settings: WorktreeSettings, base: Sh
     await to_thread.run_sync(end_orphans)
     await remove_unused(store, NODE_PREFIX)
     name = f"{NODE_PREFIX}{token_hex(4)}"
-    with taken_name(store, name):
+    with reserve_name(store, name):
         try:
             included = Included(slots_dir(store, name) / "included")
             async with open_leases(store, settings, name, base, included) as leases:
@@ -263,8 +263,8 @@ class PastWork:
     async def pinned(self, run: RunId, subtask: SubtaskId, attempt: int) -> Change | None:
         return await self.worktrees.pinned(run, subtask, attempt)
 
-    async def restored(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
-        return await self.worktrees.restored(self._results.get(commit, commit), base, paths)
+    async def put_back(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
+        return await self.worktrees.put_back(self._results.get(commit, commit), base, paths)
 
     def finished_setups(self) -> tuple[SetupRun, ...]:
         return self.worktrees.finished_setups()

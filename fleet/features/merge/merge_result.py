@@ -26,7 +26,7 @@ from fleet.features.merge.relanding import (
     finished_work,
     has_landed_on,
     landed_line,
-    put_candidates,
+    pin_candidates,
     relanding_name,
     relanding_plan,
     relanding_policy,
@@ -258,7 +258,7 @@ class ResultMerge:
         self, state: RunState, way: BranchRoute, wanted: f.Relanding, pieces: Sequence[RelandedPart]
     ) -> RunFolder:
         name = relanding_name(self.fleet.state_dir, state.run, way.branch)
-        made = await put_candidates(self._integrator(way.store), name, pieces)
+        made = await pin_candidates(self._integrator(way.store), name, pieces)
         reached("the commits of a result are pinned for a relanding")
         policy = relanding_policy(
             state,

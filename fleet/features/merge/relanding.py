@@ -161,7 +161,7 @@ def relanding_policy(state: RunState, pieces: int, *, resolves: bool, dollars: f
     )
 
 
-async def put_candidates(
+async def pin_candidates(
     integrator: StoreIntegrator, run: RunId, pieces: Sequence[RelandedPart]
 ) -> dict[SubtaskId, Sha]:
     """Pin each commit as a candidate of the run, and return the candidates by subtask."""

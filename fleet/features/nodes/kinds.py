@@ -123,7 +123,7 @@ def machine_of(table: Table) -> JoinedMachine:
 
 async def explained(link: Link, why: str) -> str:
     """Return why a stream ended, with the last error line of its command if there is one."""
-    words = await link.stream.last_words() if isinstance(link.stream, CommandStream) else ""
+    words = await link.stream.last_stderr_line() if isinstance(link.stream, CommandStream) else ""
     return f"{why} ({words})" if words else why
 
 

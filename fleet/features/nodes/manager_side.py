@@ -97,7 +97,7 @@ class RunNodes:
             stays=stays_here(self.wiring.config),
             labels=labels_here(engine.state),
         )
-        self.tasks.start_soon(self._heed, engine)
+        self.tasks.start_soon(self._apply_requests, engine)
         return self._placement
 
     def distrust(self, name: str, why: str) -> None:
@@ -172,7 +172,7 @@ class RunNodes:
         self.remote.append(node)
         self.tasks.start_soon(node.run)
 
-    async def _heed(self, engine: Recorder) -> None:
+    async def _apply_requests(self, engine: Recorder) -> None:
         """Carry out the node requests in the journal."""
         seen: Mapping[str, NodeState] = {}
         while True:

@@ -132,7 +132,7 @@ async def taking_over(
     async def heed(socket: UNIXSocketStream) -> None:
         async with socket:
             with suppress(*_GONE, FrameError):
-                await _heed(socket, accepts, take)
+                await _serve_requests(socket, accepts, take)
 
     tasks.start_soon(_serve, listener, heed, tasks)
     try:
@@ -150,7 +150,9 @@ async def _serve(
         await listener.serve(heed, tasks)  # type: ignore[arg-type] # a listener of UNIX sockets
 
 
-async def _heed(socket: UNIXSocketStream, accepts: Callable[[Frame], bool], take: Callable[[Arrived], None]) -> None:
+async def _serve_requests(
+    socket: UNIXSocketStream, accepts: Callable[[Frame], bool], take: Callable[[Arrived], None]
+) -> None:
     fds: list[int] = []
     try:
         agreed = False

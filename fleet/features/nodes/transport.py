@@ -53,7 +53,7 @@ class CommandStream:
                 self.complaint += await self.errors.receive()
                 del self.complaint[:-KEPT]
 
-    async def last_words(self) -> str:
+    async def last_stderr_line(self) -> str:
         """Return the last line of its stderr. Untrusted."""
         with move_on_after(LAST_WORDS_S):
             await self.listen()

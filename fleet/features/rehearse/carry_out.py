@@ -41,7 +41,7 @@ from fleet.features.rehearse.rehearsing import (
 )
 from fleet.ports.journal import Recorder
 from fleet.read.costs import plan_estimates
-from fleet.runs.journal import Journal, held
+from fleet.runs.journal import Journal, engine_lock
 from fleet.runs.run_folder import RunFolder, make_state_dir, new_run
 from worktrees.leases.run_worktrees import RunWorktrees
 from worktrees.sandbox.box import require_bubblewrap
@@ -186,7 +186,7 @@ def _score(fleet: Fleet, folder: RunFolder) -> None:
     if not waiting:
         return
     show_note(f"{folder.run}: running the original tests on {counted(len(waiting), 'result')} …")
-    with held(folder.journal), Journal(folder.journal) as journal:
+    with engine_lock(folder.journal), Journal(folder.journal) as journal:
 
         def record(verdict: f.ResultScored) -> None:
             journal.append([verdict])
@@ -242,7 +242,7 @@ def _try_gate(fleet: Fleet, folder: RunFolder, tries: int) -> None:
         show_note(f"{folder.run}: running the gate on {head[:12]}, {counted(tries, 'time')} …")
     target = run_async(lambda: inspect(Path(state.repository), head))
     tried = run_async(lambda: try_gate(target, wiring.worktrees, wiring.gate, times=tries, at=time.time()))
-    with held(folder.journal), Journal(folder.journal) as journal:
+    with engine_lock(folder.journal), Journal(folder.journal) as journal:
         journal.append([tried])
 
 

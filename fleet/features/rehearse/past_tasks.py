@@ -172,7 +172,7 @@ class _History:
                 return f"the gate fails on it{_because(red)}"
             tests = tuple(path for path in diff.paths if is_test(path))
             if tests:
-                with_tests = await checks.worktrees.restored(commit.parent, commit.id, tests)
+                with_tests = await checks.worktrees.put_back(commit.parent, commit.id, tests)
                 tests = tests if await self._red(checks, with_tests) else ()
         except EffectError as error:
             return error.failure.summary
@@ -276,7 +276,7 @@ async def _score(state: RunState, task: f.PastTask, checks: Checks, gate: Gate, 
     result = state.subtasks[task.subtask].attempts[-1].commit or Sha("")
     commit, id_ = result, task.subtask
     try:
-        commit = await checks.worktrees.restored(result, task.commit, task.tests)
+        commit = await checks.worktrees.put_back(result, task.commit, task.tests)
         runs = await checks.on(commit, gate.criteria)
         lost = await checks.lost(commit, task.commit, gate.criteria, changed=(), touches=())
     except EffectError as error:

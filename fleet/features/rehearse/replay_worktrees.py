@@ -80,8 +80,8 @@ class ReplayWorktrees:
     async def pinned(self, run: RunId, subtask: SubtaskId, attempt: int) -> Change | None:
         return await self.replay.worktrees.pinned(run, subtask, attempt)
 
-    async def restored(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
-        return await self.replay.worktrees.restored(commit, base, paths)
+    async def put_back(self, commit: Sha, base: Sha, paths: Sequence[str]) -> Sha:
+        return await self.replay.worktrees.put_back(commit, base, paths)
 
     def finished_setups(self) -> tuple[SetupRun, ...]:
         return self.replay.worktrees.finished_setups()

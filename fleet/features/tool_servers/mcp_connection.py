@@ -154,7 +154,7 @@ async def _end(process: Process, given: ByteSendStream) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def last_words(line: ServerLine) -> str:
+def last_stderr_line(line: ServerLine) -> str:
     """Return the last line of stderr. Untrusted."""
     text: Any = line.complaint.decode("utf-8", "replace").strip().rpartition("\n")[2].strip()
     return "".join(char for char in text if char.isprintable())[:300]
@@ -254,5 +254,5 @@ async def asked(client: Client, line: ServerLine, request: Any) -> dict[str, Any
 
 def _why(settings: ServerSettings, line: ServerLine) -> str:
     """Describe why a server exited, with the end of its error output."""
-    words = redacted(last_words(line), settings.secrets)
+    words = redacted(last_stderr_line(line), settings.secrets)
     return f"{line.reason}; stderr: {words}" if words else line.reason

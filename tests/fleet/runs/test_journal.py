@@ -14,7 +14,16 @@ import pytest
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import Follower, evolve
 from fleet.core.state.state import RunState
-from fleet.runs.journal import LOCK_RETRY_S, SCHEMA, Holder, Journal, JournalError, JournalLockedError, held, holder
+from fleet.runs.journal import (
+    LOCK_RETRY_S,
+    SCHEMA,
+    Holder,
+    Journal,
+    JournalError,
+    JournalLockedError,
+    engine_lock,
+    holder,
+)
 from tests.fleet.core.pretend import replayed, started
 
 HERE = "here"
@@ -237,7 +246,7 @@ def test_a_run_without_an_engine_has_no_holder(path: Path, journal: Journal) -> 
 
 def test_the_lock_is_free_again_after_its_block(journal: Journal, path: Path) -> None:
     for _ in range(2):
-        with held(path):
+        with engine_lock(path):
             who = holder(path)
             assert who is not None
             assert who != Holder(pid=0, host="")
@@ -247,7 +256,7 @@ def test_the_lock_is_free_again_after_its_block(journal: Journal, path: Path) ->
 
 def test_a_second_holder_is_refused_with_who_holds_it_and_what_to_do(journal: Journal, path: Path) -> None:
     journal.append([])
-    with held(path), pytest.raises(JournalLockedError) as caught, held(path):
+    with engine_lock(path), pytest.raises(JournalLockedError) as caught, engine_lock(path):
         raise AssertionError("two at once")
     assert f"{path.parent.name} is already running in process" in str(caught.value)
     assert f"`fleet watch {path.parent.name}`" in str(caught.value)
@@ -259,17 +268,20 @@ def test_a_glance_at_who_holds_the_lock_is_not_in_the_way_of_who_takes_it(journa
     with path.with_name("engine.lock").open("a+") as glance:
         fcntl.flock(glance, fcntl.LOCK_SH)
         Timer(2 * LOCK_RETRY_S, fcntl.flock, (glance, fcntl.LOCK_UN)).start()
-        with held(path):
+        with engine_lock(path):
             assert holder(path) is not None
 
 
 def test_what_goes_wrong_inside_the_block_is_not_blamed_on_the_lock(journal: Journal, path: Path) -> None:
     journal.append([])
-    with pytest.raises(BrokenPipeError), held(path):
+    with pytest.raises(BrokenPipeError), engine_lock(path):
         raise BrokenPipeError(errno.EPIPE, "the reader went away")
     assert holder(path) is None
 
 
 def test_a_lock_that_can_not_be_made_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="check that the folder exists"), held(tmp_path / "nowhere" / "journal.db"):
+    with (
+        pytest.raises(JournalError, match="check that the folder exists"),
+        engine_lock(tmp_path / "nowhere" / "journal.db"),
+    ):
         raise AssertionError("held")

@@ -8,7 +8,7 @@ import pytest
 
 from fleet.core.facts import facts as f
 from fleet.core.history.evolve import Follower
-from fleet.runs.journal import Journal, JournalError, JournalLockedError, held, holder
+from fleet.runs.journal import Journal, JournalError, JournalLockedError, engine_lock, holder
 from tests.fleet.core.pretend import replayed, started
 from tests.fleet.processes import line_of, python, running
 
@@ -29,8 +29,8 @@ with Journal(Path(sys.argv[1])) as journal:
 HOLDER = """
 import sys
 from pathlib import Path
-from fleet.runs.journal import held
-with held(Path(sys.argv[1])):
+from fleet.runs.journal import engine_lock
+with engine_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -126,7 +126,7 @@ def test_a_second_process_is_refused_with_the_process_that_runs_it(path: Path) -
         assert who.pid == other.pid
         with (
             pytest.raises(JournalLockedError, match=f"is already running in process {other.pid} on {who.host}"),
-            held(path),
+            engine_lock(path),
         ):
             raise AssertionError("two at once")
 
@@ -137,7 +137,7 @@ def test_a_kill_frees_the_lock(path: Path) -> None:
         other.kill()
         other.wait()
         assert holder(path) is None
-        with held(path):
+        with engine_lock(path):
             who = holder(path)
             assert who is not None
             assert who.pid == os.getpid()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.worktrees.conftest import product_settings, sha_at
-from worktrees.leases.run_worktrees import NODE_PREFIX, open_node_worktrees, taken_name
+from worktrees.leases.run_worktrees import NODE_PREFIX, open_node_worktrees, reserve_name
 from worktrees.store.store import Store, open_store
 from worktrees.target.target import inspect
 
@@ -26,7 +26,7 @@ async def test_only_what_another_connection_holds_stays(repository: Path, tmp_pa
         unlocked, taken = leave(store, "dead"), leave(store, "other")
         locked = leave(store, "killed")
         (locked.parent / f"{locked.name}.lock").touch()
-        with taken_name(store, taken.name):
+        with reserve_name(store, taken.name):
             async with open_node_worktrees(store, settings, sha_at(repository)):
                 assert not unlocked.exists()
                 assert not locked.exists()

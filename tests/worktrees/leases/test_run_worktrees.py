@@ -154,7 +154,7 @@ async def test_files_are_restored_as_on_the_base_whatever_was_done_to_them(open_
             await lease.workspace.run(script, timeout_s=20)
             change = await bench.commit(lease)
         assert isinstance(change, Change)
-        again = await bench.worktrees.restored(change.commit, bench.base, ["README.md", "src/one.py"])
+        again = await bench.worktrees.put_back(change.commit, bench.base, ["README.md", "src/one.py"])
         store = bench.worktrees.store.git
         names = (await store("ls-tree", "-r", "--name-only", again)).decode().split()
         assert names == [".gitignore", "README.md", "moved/one.py", "new", "src/one.py"]

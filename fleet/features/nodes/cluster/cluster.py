@@ -152,7 +152,7 @@ class RayCluster:
                 tasks.start_soon(stream.listen)
                 failure = await self._read(BufferedByteReceiveStream(stream.output))
                 tasks.cancel_scope.cancel()
-            words = failure or await stream.last_words()
+            words = failure or await stream.last_stderr_line()
         return f"the program that connects to Ray exited{words and ': '}{words}"
 
     async def _read(self, lines: BufferedByteReceiveStream) -> str:

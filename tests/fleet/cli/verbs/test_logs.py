@@ -9,7 +9,7 @@ import pytest
 
 from fleet.cli.verbs.look import FollowedLog
 from fleet.core.plans.limits import Policy
-from fleet.runs.journal import Journal, held
+from fleet.runs.journal import Journal, engine_lock
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.core.story import Story, plan_of
 from tests.fleet.program import fleet, left_run
@@ -39,7 +39,7 @@ class Growing:
 def growing(tmp_path: Path) -> Iterator[Growing]:
     folder = RunFolder(tmp_path / "runs" / "r")
     with Journal.create(folder.journal) as journal, Journal(folder.journal) as client, ExitStack() as engine:
-        engine.enter_context(held(folder.journal))
+        engine.enter_context(engine_lock(folder.journal))
         yield Growing(folder, journal, client, engine)
 
 

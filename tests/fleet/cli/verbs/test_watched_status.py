@@ -11,7 +11,7 @@ import pytest
 
 from fleet.cli.verbs.look import CLEAR, watch_status
 from fleet.core.plans.limits import Policy
-from fleet.runs.journal import Journal, held
+from fleet.runs.journal import Journal, engine_lock
 from fleet.runs.run_folder import RunFolder
 from tests.fleet.core.story import Story, plan_of
 
@@ -47,7 +47,7 @@ class Live:
 def live(tmp_path: Path) -> Iterator[Live]:
     folder = RunFolder(tmp_path / "runs" / "r")
     with Journal.create(folder.journal) as journal, ExitStack() as engine:
-        engine.enter_context(held(folder.journal))
+        engine.enter_context(engine_lock(folder.journal))
         yield Live(folder, journal, engine)
 
 

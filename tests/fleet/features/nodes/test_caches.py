@@ -15,7 +15,7 @@ from fleet.features.nodes.reports import Spool
 from fleet.features.nodes.serve import serve
 from fleet.features.nodes.transport import Link
 from tests.fleet.features.nodes.conftest import GREETING, ScriptedNode, ScriptedSite, connected, wire
-from worktrees.leases.run_worktrees import taken_name
+from worktrees.leases.run_worktrees import reserve_name
 from worktrees.store.packs import open_node_store
 from worktrees.store.store import Store
 
@@ -79,7 +79,7 @@ async def test_what_no_run_uses_is_deleted_and_what_one_uses_stays(tmp_path: Pat
     for name in ("old-1", "used-1"):
         report(spool_of(tmp_path, name), "r/attempt/a/1")
     (tmp_path / "node/stores/.deleted-1").mkdir()
-    with taken_name(used, "node-1234"):
+    with reserve_name(used, "node-1234"):
         async with cared_for(tmp_path) as node:
             cleaned = await node.clean()
     assert cleaned.in_use == 1
