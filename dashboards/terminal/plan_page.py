@@ -21,7 +21,7 @@ from dashboards.text.formats import clock_in, counted
 from dashboards.text.safe import safe
 from fleet.core.plans.plan import Subtask
 from fleet.read.follow import FollowedRun
-from fleet.read.plan_graph import PlanNode, PlanVersion, Standing, Waiting
+from fleet.read.plan_graph import PlanVersion, Standing, TreeNode, Waiting
 from fleet.read.run import RunSnapshot
 
 TITLE, LONGEST = "subtask", 0.4  # of the width, for names with the strokes before them
@@ -41,13 +41,13 @@ NAMES = 4
 class Drawn:
     """A drawn subtask in the graph."""
 
-    node: PlanNode
+    node: TreeNode
     strokes: str
     """The lines before its name."""
     key: str
 
 
-def drawn(nodes: Iterable[PlanNode]) -> Iterator[Drawn]:
+def drawn(nodes: Iterable[TreeNode]) -> Iterator[Drawn]:
     indents: list[str] = []
     for node in nodes:
         del indents[max(0, node.depth - 1) :]

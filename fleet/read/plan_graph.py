@@ -57,7 +57,7 @@ def _longest(behind: Mapping[SubtaskId, Sequence[SubtaskId]], lengths: Mapping[S
 
 
 @dataclass(frozen=True, slots=True)
-class PlanNode:
+class TreeNode:
     """A subtask in the graph."""
 
     spec: Subtask
@@ -69,7 +69,7 @@ class PlanNode:
     """Whether it is the last one on its level."""
 
 
-def graph(plan: Plan, parents: Mapping[str, str | None]) -> list[PlanNode]:
+def graph(plan: Plan, parents: Mapping[str, str | None]) -> list[TreeNode]:
     """Each subtask once: below the subtask it was split from, its area, or its last dependency."""
     order = {id_: place for place, id_ in enumerate(plan.ids)}
     above: dict[str, str | None] = {}
@@ -78,7 +78,7 @@ def graph(plan: Plan, parents: Mapping[str, str | None]) -> list[PlanNode]:
         needs = [need for need in spec.depends_on if need in order]
         above[spec.id] = parents.get(spec.id) or max(needs, key=lambda need: order[need], default=None)
         below.setdefault(above[spec.id], []).append(spec)
-    nodes: list[PlanNode] = []
+    nodes: list[TreeNode] = []
     pending = _below(below, None, 0)
     while pending:  # not recursive: a chain may be as long as the plan
         node = pending.pop()
@@ -87,9 +87,9 @@ def graph(plan: Plan, parents: Mapping[str, str | None]) -> list[PlanNode]:
     return nodes
 
 
-def _below(below: Mapping[str | None, Sequence[Subtask]], above: str | None, depth: int) -> list[PlanNode]:
+def _below(below: Mapping[str | None, Sequence[Subtask]], above: str | None, depth: int) -> list[TreeNode]:
     """The nodes in reverse order."""
-    return [PlanNode(spec, above, depth, not place) for place, spec in enumerate(reversed(below.get(above, ())))]
+    return [TreeNode(spec, above, depth, not place) for place, spec in enumerate(reversed(below.get(above, ())))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,11 +63,11 @@ from fleet.read.incident_view import (
     incident_views,
 )
 from fleet.read.plan_graph import (
-    PlanNode,
     PlanVersion,
     Standing,
     State,
     SubtaskMap,
+    TreeNode,
     Waiting,
     WaveParts,
     graph,
@@ -402,7 +402,7 @@ class RunSnapshot:
         """The versions of the plan after `first` up to `last`, with their changes."""
         return tuple(version_diffs(self.state.versions, first, last))
 
-    def graph(self) -> list[PlanNode]:
+    def graph(self) -> list[TreeNode]:
         """The plan as a graph. Splits and areas only change with the version of the plan."""
         parents: dict[str, str | None] = {
             id_: subtask.parent or subtask.area for id_, subtask in self.state.subtasks.items()
